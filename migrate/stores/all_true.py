@@ -46,8 +46,8 @@ def note_content(location: str) -> None:
 
 def with_content(manifest: Manifest, content: Mapping[str, Any] | None) -> Manifest:
     """Return the manifest with what its store holds, or, of one that is written anew, without."""
-    known = {key: value for key, value in manifest.details.items() if key != "content"}
-    return replace(manifest, details={**known, **StoreFacts(content=content).as_details()})
+    details = {key: value for key, value in manifest.details.items() if key != "content"}
+    return replace(manifest, details={**details, **StoreFacts(content=content).as_details()})
 
 
 def is_as_made(store: Store, content: Mapping[str, Any]) -> bool:

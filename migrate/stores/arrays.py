@@ -92,8 +92,8 @@ class ArrayStore(RowFileStore):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of the same layout, under the same file names; the vectors are float32."""
-        head, facts = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
-        np.lib.format.write_array_header_1_0(head, facts)
+        head, header = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
+        np.lib.format.write_array_header_1_0(head, header)
         return RowFileWriter(location / self.index_path.name, head.getvalue(), dim, self.info.count, self.source)
 
 

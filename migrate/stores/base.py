@@ -111,15 +111,15 @@ class Snapshot:
         """Return it for the journal of unfinished work."""
         return {"fingerprint": self.fingerprint, "files": list(self.versions)}
 
-    def difference(self, noted: Mapping[str, Any]) -> str | None:
+    def difference(self, recorded: Mapping[str, Any]) -> str | None:
         """Return what tells the store from the one whose fingerprint a manifest has, None if nothing does.
 
         Texts are compared where both have some: a stitch of before they were noted, or a store without, says nothing.
         """
-        own = self.fingerprint
-        if any(own[name] != noted.get(name) for name in own if name != _TEXTS):
-            return f"{noted.get('count')} vectors there, {self.count} here"
-        texts = noted.get(_TEXTS)
+        current = self.fingerprint
+        if any(current[name] != recorded.get(name) for name in current if name != _TEXTS):
+            return f"{recorded.get('count')} vectors there, {self.count} here"
+        texts = recorded.get(_TEXTS)
         if None not in (texts, self.texts_sha256) and texts != self.texts_sha256:
             return "the same vectors, other texts"
         return None
@@ -163,9 +163,9 @@ class Store(ABC):
 
     def __repr__(self) -> str:
         info = self.info
-        made = f", {info.manifest.model.spec}" if info.manifest and info.manifest.model else ""
+        model = f", {info.manifest.model.spec}" if info.manifest and info.manifest.model else ""
         shape = f"{info.count:,} x {info.dim}"
-        return f"<{type(self).__name__} {info.location}: {info.index_type}, {shape}, {info.metric}{made}>"
+        return f"<{type(self).__name__} {info.location}: {info.index_type}, {shape}, {info.metric}{model}>"
 
     @abstractmethod
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
@@ -251,11 +251,11 @@ class Store(ABC):
         texts = self._texts_sha256() if info.has_texts else None
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
-    def difference(self, before: Snapshot) -> str | None:
+    def difference(self, earlier: Snapshot) -> str | None:
         """Return what tells it from the store of a snapshot; it is read only where their versions differ."""
-        if self.notices_vectors and before.versions and self._versions() == before.versions:
+        if self.notices_vectors and earlier.versions and self._versions() == earlier.versions:
             return None
-        return self.snapshot().difference(before.fingerprint)
+        return self.snapshot().difference(earlier.fingerprint)
 
     def _texts_sha256(self) -> str:
         """Return a hash of all texts; reads them."""
@@ -272,12 +272,12 @@ class Store(ABC):
     def refresh(self) -> None:
         """Forget whatever was read before and could have changed unnoticed since, see `notices_vectors`."""
 
-    def check_unchanged(self, before: Snapshot) -> None:
+    def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.
 
         Raises a StoreError where it is not, and an OutputError where a file of it vanished.
         """
-        if self.snapshot() != before:
+        if self.snapshot() != earlier:
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
@@ -299,6 +299,6 @@ def no_place(location: str) -> UsageError:
 
 def read_all(batches: Iterable[Batch]) -> Batch:
     """Return all batches as one; for stores known to fit into memory."""
-    parts = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
-    ids = [doc_id for part, _ in parts for doc_id in part]
-    return Batch(ids, np.concatenate([vectors for _, vectors in parts]))
+    batches_read = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
+    ids = [doc_id for batch_ids, _ in batches_read for doc_id in batch_ids]
+    return Batch(ids, np.concatenate([vectors for _, vectors in batches_read]))

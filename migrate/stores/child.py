@@ -55,7 +55,7 @@ class _Server:
         """Start a job; return where to read its answers, and where its exit code comes from; closing this kills it."""
         # paths in a job may be relative, and this process may have gone to another folder since
         located = json.dumps({**job, "folder": str(Path.cwd())}).encode()
-        answers, their_answers = socket.socketpair()
+        replies, their_answers = socket.socketpair()
         status, their_status = socket.socketpair()
         try:
             socket.send_fds(
@@ -63,14 +63,14 @@ class _Server:
             )
             self._control.sendall(located)
         except BaseException:
-            answers.close()
+            replies.close()
             status.close()
             self.close()  # it may have received a part of a job
             raise
         finally:
             their_answers.close()
             their_status.close()
-        return answers, status
+        return replies, status
 
     def close(self) -> None:
         self._control.close()
@@ -129,9 +129,9 @@ def run_job(
     `file_bytes` take to be read. Errors name the `path`, the `reader` of it, and the `remedy`.
     """
     limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
-    answers, status = _start(job)
-    with answers, status:  # at their end the server kills the process, if it is still there
-        for tag, content in _frames(path, answers, limit, reader, remedy):
+    replies, status = _start(job)
+    with replies, status:  # at their end the server kills the process, if it is still there
+        for tag, content in _frames(path, replies, limit, reader, remedy):
             if tag == REFUSED:
                 raise UnsupportedStoreError(f"{path}: {_text(content)}")
             if tag == FAILED:
@@ -148,11 +148,11 @@ def run_job(
         raise StoreError(f"{path}: {reader} cannot read the file: {_ending(status)}; {remedy}")
 
 
-def _frames(path: Path, answers: socket.socket, limit: float, reader: str, remedy: str) -> Iterator[Frame]:
+def _frames(path: Path, replies: socket.socket, limit: float, reader: str, remedy: str) -> Iterator[Frame]:
     """Yield frames until the process ends, of which the last may be cut off."""
-    answers.settimeout(limit)
+    replies.settimeout(limit)
     try:
-        with answers.makefile("rb", buffering=1 << 20) as stream:
+        with replies.makefile("rb", buffering=1 << 20) as stream:
             while len(header := stream.read(HEADER.size)) == HEADER.size:
                 tag, size = HEADER.unpack(header)
                 if size > LONGEST:

@@ -87,29 +87,29 @@ class ChromaDriver(ClientDriver):
         """Return the collections of the server or folder."""
         if not self.is_server:
             return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
-        return sorted(one.name for one in self._listed())
+        return sorted(collection.name for collection in self._listed())
 
     def _listed(self) -> list[Any]:
         """Return the collections of the server, as Chroma's own objects."""
-        found: list[Any] = []
-        while page := self.client.list_collections(limit=_AT_ONCE, offset=len(found)):
-            found += page
-        return found
+        collections: list[Any] = []
+        while page := self.client.list_collections(limit=_AT_ONCE, offset=len(collections)):
+            collections += page
+        return collections
 
-    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+    def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Tell a full disk, a deleted collection, and a server that refused or failed."""
-        where = self.location
+        location = self.location
         # all that Chroma says if SQLite found the disk full below an index of words
-        if not self.is_server and "Failed to apply logs to the metadata segment" in words:
-            cause = f"cannot write {where}: Chroma says: {words}"
+        if not self.is_server and "Failed to apply logs to the metadata segment" in message:
+            cause = f"cannot write {location}: Chroma says: {message}"
             return OutputError(f"{cause}; free some space and run the same command again")
         if not self.is_server:
-            return super().explain(error, words)
+            return super().explain(error, message)
         if type(error).__name__ == "NotFoundError":
-            return StoreError(f"{where}: the collection was deleted while it was open ({words}); run again")
-        if any(word in words.lower() for word in ("unauthorized", "forbidden", "401", "403")):
-            return AuthenticationError(f"{where}: the server refused ({words}); set CHROMA_API_KEY")
-        return RemoteError(f"{where}: the server of Chroma failed: {words}; check that it runs")
+            return StoreError(f"{location}: the collection was deleted while it was open ({message}); run again")
+        if any(word in message.lower() for word in ("unauthorized", "forbidden", "401", "403")):
+            return AuthenticationError(f"{location}: the server refused ({message}); set CHROMA_API_KEY")
+        return RemoteError(f"{location}: the server of Chroma failed: {message}; check that it runs")
 
     # Reading.
 
@@ -136,11 +136,11 @@ class ChromaDriver(ClientDriver):
                   "ef_search": "ef_search"}  # fmt: skip
         details |= {label: self.index.get(key) for key, label in labels.items()}
         details["embedding_function"] = function
-        words = f"the collection names the embedding function {function}, which stays as it is in a new store"
+        remark = f"the collection names the embedding function {function}, which stays as it is in a new store"
         texts = (text for page in self._pages(["documents"]) for text in page["documents"])
         return self.described(
             "SPANN" if self.configuration.get("spann") else "HNSW", count, sample,
-            details=details, notes=() if function is None else (words,),
+            details=details, notes=() if function is None else (remark,),
             has_texts=not count or any(text is not None for text in texts),
         )  # fmt: skip
 
@@ -199,8 +199,8 @@ class ChromaDriver(ClientDriver):
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by their ids."""
-        found = self.handle.get(ids=[*ids], include=["embeddings"])
-        return Page(found["ids"], found["embeddings"])
+        records = self.handle.get(ids=[*ids], include=["embeddings"])
+        return Page(records["ids"], records["embeddings"])
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server, with its tenant and database."""
@@ -245,9 +245,9 @@ class ChromaDriver(ClientDriver):
     def files(self) -> Collection[str]:
         """Return what Chroma writes, and the folder of manifests of single collections."""
         names = [path.name for path in self.folder.iterdir()]
-        own = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
+        pattern = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
         journals = (f"{_DATABASE}{ending}" for ending in JOURNALS)  # one may come after the names were listed
-        return {*filter(own.fullmatch, names), *journals}
+        return {*filter(pattern.fullmatch, names), *journals}
 
     def beside(self) -> Path | None:
         """Return the folder, or the one in it that belongs to this of several collections."""
@@ -275,9 +275,9 @@ class ChromaDriver(ClientDriver):
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
         applied = "SELECT max(m.seq_id) FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
         numbers = [int(self._ask(question, collection)[0][0] or 0) for question in (pending, applied)]
-        facts = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
+        metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
         names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(facts, collection)))]
+        version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
         return {} if collection is None else {self.name: version}
 
     def stored(self) -> Iterable[Path]:
@@ -315,18 +315,18 @@ class ChromaDriver(ClientDriver):
                 records = page.raw if old else [
                     _as_record(document, *changed, has_text=source.has_texts) for document in page.documents
                 ]  # fmt: skip
-                for part, vectors in zip(in_parts(records, most), in_parts(page.vectors, most), strict=True):
-                    _add(collection, part, vectors)
+                for chunk, vectors in zip(in_parts(records, most), in_parts(page.vectors, most), strict=True):
+                    _add(collection, chunk, vectors)
                     if self.is_server:
-                        _remove_inherited(collection, part)
+                        _remove_inherited(collection, chunk)
                 written += len(records)
             count = collection.count()
         self.check_count(written, count)
         if old is None:
             return _remarks(*changed)
         function = old._function.get("name")
-        words = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
-        return [f"{words} embedded by it; give it vectors of the new model, or name its function"] if function else []
+        remark = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
+        return [f"{remark} embedded by it; give it vectors of the new model, or name its function"] if function else []
 
     def _settings(self) -> dict[str, Any]:
         """Return the configuration of a new collection as this one is."""
@@ -347,7 +347,7 @@ class ChromaDriver(ClientDriver):
 
     def publish(self, staging: str, content: Path) -> None:
         """Give the collection the final name by a rename; one that has it is renamed before, and dropped after."""
-        token, listed = staging[-32:], {one.name: one for one in self._listed()}
+        token, listed = staging[-32:], {collection.name: collection for collection in self._listed()}
         keep(content, token)
         if staging in listed:
             if self.name in listed:
@@ -363,7 +363,9 @@ class ChromaDriver(ClientDriver):
         collection, offset = self._find(name), 0
         while (page := collection.get(limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
             pairs = zip(page["ids"], page["metadatas"], strict=True)
-            ids = [doc_id for doc_id, fields in pairs if any(isinstance(one, list) for one in (fields or {}).values())]
+            ids = [
+                doc_id for doc_id, fields in pairs if any(isinstance(value, list) for value in (fields or {}).values())
+            ]
             if ids:
                 collection.delete(ids=ids)
             offset += len(page["ids"]) - len(ids)
@@ -371,41 +373,48 @@ class ChromaDriver(ClientDriver):
 
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN and NAME-TOKEN-old; one of the latter gets back a name that nothing has."""
-        made, listed = re.compile(re.escape(self.name) + "-[0-9a-f]{32}(-old)?"), self._listed()
-        found = [one for one in listed if made.fullmatch(one.name) and _OWN in (one.metadata or {})]
-        replaced = next((one for one in found if one.name.endswith("-old")), None)
-        if replaced is not None and all(one.name != self.name for one in listed):
+        pattern, listed = re.compile(re.escape(self.name) + "-[0-9a-f]{32}(-old)?"), self._listed()
+        unfinished = [
+            collection
+            for collection in listed
+            if pattern.fullmatch(collection.name) and _OWN in (collection.metadata or {})
+        ]
+        replaced = next((collection for collection in unfinished if collection.name.endswith("-old")), None)
+        if replaced is not None and all(collection.name != self.name for collection in listed):
             replaced.modify(name=self.name)
-        return [one.name for one in found if one.name != self.name]
+        return [collection.name for collection in unfinished if collection.name != self.name]
 
     # Switching.
 
     def prepare_switch(self, old: Self) -> None:
         """Let the new collection name a function of its own model, or none, if it names that of the old one."""
-        known = self._function if self._function.get("type") == "known" else None
-        if known is None or known != old._function:
+        registered = self._function if self._function.get("type") == "known" else None
+        if registered is None or registered != old._function:
             return
         manifest = self.manifest()
-        function = _named_function(_function_of(manifest.model if manifest else None, known))
+        function = _named_function(_function_of(manifest.model if manifest else None, registered))
         with self.written_client() as client, _known_functions():
             # `Collection.modify` would refuse, after it was done, a function of another name
             client.get_collection(self.name, embedding_function=None)._client._modify(
                 id=self.handle.id, new_configuration={"embedding_function": function}, **self.tenant
             )
 
-    def swap(self, wanted: Mapping[str, Any]) -> None:
+    def swap(self, targets: Mapping[str, Any]) -> None:
         """Rename collections, one that is in the way first; between two renames nothing has the old name."""
-        by_id, goals = {str(one.id): one for one in self._listed()}, {key: name for name, key in wanted.items()}
-        strangers = [key for key, one in by_id.items() if one.name in wanted and key not in goals]
+        by_id, goals = (
+            {str(collection.id): collection for collection in self._listed()},
+            {key: name for name, key in targets.items()},
+        )
+        strangers = [key for key, collection in by_id.items() if collection.name in targets and key not in goals]
         if strangers or not by_id.keys() >= goals.keys():
             raise others(self.location)
-        for name, key in wanted.items():
-            holder = next((one for one in by_id.values() if one.name == name), None)
+        for name, key in targets.items():
+            holder = next((collection for collection in by_id.values() if collection.name == name), None)
             if holder is by_id[key]:
                 continue
             if holder is not None:
                 goal = goals[str(holder.id)]
-                is_free = all(one.name != goal for one in by_id.values())
+                is_free = all(collection.name != goal for collection in by_id.values())
                 holder.modify(name=goal if is_free else f"{name}{ASIDE}")
             by_id[key].modify(name=name)
 
@@ -413,9 +422,9 @@ class ChromaDriver(ClientDriver):
 @cache
 def _connect(process: int, url: str, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
     """Return one client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
-    parts, is_safe = urlsplit(url), url.startswith("chroma+https:")
+    address, is_safe = urlsplit(url), url.startswith("chroma+https:")
     try:
-        host, port = parts.hostname, parts.port or (443 if is_safe else 8000)
+        host, port = address.hostname, address.port or (443 if is_safe else 8000)
     except ValueError:
         host = None
     if not host:
@@ -438,8 +447,8 @@ def _add(collection: Any, records: Sequence[_Record], vectors: Vectors) -> None:
     for row, (_, text, fields, uri) in enumerate(records):
         groups.setdefault((text is not None, bool(fields), uri is not None), []).append(row)
     for has, rows in groups.items():
-        ids, *parts = (list(part) for part in zip(*(records[row] for row in rows), strict=True))
-        fields = {field: part for field, part, there in zip(_FIELDS, parts, has, strict=True) if there}
+        ids, *columns = (list(column) for column in zip(*(records[row] for row in rows), strict=True))
+        fields = {field: column for field, column, present in zip(_FIELDS, columns, has, strict=True) if present}
         collection.add(ids=ids, embeddings=vectors[rows], **fields)
 
 
@@ -449,12 +458,12 @@ def _remove_inherited(collection: Any, records: Sequence[_Record]) -> None:
     Deleting a collection, Chroma 1.5 leaves the lists in its metadata behind, and new records with the numbers of the
     deleted ones have them.
     """
-    given = {doc_id: fields or {} for doc_id, _, fields, _ in records}
-    found = collection.get(ids=[*given], include=["metadatas"])
+    metadata_of = {doc_id: fields or {} for doc_id, _, fields, _ in records}
+    stored = collection.get(ids=[*metadata_of], include=["metadatas"])
     keys = {
-        doc_id: dict.fromkeys(fields.keys() - given[doc_id].keys())
-        for doc_id, fields in zip(found["ids"], found["metadatas"], strict=True)
-        if fields and fields.keys() - given[doc_id].keys()
+        doc_id: dict.fromkeys(fields.keys() - metadata_of[doc_id].keys())
+        for doc_id, fields in zip(stored["ids"], stored["metadatas"], strict=True)
+        if fields and fields.keys() - metadata_of[doc_id].keys()
     }
     if keys:
         collection.update(ids=[*keys], metadatas=[*keys.values()])
@@ -481,8 +490,8 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
             try:
                 record[key] = json.dumps(value, ensure_ascii=False)
             except (TypeError, ValueError) as error:
-                words = f"JSON cannot hold the value under {key!r} ({error})"
-                raise StoreError(f"document {document.id!r}: {words}; change it") from error
+                reason = f"JSON cannot hold the value under {key!r} ({error})"
+                raise StoreError(f"document {document.id!r}: {reason}; change it") from error
     return document.id, document.text if has_text else None, record or None, uri
 
 
@@ -502,9 +511,9 @@ def _remarks(absent: set[str], as_json: set[str]) -> Iterator[str]:
         "Chroma has no null: where they are null, these keys are absent": sorted(absent),
         f"{no_json}: these keys have them as JSON texts": sorted(as_json),
     }
-    for words, keys in changed.items():
+    for change, keys in changed.items():
         if keys:
-            yield f"{words}: {', '.join(keys[:10])}{f' and {len(keys) - 10} more' if len(keys) > 10 else ''}"
+            yield f"{change}: {', '.join(keys[:10])}{f' and {len(keys) - 10} more' if len(keys) > 10 else ''}"
 
 
 def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -540,9 +549,9 @@ def _known_functions() -> Iterator[None]:
     """Undo that Chroma registers the function of a new collection in the place of its own of that name."""
     from chromadb.utils.embedding_functions import known_embedding_functions as functions
 
-    before = dict(functions)
+    registered = dict(functions)
     try:
         yield
     finally:
         functions.clear()
-        functions.update(before)
+        functions.update(registered)

@@ -202,7 +202,7 @@ class AliasDriver(ClientDriver):
         """Return the collection that each alias leads to."""
 
     @abstractmethod
-    def lead(self, wanted: Mapping[str, str]) -> None:
+    def lead(self, targets: Mapping[str, str]) -> None:
         """Let aliases, new or not, lead to collections."""
 
     def names(self) -> list[str]:
@@ -241,9 +241,9 @@ class AliasDriver(ClientDriver):
 
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN that no alias leads to."""
-        made = re.compile(re.escape(f"{self.name}{self.joint}") + "[0-9a-f]{32}")
+        pattern = re.compile(re.escape(f"{self.name}{self.joint}") + "[0-9a-f]{32}")
         used = self.aliases().values()
-        return [name for name in self.collections() if made.fullmatch(name) and name not in used]
+        return [name for name in self.collections() if pattern.fullmatch(name) and name not in used]
 
     def refuse_swap(self, new: Self) -> None:
         """Refuse collections: their names cannot be traded in one step."""
@@ -255,12 +255,12 @@ class AliasDriver(ClientDriver):
                     "give it an alias, let your programs ask that, and switch the alias"
                 )
 
-    def swap(self, wanted: Mapping[str, Any]) -> None:
+    def swap(self, targets: Mapping[str, Any]) -> None:
         """Let aliases lead to collections."""
         aliases = self.aliases()
-        if not {aliases.get(alias) for alias in wanted} <= set(wanted.values()):
+        if not {aliases.get(alias) for alias in targets} <= set(targets.values()):
             raise others(self.location)
-        self.lead(wanted)
+        self.lead(targets)
 
 
 def _end_copy(end: Callable[[], object], copy: Path) -> None:

@@ -59,8 +59,8 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
     folder, manifest, count = store.folder, store.info.manifest, store.info.count
     if folder is None:
         return None
-    noted = (None if manifest is None else manifest.store.beside_sha256) or {}
-    return read_row_values(folder / name, dtype, count, advice=advice, sha256=noted.get(name))
+    recorded = (None if manifest is None else manifest.store.beside_sha256) or {}
+    return read_row_values(folder / name, dtype, count, advice=advice, sha256=recorded.get(name))
 
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:
@@ -89,10 +89,10 @@ class Uncovered:
     def sentence(self) -> str:
         """The figures for a person."""
         share = self.count / self.of if self.of else 0.0
-        such = f", such as {', '.join(map(repr, self.examples))}" if self.examples else ""
+        examples = f", such as {', '.join(map(repr, self.examples))}" if self.examples else ""
         return (
-            f"{self.count:,} of {self.of:,} documents ({share:.1%}) lie outside what the sample covers{such}: their "
-            f"confidence is below {self.lowest:.2f}, as that of 1 % of the sample was when it was held out"
+            f"{self.count:,} of {self.of:,} documents ({share:.1%}) lie outside what the sample covers{examples}: "
+            f"their confidence is below {self.lowest:.2f}, as that of 1 % of the sample was when it was held out"
         )
 
 

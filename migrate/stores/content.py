@@ -36,9 +36,9 @@ def content_of(store: Store) -> dict[str, Any]:
     return {**store.snapshot().fingerprint, **hashes, _BESIDE: beside}
 
 
-def is_content(noted: object, content: Mapping[str, Any]) -> bool:
+def is_content(recorded: object, content: Mapping[str, Any]) -> bool:
     """Return whether a store's `content` is what was noted of it; earlier versions noted nothing beside the store."""
     compared = {**content}
-    if isinstance(noted, Mapping) and _BESIDE not in noted:
+    if isinstance(recorded, Mapping) and _BESIDE not in recorded:
         del compared[_BESIDE]
-    return noted == compared
+    return recorded == compared

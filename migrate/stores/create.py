@@ -153,8 +153,8 @@ class FlatWriter(FlatFileWriter):
         if not rows.count:
             raise StoreError(f"{self.path.parent}: there is no document to write; give one at least")
         docs, documents = _DocsFile(self.path.parent), source_documents(self._source)
-        while part := list(islice(documents, 1_000)):
-            docs.append(part)
+        while chunk := list(islice(documents, 1_000)):
+            docs.append(chunk)
         docs.finish()
         self.finish_file(rows.count)
         self.remarks = (*self.remarks, *records_without_vector(self._source))

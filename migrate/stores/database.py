@@ -62,8 +62,8 @@ class DatabaseStore(Store):
             self._identity = driver.identity(driver.name)
         if self.export_bytes >= 256 << 20:
             size = f"{self.export_bytes / 1e9:.1f} GB in {work_folder()}"
-            told = f"to be read as a whole it is exported first: {size} (--work-folder)"
-            self.info = replace(self.info, notes=(*self.info.notes, told))
+            notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
+            self.info = replace(self.info, notes=(*self.info.notes, notice))
         self.opened_as, self.without_vector = driver.opened_as, driver.without_vector
         self.is_copy, self.notices_vectors = driver.is_copy, driver.notices_vectors
         self._looked_up, self._streamed = 0, False
@@ -108,8 +108,8 @@ class DatabaseStore(Store):
         index = IdIndex.of((page.ids for page in self._pages(vectors=False)), self.driver.location)
         if len(index) != self.info.count:
             raise self._changed()
-        with suppress(LockedError), atomic_file(path, force=True) as aside:
-            index.save(aside)
+        with suppress(LockedError), atomic_file(path, force=True) as temporary:
+            index.save(temporary)
         return index
 
     def _vectors(self) -> VectorFile:
@@ -128,8 +128,8 @@ class DatabaseStore(Store):
         while not path.is_file() or path.stat().st_size != self.export_bytes:
             require_room(path, self.export_bytes)
             try:
-                with atomic_file(path, force=True) as aside:
-                    self._fill(self._opened_file(aside, os.open(aside, os.O_RDWR | os.O_CLOEXEC)))
+                with atomic_file(path, force=True) as temporary:
+                    self._fill(self._opened_file(temporary, os.open(temporary, os.O_RDWR | os.O_CLOEXEC)))
                     if self._read_version() != self._opened_at:
                         raise self._changed()
             except LockedError:  # another process exports the same
@@ -246,18 +246,20 @@ class DatabaseStore(Store):
         return self._file is not None or self._looked_up * 4 >= self.info.count
 
     def _look_up(self, rows: NDArray[np.int64]) -> Batch:
-        unique, places = np.unique(rows, return_inverse=True)
-        return Batch(self.ids(rows), self._read(self.ids(unique), self.index.order[unique])[places])
+        unique, positions = np.unique(rows, return_inverse=True)
+        return Batch(self.ids(rows), self._read(self.ids(unique), self.index.order[unique])[positions])
 
     def _read(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Vectors:
         """Return the vectors of different ids, in their order."""
         if not ids:
             return np.empty((0, self.info.dim), np.float32)
         with self.driver.errors():
-            read = [self.driver.vectors(*part) for part in self._parts(ids, at)]
-        places = {doc_id: place for place, doc_id in enumerate(chain.from_iterable(page.ids for page in read))}
-        self._refuse_gone(ids, places)
-        return np.concatenate([self._as_matrix(page) for page in read])[[places[doc_id] for doc_id in ids]]
+            read = [self.driver.vectors(*chunk) for chunk in self._parts(ids, at)]
+        position_of = {
+            doc_id: position for position, doc_id in enumerate(chain.from_iterable(page.ids for page in read))
+        }
+        self._refuse_gone(ids, position_of)
+        return np.concatenate([self._as_matrix(page) for page in read])[[position_of[doc_id] for doc_id in ids]]
 
     def _parts(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Iterator[tuple[Any, ...]]:
         size = self.driver.at_once
@@ -270,9 +272,9 @@ class DatabaseStore(Store):
         return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for part in in_parts(rows, _DOCUMENTS_AT_ONCE):
-            unique = np.unique(part)
-            documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(part)
+        for chunk in in_parts(rows, _DOCUMENTS_AT_ONCE):
+            unique = np.unique(chunk)
+            documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(chunk)
             self._refuse_gone(ids, documents)
             yield from (documents[doc_id] for doc_id in ids)
 
@@ -282,19 +284,21 @@ class DatabaseStore(Store):
 
     def _find(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> dict[str, Document]:
         with self.driver.errors():
-            found = (document for part in self._parts(ids, at) for document in self.driver.documents(*part))
-            return {document.id: document for document in found}
+            documents = (document for chunk in self._parts(ids, at) for document in self.driver.documents(*chunk))
+            return {document.id: document for document in documents}
 
     def find_vectors(self, ids: Sequence[str]) -> Batch:
         """Return the vectors of some ids as they are now, in their order; raises `StoreError` if one is gone."""
-        places = {doc_id: place for place, doc_id in enumerate(dict.fromkeys(ids))}
-        return Batch(ids, self._read(list(places), None)[[places[doc_id] for doc_id in ids]])
+        position_of = {doc_id: position for position, doc_id in enumerate(dict.fromkeys(ids))}
+        return Batch(ids, self._read(list(position_of), None)[[position_of[doc_id] for doc_id in ids]])
 
-    def _refuse_gone(self, ids: Iterable[str], found: Collection[str]) -> None:
-        gone = next((doc_id for doc_id in ids if doc_id not in found), None)
-        if gone is not None:
-            where = self.info.location
-            raise StoreError(f"{where}: document {gone!r} was deleted while it was read; run again on a store at rest")
+    def _refuse_gone(self, ids: Iterable[str], present: Collection[str]) -> None:
+        missing = next((doc_id for doc_id in ids if doc_id not in present), None)
+        if missing is not None:
+            location = self.info.location
+            raise StoreError(
+                f"{location}: document {missing!r} was deleted while it was read; run again on a store at rest"
+            )
 
     @property
     def folder(self) -> Path | None:
@@ -337,25 +341,25 @@ class DatabaseStore(Store):
         with self.driver.errors():
             return canonical_json(self.driver.version()) == canonical_json(self._opened_at)
 
-    def check_unchanged(self, before: Snapshot) -> None:
+    def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""
         self.refresh()
-        if not self.is_as_opened() or self.snapshot() != before:
+        if not self.is_as_opened() or self.snapshot() != earlier:
             raise self._changed()
 
     def _changed(self) -> StoreError:
         """Return the error of a store that was written to while it was read."""
-        what = "records with the same ids were changed"
+        change = "records with the same ids were changed"
         with suppress(LeadMigrateError):
             now = DatabaseStore(type(self.driver)(self.driver.location, self.driver.address), self.info.location)
-            after = {doc_id for page in now._pages(vectors=False) for doc_id in page.ids}
+            new_ids = {doc_id for page in now._pages(vectors=False) for doc_id in page.ids}
             index = self.__dict__.get("index")
-            before = after if index is None else {*index.ids(range(len(index)))}
-            if added_or_gone := sorted(before ^ after):
-                counts = f"{len(after - before):,} documents were added and {len(before - after):,} deleted"
-                what = f"{counts}, such as {', '.join(map(repr, added_or_gone[:3]))}"
-        where = self.info.location
-        return StoreError(f"{where}: the store changed while it was read ({what}); nothing was written, run again")
+            old_ids = new_ids if index is None else {*index.ids(range(len(index)))}
+            if added_or_gone := sorted(old_ids ^ new_ids):
+                counts = f"{len(new_ids - old_ids):,} documents were added and {len(old_ids - new_ids):,} deleted"
+                change = f"{counts}, such as {', '.join(map(repr, added_or_gone[:3]))}"
+        location = self.info.location
+        return StoreError(f"{location}: the store changed while it was read ({change}); nothing was written, run again")
 
     def _texts_sha256(self) -> str:
         """Read once: texts may be most of a database."""
@@ -406,18 +410,20 @@ class DatabaseStore(Store):
 
         If they cannot, UsageError names the string that the user has to change instead.
         """
-        old_driver, where = self.driver, new.info.location
+        old_driver, location = self.driver, new.info.location
         if not isinstance(new, DatabaseStore) or type(new.driver) is not type(old_driver):
-            raise UsageError(f"{where}: this is another kind of store than {self.info.location}; name one of the same")
+            raise UsageError(
+                f"{location}: this is another kind of store than {self.info.location}; name one of the same"
+            )
         by_hand = f"in your programs, change {_spot(old_driver)} to {_spot(new.driver)} instead, and back to undo it"
         if old_driver.is_server:
             if new.driver.server != old_driver.server or not old_driver.swaps:
-                raise UsageError(f"{where}: names are traded on one server, by databases that can; {by_hand}")
+                raise UsageError(f"{location}: names are traded on one server, by databases that can; {by_hand}")
             with old_driver.errors():
                 old_driver.refuse_swap(new.driver)
             return self._prepared(Exchange(old_driver, old_driver.name, new.driver.name), new)
         if new.driver.is_server:
-            raise UsageError(f"{where}: the old store is in a folder, the new one on a server; {by_hand}")
+            raise UsageError(f"{location}: the old store is in a folder, the new one on a server; {by_hand}")
         for store in (self, new):
             if (names := store._names()) != [old_driver.name]:
                 raise UsageError(
@@ -426,10 +432,10 @@ class DatabaseStore(Store):
                 )
         # other databases name their files by themselves; programs open one that is a file by its name
         if old_driver.copies_place and {*new.driver.files()} != {*old_driver.files()}:
-            raise UsageError(f"{where}: its files have other names, and whole folders are switched; {by_hand}")
+            raise UsageError(f"{location}: its files have other names, and whole folders are switched; {by_hand}")
         with old_driver.errors():
             old_driver.refuse_folders(new.driver)
-        return self._prepared(Folders.exchange(old_driver.folder, new.driver.folder, own=old_driver.files()), new)
+        return self._prepared(Folders.exchange(old_driver.folder, new.driver.folder, excluded=old_driver.files()), new)
 
     def _prepared(self, exchange: Exchange, new: DatabaseStore) -> Exchange:
         def prepare() -> None:
@@ -440,15 +446,15 @@ class DatabaseStore(Store):
         return exchange
 
 
-def _in_batches(parts: Iterable[Vectors], size: int) -> Iterator[Vectors]:
+def _in_batches(chunks: Iterable[Vectors], size: int) -> Iterator[Vectors]:
     """Join parts of any number of rows to batches of one, the last of what is left."""
     joined: list[Vectors] = []
-    for vectors in parts:
+    for vectors in chunks:
         joined.append(vectors)
         if sum(map(len, joined)) >= size:
-            *whole, rest = in_parts(np.concatenate(joined), size)
-            yield from whole if len(rest) < size else (*whole, rest)
-            joined = [rest] if len(rest) < size else []
+            *whole, remainder = in_parts(np.concatenate(joined), size)
+            yield from whole if len(remainder) < size else (*whole, remainder)
+            joined = [remainder] if len(remainder) < size else []
     if joined:
         yield np.concatenate(joined)
 
@@ -495,8 +501,8 @@ class DatabaseWriter(StoreWriter):
     def _of_documents(self, rows: Rows) -> Iterator[Page]:
         documents = source_documents(self.source)
         for _, vectors in rows.batches(1_000):
-            part = list(islice(documents, len(vectors)))
-            yield Page([document.id for document in part], vectors.copy(), documents=part)
+            chunk = list(islice(documents, len(vectors)))
+            yield Page([document.id for document in chunk], vectors.copy(), documents=chunk)
 
 
 class DatabaseFolder(Output):
@@ -625,6 +631,6 @@ class DatabaseKind:
             raise UsageError(f"a location of {driver.support.store} is {have}, and this is another; write it so")
         check_options(whole, address.options, options)
         if "://" in address.place and not driver.has_servers:
-            what = f"only folders of {driver.support.store} are read"
-            raise UsageError(f"{whole}: {what}; copy the {driver.collection} to one")
+            refusal = f"only folders of {driver.support.store} are read"
+            raise UsageError(f"{whole}: {refusal}; copy the {driver.collection} to one")
         return whole

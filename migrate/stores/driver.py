@@ -145,12 +145,12 @@ class Driver(ABC):
         except LeadMigrateError:
             raise
         except Exception as error:
-            words = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
-            raise self.explain(error, words) from error
+            message = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
+            raise self.explain(error, message) from error
 
-    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+    def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Return what is raised in the place of a client's error, whose message in one line is `words`."""
-        return ClientError(f"{self.location}: {self.support.store} says: {words}; see to that, and run again")
+        return ClientError(f"{self.location}: {self.support.store} says: {message}; see to that, and run again")
 
     def secret(self, variable: str) -> str | None:
         """Return the token or key of the server: that of the location, or of a variable of the environment."""
@@ -195,9 +195,9 @@ class Driver(ABC):
         if is_lossy(index_type):
             notes = (*notes, f"searched by an index {index_type}, which is lossy; those read here are whole")
         has_texts = self.text is not None if has_texts is None else has_texts
-        known = {name: value for name, value in details.items() if value is not None and value != ""}
+        details_set = {name: value for name, value in details.items() if value is not None and value != ""}
         return StoreInfo(self.location, self.kind, index_type, count, self.dim, metric, True, has_texts,
-                         notes=(*odd, *notes), details=known)  # fmt: skip
+                         notes=(*odd, *notes), details=details_set)  # fmt: skip
 
     @property
     @abstractmethod
@@ -264,9 +264,9 @@ class Driver(ABC):
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the store; not that of another collection in its folder."""
-        found = self._manifest_beside()
+        manifest = self._manifest_beside()
         # on a server it was found by the token, whatever name leads there
-        return found if self.is_server or self._is_own(found) else None
+        return manifest if self.is_server or self._is_own(manifest) else None
 
     def _manifest_beside(self) -> Manifest | None:
         folder = self.beside()
@@ -285,8 +285,8 @@ class Driver(ABC):
         path = folder / MANIFEST_NAME
         if path.exists() and not self._is_own(self._manifest_beside()):
             raise UsageError(f"{path} is of another store; name the model of this one with every command")
-        with atomic_file(path, force=True) as aside:
-            write_json(aside, replace(manifest, details={**manifest.details, "index": self.opened_as}).as_json())
+        with atomic_file(path, force=True) as temporary:
+            write_json(temporary, replace(manifest, details={**manifest.details, "index": self.opened_as}).as_json())
         return path
 
     def files(self) -> Collection[str]:
@@ -346,8 +346,8 @@ class Driver(ABC):
 
     def is_published(self, content: Path) -> bool:
         """Return whether the store with the files in `content`, or any if they are gone, has the final name."""
-        found, expected = self.token(self.name) if self.identity(self.name) is not None else None, token_in(content)
-        return found is not None and expected in (None, found)
+        token, expected = self.token(self.name) if self.identity(self.name) is not None else None, token_in(content)
+        return token is not None and expected in (None, token)
 
     def publish(self, staging: str, content: Path) -> None:
         """Give a collection the final name, in one step if the database can, and drop the one that had it.
@@ -370,7 +370,7 @@ class Driver(ABC):
     def prepare_switch(self, old: Self) -> None:
         """Change what this new collection says of its model, in a folder too, before it answers for the old one."""
 
-    def swap(self, wanted: Mapping[str, Any]) -> None:
+    def swap(self, targets: Mapping[str, Any]) -> None:
         """Let each name lead to what has this identity; raises InputError if these are gone. Safe to repeat."""
         raise NotImplementedError
 
@@ -384,16 +384,16 @@ class Driver(ABC):
         path = self._notes(name)
         return read_noted(path, path, _SWITCH_SHAPE) if path.is_file() else None
 
-    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+    def note(self, name: str, record: Mapping[str, Any] | None) -> None:
         """Record the switch of an old name, here on this machine; None removes the record."""
         path = self._notes(name)
-        if noted is None:
+        if record is None:
             path.unlink(missing_ok=True)
             return
         with output_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path, force=True) as aside:
-            write_json(aside, {**noted, "server": self.server})
+        with atomic_file(path, force=True) as temporary:
+            write_json(temporary, {**record, "server": self.server})
 
     def location_of(self, name: str) -> str:
         """Return the location of a name on the server."""
@@ -402,9 +402,9 @@ class Driver(ABC):
     def switched_with(self, name: str) -> str | None:
         """Return the old name of the recorded switch that a name is part of; None if there is none."""
         for path in sorted(self._notes(name).parent.glob("*.json")):
-            noted = read_noted(path, path, _SWITCH_SHAPE)
-            if noted["server"] == self.server and name in noted["aliases"]:
-                return str(noted["aliases"][0])
+            record = read_noted(path, path, _SWITCH_SHAPE)
+            if record["server"] == self.server and name in record["aliases"]:
+                return str(record["aliases"][0])
         return None
 
     def _notes(self, name: str) -> Path:
@@ -414,7 +414,7 @@ class Driver(ABC):
 
 def is_lossy(index_type: str) -> bool:
     """Return whether an index searches codes in the place of vectors, by its name."""
-    return any(part in index_type.upper() for part in ("PQ", "SQ", "RQ", "RABITQ", "SCANN"))
+    return any(code in index_type.upper() for code in ("PQ", "SQ", "RQ", "RABITQ", "SCANN"))
 
 
 def in_parts(items: _Items, size: int = Driver.at_once) -> Iterator[_Items]:

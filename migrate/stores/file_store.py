@@ -66,8 +66,8 @@ class FileStore(Store):
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write a manifest into the folder, over one that is there."""
         path = self.folder / MANIFEST_NAME
-        with atomic_file(path, force=True) as aside:
-            write_json(aside, manifest.as_json())
+        with atomic_file(path, force=True) as temporary:
+            write_json(temporary, manifest.as_json())
         return path
 
     def verify(self) -> tuple[str, ...]:
@@ -79,26 +79,26 @@ class FileStore(Store):
         Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
         """
         index = self.index_path.name
-        known = {index, *self.document_files}
+        files = {index, *self.document_files}
         return check_hashes(
-            self.folder, expected_hashes(self.info, index), lambda name: self._sha256(name) if name in known else None
+            self.folder, expected_hashes(self.info, index), lambda name: self._sha256(name) if name in files else None
         )
 
     def exchange(self, new: Store) -> Exchange:
         """Return how the two folders trade places."""
-        other = as_files(new)
-        if other is None:
+        new_files = as_files(new)
+        if new_files is None:
             raise UsageError(f"{new.info.location}: this store lies in no files; switch stores of one kind")
-        if other.index_path.name != self.index_path.name:
+        if new_files.index_path.name != self.index_path.name:
             raise UsageError(
-                f"{other.index_path}: the index of the old store is called {self.index_path.name}; rename this one"
+                f"{new_files.index_path}: the index of the old store is called {self.index_path.name}; rename this one"
             )
-        return Folders.exchange(self.folder, other.folder)
+        return Folders.exchange(self.folder, new_files.folder)
 
     def strangers(self) -> list[str]:
         """Return files and folders that belong neither to the store nor to this tool."""
-        own = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}
-        return sorted(path.name for path in self.folder.iterdir() if path.name not in own)
+        expected = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}
+        return sorted(path.name for path in self.folder.iterdir() if path.name not in expected)
 
     def is_as_opened(self) -> bool:
         """Return whether its files are those that were opened."""
@@ -107,11 +107,11 @@ class FileStore(Store):
         except OutputError:
             return False
 
-    def check_unchanged(self, before: Snapshot) -> None:
+    def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that files and content are still what they were when the snapshot was taken."""
         for stamp in self.stamps:
             stamp.check()
-        super().check_unchanged(before)
+        super().check_unchanged(earlier)
 
     def _texts_sha256(self) -> str:
         return hashlib.sha256("".join(self.document_hashes().values()).encode()).hexdigest()
@@ -221,8 +221,8 @@ def state_of(store: Store, snapshot: Snapshot) -> str:
     It is of the files of documents; for a database, or files that hold vectors too, it may change without a reason.
     """
     files = as_files(store)
-    told = list(snapshot.versions) if files is None or files.mixes_vectors else [snapshot.texts_sha256]
-    return hashlib.sha256(canonical_json(told).encode(errors="surrogatepass")).hexdigest()
+    versions = list(snapshot.versions) if files is None or files.mixes_vectors else [snapshot.texts_sha256]
+    return hashlib.sha256(canonical_json(versions).encode(errors="surrogatepass")).hexdigest()
 
 
 def source_hashes(store: Store) -> dict[str, str]:
@@ -274,6 +274,6 @@ def check_hashes(
 
 def expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
     """Return the hashes in a store's manifest by file; none if it is older than they are."""
-    facts = info.manifest.store if info.manifest else StoreFacts()
-    own = {} if facts.index_sha256 is None else {index: facts.index_sha256}
-    return {**own, **(facts.documents_sha256 or {})}
+    recorded = info.manifest.store if info.manifest else StoreFacts()
+    hashes = {} if recorded.index_sha256 is None else {index: recorded.index_sha256}
+    return {**hashes, **(recorded.documents_sha256 or {})}

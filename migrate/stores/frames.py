@@ -36,9 +36,9 @@ def send(pipe: BinaryIO, tag: bytes, content: bytes | bytearray | memoryview = b
     pipe.write(content)
 
 
-def send_facts(pipe: BinaryIO, tag: bytes, facts: Mapping[str, Any]) -> None:
+def send_facts(pipe: BinaryIO, tag: bytes, content: Mapping[str, Any]) -> None:
     """Write a frame of JSON."""
-    send(pipe, tag, json.dumps(facts).encode())
+    send(pipe, tag, json.dumps(content).encode())
 
 
 def send_array(pipe: BinaryIO, tag: bytes, numbers: NDArray[Any]) -> None:

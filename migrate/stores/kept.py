@@ -45,8 +45,8 @@ def kept_folder(token: object) -> Path | None:
     """Return the folder of a store; None if it is not of this tool, or was made on another machine."""
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return None
-    place = _place(token)
-    return place if place.is_dir() else None
+    folder = _place(token)
+    return folder if folder.is_dir() else None
 
 
 def forget(token: object) -> None:

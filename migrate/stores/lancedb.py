@@ -130,11 +130,11 @@ class LanceDriver(Driver):
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
         columns = None if records else [self.vector, *([self.id_column] if self.id_column else [])]
-        where, ids_alone = None, not vectors and not records and self.id_column is not None
+        condition, ids_alone = None, not vectors and not records and self.id_column is not None
         if ids_alone:  # a condition would read the vectors
-            columns, where = [str(self.id_column)], self.has_vector if self.without_vector else None
+            columns, condition = [str(self.id_column)], self.has_vector if self.without_vector else None
         first = 0
-        for batch in self._batches(columns, where):
+        for batch in self._batches(columns, condition):
             ids = self._ids_of(batch, range(first, first + batch.num_rows))
             first += batch.num_rows
             if not ids_alone:
@@ -144,11 +144,11 @@ class LanceDriver(Driver):
                     ids, column = [ids[row] for row in np.flatnonzero(valid)], column.filter(valid)
             yield Page(ids, _as_matrix(column, self.dim) if vectors else (), batch if records else None)
 
-    def _batches(self, columns: Sequence[str] | None, where: str | None = None) -> Any:
+    def _batches(self, columns: Sequence[str] | None, condition: str | None = None) -> Any:
         """Yield rows in their order, as Arrow has them, in bounded memory."""
         query = self.table.search()
         query = query if columns is None else query.select([*columns])
-        query = query if where is None else query.where(where)
+        query = query if condition is None else query.where(condition)
         yield from (batch for batch in query.to_batches(self.at_once) if batch.num_rows)
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
@@ -162,13 +162,13 @@ class LanceDriver(Driver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
-        found, rows = self._found(ids, at, fields)
-        return map(self._document, found, rows.to_pylist())
+        records, rows = self._found(ids, at, fields)
+        return map(self._document, records, rows.to_pylist())
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
-        found, rows = self._found(ids, at, [self.vector])
-        return Page(found, _as_matrix(rows.column(0).combine_chunks(), self.dim))
+        records, rows = self._found(ids, at, [self.vector])
+        return Page(records, _as_matrix(rows.column(0).combine_chunks(), self.dim))
 
     def _found(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
         """Return columns of some rows with their ids: at positions, or in the newest version if it may be read."""
@@ -181,11 +181,11 @@ class LanceDriver(Driver):
                 self._newest.checkout_latest()
         if at is None:
             values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
-            where = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}" if ids else "false"
-            rows = self._newest.search().where(where).select(columns).limit(self.at_once).to_arrow()
+            condition = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}" if ids else "false"
+            rows = self._newest.search().where(condition).select(columns).limit(self.at_once).to_arrow()
             return self._ids_of(rows, range(0)), rows
-        offsets, places = np.unique(self._rows_with_vector[at], return_inverse=True)
-        return ids, self.table.take_offsets(offsets.tolist()).select(columns).to_arrow().take(places)
+        offsets, positions = np.unique(self._rows_with_vector[at], return_inverse=True)
+        return ids, self.table.take_offsets(offsets.tolist()).select(columns).to_arrow().take(positions)
 
     @cached_property
     def _rows_with_vector(self) -> NDArray[np.int64]:
@@ -198,7 +198,7 @@ class LanceDriver(Driver):
     @cached_property
     def _positions(self) -> dict[str, int]:
         """The positions of ids that are the numbers of rows."""
-        return {str(row): place for place, row in enumerate(self._rows_with_vector.tolist())}
+        return {str(row): position for position, row in enumerate(self._rows_with_vector.tolist())}
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
         """Return those ids that the column can hold."""
@@ -217,22 +217,22 @@ class LanceDriver(Driver):
     def _open_table(self, **options: Any) -> Any:
         return _connect(self.folder, **options).open_table(self.name)
 
-    def _choose_id(self, asked: str | None) -> str | None:
+    def _choose_id(self, requested: str | None) -> str | None:
         columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]
-        if asked is None:
+        if requested is None:
             return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
-        return choose(self.location, "column of ids", columns, asked, "say ?id=COLUMN for one")
+        return choose(self.location, "column of ids", columns, requested, "say ?id=COLUMN for one")
 
-    def _distance(self, asked: str | None) -> tuple[Distance, tuple[str, ...]]:
+    def _distance(self, requested: str | None) -> tuple[Distance, tuple[str, ...]]:
         """Return how vectors are compared, l2, ip or cosine, with notes."""
-        word = asked if asked or self.index is None else str(self.index[1].distance_type).lower()
+        word = requested if requested or self.index is None else str(self.index[1].distance_type).lower()
         if word is None:
             note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
             return "l2", (note,)
         distances: dict[str, Distance] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
         distance = distances.get(word)
         if distance is None:
-            error = StoreError if asked is None else UsageError
+            error = StoreError if requested is None else UsageError
             raise error(f"{self.location}: vectors are not compared by {word!r} here; say ?distance=l2, cosine or dot")
         return distance, ()
 
@@ -251,12 +251,12 @@ class LanceDriver(Driver):
             raise UsageError(f'{self.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}')
         return [self._nearest(query, k, where) for query in queries]
 
-    def _nearest(self, query: Vectors, k: int, where: str | None) -> Hits:
+    def _nearest(self, query: Vectors, k: int, condition: str | None) -> Hits:
         search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
         search = search.distance_type("dot" if self.distance == "ip" else self.distance)
         if self.index is not None and is_lossy(str(self.index[0].index_type)):
             search = search.refine_factor(1)  # the scores are then those of whole vectors
-        search = search if where is None else search.where(where, prefilter=True)
+        search = search if condition is None else search.where(condition, prefilter=True)
         ids = self.id_column or "_rowoffset"
         rows = search.select(["_distance", ids]).limit(k).to_arrow()
         distances = rows["_distance"].to_numpy().astype(np.float64)
@@ -271,8 +271,8 @@ class LanceDriver(Driver):
         import pyarrow as pa
 
         if self._newest is self.table:
-            what = "a table without a column of ids" if self.id_column is None else "an older version"
-            raise StoreError(f"{self.location}: vectors cannot be put into {what}; open the table by its ids")
+            reason = "a table without a column of ids" if self.id_column is None else "an older version"
+            raise StoreError(f"{self.location}: vectors cannot be put into {reason}; open the table by its ids")
         ids = self._possible(new)
         if not ids:
             return 0
@@ -322,9 +322,9 @@ class LanceDriver(Driver):
             table = _connect(self.folder).create_table(name, reader, mode="overwrite", on_bad_vectors="null")
         except Exception as error:
             raise (failures[0] if failures else error) from None
-        for index, facts in () if old is None else old.indices:
+        for index, settings in () if old is None else old.indices:
             is_of_vectors = old is not None and index.columns[0] == old.vector
-            remarks += _index_again(table, index, facts, dim if is_of_vectors else None)
+            remarks += _index_again(table, index, settings, dim if is_of_vectors else None)
         self.check_count(written, table.count_rows())
         sync_tree(self.folder)
         return remarks
@@ -359,10 +359,10 @@ class LanceDriver(Driver):
                     f"{self.location}: there are vectors of column {name} with NaN, which a new table would not "
                     "keep; replace them by null, or drop the column"
                 )
-        there = columns[self.vector].is_valid().to_numpy(zero_copy_only=False)
-        vectors = np.zeros((len(there), page.vectors.shape[1]), np.float32)
-        vectors[there] = page.vectors
-        columns[self.vector] = _as_column(vectors, schema.field(self.vector).type, pa.array(~there))
+        present = columns[self.vector].is_valid().to_numpy(zero_copy_only=False)
+        vectors = np.zeros((len(present), page.vectors.shape[1]), np.float32)
+        vectors[present] = page.vectors
+        columns[self.vector] = _as_column(vectors, schema.field(self.vector).type, pa.array(~present))
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
@@ -385,15 +385,15 @@ def _columns(schema: Any) -> dict[str, list[str]]:
     """Return the names of the columns of vectors, texts and whole numbers."""
     from pyarrow import types
 
-    found: dict[str, list[str]] = {"vector": [], "text": [], "whole": []}
+    columns: dict[str, list[str]] = {"vector": [], "text": [], "whole": []}
     for field in schema:
         if types.is_fixed_size_list(field.type) and types.is_floating(field.type.value_type):
-            found["vector"].append(field.name)
+            columns["vector"].append(field.name)
         elif types.is_string(field.type) or types.is_large_string(field.type):
-            found["text"].append(field.name)
+            columns["text"].append(field.name)
         elif types.is_integer(field.type):
-            found["whole"].append(field.name)
-    return found
+            columns["whole"].append(field.name)
+    return columns
 
 
 def _schema_of_documents(dim: int, metric: str) -> Any:
@@ -413,7 +413,7 @@ def _rows_of_documents(page: Page, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([*map(pa.array, zip(*rows, strict=True)), vectors], schema=schema)
 
 
-def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[str]:
+def _index_again(table: Any, index: Any, statistics: Any, dim: int | None) -> list[str]:
     """Make an index as another table has it; `dim` is that of the vectors, if it is on these. Returns remarks."""
     from lancedb import index as kinds
 
@@ -422,21 +422,21 @@ def _index_again(table: Any, index: Any, facts: Any, dim: int | None) -> list[st
     if kind is None or more:
         return [f"{label} could not be made again: of a kind that is not made here"]
     try:
-        table.create_index(column, config=kind(**_index_settings(kind, index, facts, dim)), name=index.name)
+        table.create_index(column, config=kind(**_index_settings(kind, index, statistics, dim)), name=index.name)
     except Exception as error:
         return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
     is_whole = not is_lossy(str(index.index_type))
     return [] if is_whole else [f"{label} is made anew, and is lossy: hold its recall against exact search"]
 
 
-def _index_settings(kind: Callable[..., Any], index: Any, facts: Any, dim: int | None) -> dict[str, Any]:
+def _index_settings(kind: Callable[..., Any], index: Any, statistics: Any, dim: int | None) -> dict[str, Any]:
     """Return the settings of an index, as far as LanceDB tells them, and as they fit vectors of the new dimension."""
     names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
     found = {names.get(name, name): value for name, value in _settings_in(index.index_details or {})}
     parameters = inspect.signature(kind).parameters
     settings = {key: value for key, value in found.items() if key in parameters and value is not None}
-    if facts.distance_type is not None and "distance_type" in parameters:
-        settings["distance_type"] = str(facts.distance_type).lower()
+    if statistics.distance_type is not None and "distance_type" in parameters:
+        settings["distance_type"] = str(statistics.distance_type).lower()
     if dim is not None and dim % int(settings.get("num_sub_vectors", 1)):
         del settings["num_sub_vectors"]
     return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in settings.items()}

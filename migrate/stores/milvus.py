@@ -90,13 +90,13 @@ class MilvusDriver(AliasDriver):
         aliases = self.client.list_aliases("")["aliases"]
         return {alias: self.client.describe_alias(alias)["collection_name"] for alias in aliases}
 
-    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+    def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Tell what a server refused from a server that failed."""
-        if self.is_server and re.search("auth|permission|privilege", words, re.IGNORECASE):
-            return AuthenticationError(f"{self.location}: the server refused: {words}; set MILVUS_TOKEN")
+        if self.is_server and re.search("auth|permission|privilege", message, re.IGNORECASE):
+            return AuthenticationError(f"{self.location}: the server refused: {message}; set MILVUS_TOKEN")
         if self.is_server and getattr(error, "code", None) in (2, None):
-            return RemoteError(f"{self.location}: the server of Milvus failed: {words}; check that it runs")
-        return super().explain(error, words)
+            return RemoteError(f"{self.location}: the server of Milvus failed: {message}; check that it runs")
+        return super().explain(error, message)
 
     # Reading.
 
@@ -108,8 +108,8 @@ class MilvusDriver(AliasDriver):
         self.fields = {field["name"]: field for field in self.facts["fields"]}
         self.types = {name: str(getattr(field["type"], "name", field["type"])) for name, field in self.fields.items()}
         properties = self.facts.get("properties") or {}
-        kept = {option: properties[_OWN + option] for option in self.options if _OWN + option in properties}
-        self.asked = {**kept, **self.address.options}
+        stored = {option: properties[_OWN + option] for option in self.options if _OWN + option in properties}
+        self.asked = {**stored, **self.address.options}
         self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
         self._refuse_fields()
         dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
@@ -118,11 +118,11 @@ class MilvusDriver(AliasDriver):
         self.dim = int(self.fields[self.vector]["params"]["dim"])
         names = self.client.list_indexes(self.collection_name)
         self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
-        found = [index for index in self.indices if index["field_name"] == self.vector]
-        if not found:
-            words = "has no index, which would say how its vectors are compared; create one"
-            raise StoreError(f"{self.location}: field {self.vector} {words}")
-        self.index, distances = found[0], {"COSINE": "cosine", "IP": "ip", "L2": "l2"}
+        indexes = [index for index in self.indices if index["field_name"] == self.vector]
+        if not indexes:
+            reason = "has no index, which would say how its vectors are compared; create one"
+            raise StoreError(f"{self.location}: field {self.vector} {reason}")
+        self.index, distances = indexes[0], {"COSINE": "cosine", "IP": "ip", "L2": "l2"}
         self.distance = cast("Distance", distances[str(self.index["metric_type"])])
         has_key = any(field.get("is_partition_key") for field in self.fields.values())
         self.partitions = [None] if has_key else sorted(self.client.list_partitions(self.collection_name))
@@ -157,13 +157,13 @@ class MilvusDriver(AliasDriver):
 
     def versions(self) -> dict[str, Any]:
         """Return names, sizes and times of the files, but for indexes, which are made of these."""
-        found: dict[str, Any] = {folder.name: [] for folder in (self.folder / "collections").iterdir()}
+        states: dict[str, Any] = {folder.name: [] for folder in (self.folder / "collections").iterdir()}
         for path in _files_in(self.folder / "collections"):
             with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
                 status, (collection, *names) = path.stat(), path.relative_to(self.folder / "collections").parts
                 if path.suffix != ".idx" and names:
-                    found.setdefault(collection, []).append(["/".join(names), status.st_size, status.st_mtime_ns])
-        return {name: sorted(facts) for name, facts in found.items()}
+                    states.setdefault(collection, []).append(["/".join(names), status.st_size, status.st_mtime_ns])
+        return {name: sorted(files) for name, files in states.items()}
 
     def records(self) -> Iterator[Any]:
         """Read all fields but vectors, by partition."""
@@ -198,9 +198,9 @@ class MilvusDriver(AliasDriver):
         at_once = _AT_ONCE if vectors or records else 10 * _AT_ONCE
         for partition in self.partitions:
             for rows in self._batches(fields, partition, at_once):
-                found = [row.pop(self.vector) for row in rows] if vectors else []
+                values = [row.pop(self.vector) for row in rows] if vectors else []
                 ids = [str(row[self.key_field]) for row in rows]
-                yield Page(ids, found, (partition, rows))
+                yield Page(ids, values, (partition, rows))
 
     def _find(self, ids: Sequence[str], fields: list[str], partition: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield records by their ids."""
@@ -221,8 +221,10 @@ class MilvusDriver(AliasDriver):
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by ids."""
-        found = {str(row[self.key_field]): row[self.vector] for row in self._find(ids, [self.key_field, self.vector])}
-        return Page([*found], [*found.values()])
+        vector_of = {
+            str(row[self.key_field]): row[self.vector] for row in self._find(ids, [self.key_field, self.vector])
+        }
+        return Page([*vector_of], [*vector_of.values()])
 
     def _refuse_fields(self) -> None:
         for name, kind in self.types.items():
@@ -245,9 +247,11 @@ class MilvusDriver(AliasDriver):
         settings: dict[str, Any] = {"anns_field": self.vector, "filter": self._filter(where), "limit": k}
         settings |= {"search_params": {"metric_type": self.index["metric_type"]}, "consistency_level": "Strong"}
         with self.turn:
-            found = self.client.search(self.name, data=queries.tolist(), **settings)
-        ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in found]
-        return [as_hits(some, [hit["distance"] for hit in hits]) for some, hits in zip(ids, found, strict=True)]
+            answers_of = self.client.search(self.name, data=queries.tolist(), **settings)
+        ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in answers_of]
+        return [
+            as_hits(hit_ids, [hit["distance"] for hit in hits]) for hit_ids, hits in zip(ids, answers_of, strict=True)
+        ]
 
     def _filter(self, where: Any) -> str:
         if where is None or isinstance(where, str):
@@ -292,8 +296,8 @@ class MilvusDriver(AliasDriver):
     def files(self) -> Collection[str]:
         """Return what milvus-lite writes; databases beside the default one are not among it."""
         databases = self.folder / "databases"
-        own = () if databases.is_dir() and any(databases.iterdir()) else (databases.name,)
-        return ("LOCK", ".database-staging", "aliases.json", "collections", "database_properties.json", *own)
+        names = () if databases.is_dir() and any(databases.iterdir()) else (databases.name,)
+        return ("LOCK", ".database-staging", "aliases.json", "collections", "database_properties.json", *names)
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
         """Return a client of milvus-lite on a folder, and what ends both. All is in this process."""
@@ -341,8 +345,8 @@ class MilvusDriver(AliasDriver):
                     client.create_partition(name, partition)
             for page in pages:
                 partition, rows = (None, self._records(page)) if old is None else old._new_rows(page)
-                for part in in_parts(rows, max((8 << 20) // (4 * dim), 1)):
-                    client.insert(name, part, partition_name=partition or "")
+                for chunk in in_parts(rows, max((8 << 20) // (4 * dim), 1)):
+                    client.insert(name, chunk, partition_name=partition or "")
                 written += len(rows)
             client.flush(name)
             kind = "AUTOINDEX" if self.is_server else "FLAT"
@@ -365,8 +369,8 @@ class MilvusDriver(AliasDriver):
         if self.fields[self.key_field].get("auto_id"):
             remarks.append("Milvus gave the ids (auto_id); they stay, so new records need ids from your programs")
         functions = [
-            {**one, **{key: list(one[key]) for key in ("input_field_names", "output_field_names")}}
-            for one in self.facts.get("functions") or []
+            {**function, **{key: list(function[key]) for key in ("input_field_names", "output_field_names")}}
+            for function in self.facts.get("functions") or []
         ]
         make = _client().CollectionSchema.construct_from_dict
         schema = make({**self.facts, "fields": fields, "functions": functions})
@@ -418,8 +422,8 @@ class MilvusDriver(AliasDriver):
             except Exception as error:
                 if attempt == "AUTOINDEX":
                     raise
-                words = " ".join(str(error).split())[:200]
-                remarks.append(f"the index {kind} of field {field} is now one of Milvus's own choice: {words}")
+                reason = " ".join(str(error).split())[:200]
+                remarks.append(f"the index {kind} of field {field} is now one of Milvus's own choice: {reason}")
                 continue
             if is_lossy(attempt):
                 remarks.append(f"the index {kind} is made anew, and is lossy: hold its recall against exact search")
@@ -439,10 +443,10 @@ class MilvusDriver(AliasDriver):
             self.client.drop_alias(alias)
         self.client.drop_collection(collection)
 
-    def lead(self, wanted: Mapping[str, str]) -> None:
+    def lead(self, targets: Mapping[str, str]) -> None:
         """Let aliases lead to collections, each in one step; a run that is killed between two does both again."""
         aliases = self.aliases()
-        for alias, collection in wanted.items():
+        for alias, collection in targets.items():
             if aliases.get(alias) != collection:
                 lead = self.client.alter_alias if alias in aliases else self.client.create_alias
                 lead(collection_name=collection, alias=alias)

@@ -76,21 +76,23 @@ class PgvectorDriver(Driver):
         )
         self._held: Connection[Any] | None = None
 
-    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+    def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Return an error for that of the server."""
         psycopg = import_client("psycopg", "pgvector")
-        known = psycopg.errors
-        if isinstance(error, known.DiskFull):
-            return OutputError(f"{self.location}: {words}; free some space on the server, and run again")
-        if isinstance(error, known.LockNotAvailable | known.DeadlockDetected):
+        errors = psycopg.errors
+        if isinstance(error, errors.DiskFull):
+            return OutputError(f"{self.location}: {message}; free some space on the server, and run again")
+        if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
             return StoreError(f"{self.location}: another transaction held the tables for {_PATIENCE}; nothing was "
                               "done: run again when it is over")  # fmt: skip
-        if not isinstance(error, psycopg.OperationalError | known.InvalidAuthorizationSpecification):
-            return super().explain(error, words)
-        if isinstance(error, known.InvalidAuthorizationSpecification) or re.search("authentication|no password", words):
-            return AuthenticationError(f"{self.location}: {words}; put the password into PGPASSWORD, into ~/.pgpass, "
+        if not isinstance(error, psycopg.OperationalError | errors.InvalidAuthorizationSpecification):
+            return super().explain(error, message)
+        if isinstance(error, errors.InvalidAuthorizationSpecification) or re.search(
+            "authentication|no password", message
+        ):
+            return AuthenticationError(f"{self.location}: {message}; put the password into PGPASSWORD, into ~/.pgpass, "
                                        "or into the location")  # fmt: skip
-        return RemoteError(f"{self.location}: {words}; see that the server is there: the same command continues")
+        return RemoteError(f"{self.location}: {message}; see that the server is there: the same command continues")
 
     @contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:
@@ -134,8 +136,8 @@ class PgvectorDriver(Driver):
         self.name = join_names([*table.path, table.column])
         self._folder = self._read_beside()
         self._manifest = None if self._folder is None else find_manifest(self._folder, "store")
-        noted = "" if self._manifest is None else self._manifest.store.index or ""
-        self.asked = {**Address.parse(f"#{noted}").options, **self.address.options}
+        recorded = "" if self._manifest is None else self._manifest.store.index or ""
+        self.asked = {**Address.parse(f"#{recorded}").options, **self.address.options}
         self._refuse_distance(self.asked)
         self.distance = cast("Distance | None", self.asked.get("distance") or table.distance)
         self.key_column = self._choose_key(self.asked.get("id"))
@@ -146,12 +148,12 @@ class PgvectorDriver(Driver):
         if options.get("distance", "l2") not in _OPERATORS:
             raise StoreError(f"{self.location}: there is no distance {options['distance']!r}; say l2, ip or cosine")
 
-    def _choose_key(self, asked: str | None) -> str:
+    def _choose_key(self, requested: str | None) -> str:
         table = self.table
-        if asked is None and len(table.key) != 1:
+        if requested is None and len(table.key) != 1:
             have = f"has the columns {', '.join(table.key)}" if table.key else "does not exist"
             raise StoreError(f"{self.location}: the primary key {have}; name a unique column with ?id=COLUMN")
-        return choose(self.location, "column", list(table.types), asked or table.key[0], "say ?id=COLUMN for one")
+        return choose(self.location, "column", list(table.types), requested or table.key[0], "say ?id=COLUMN for one")
 
     def _collection(self, name: str | None) -> Composed:
         """Return the condition of all rows of the store: in LangChain's table, that they are of one collection."""
@@ -212,11 +214,11 @@ class PgvectorDriver(Driver):
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
         return list(self._ask(self._select(f"count(*), {changes}"))[0])
 
-    def _select(self, columns: str, rest: str = "", **parts: Any) -> Composed:
+    def _select(self, columns: str, clauses: str = "", **parts: Any) -> Composed:
         """Return a question about the records that have a vector."""
         from psycopg.sql import Identifier
 
-        text = " ".join(["SELECT", columns, "FROM {table} t WHERE {column} IS NOT NULL AND {where}", rest])
+        text = " ".join(["SELECT", columns, "FROM {table} t WHERE {column} IS NOT NULL AND {where}", clauses])
         names = {"table": Identifier(*self.table.path), "column": Identifier("t", self.table.column)}
         return sql(text, **names, where=self.where, key=Identifier("t", self.key_column), **parts)
 
@@ -234,12 +236,12 @@ class PgvectorDriver(Driver):
             with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
                 copy.set_types(["text", "bytea"] if vectors else ["text"])
                 rows = copy.rows()
-                while part := list(islice(rows, 1_000)):
-                    ids = [row[0] for row in part]
+                while chunk := list(islice(rows, 1_000)):
+                    ids = [row[0] for row in chunk]
                     if None in ids:
                         raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
                                          "another with ?id=COLUMN")  # fmt: skip
-                    yield Page(ids, self._decode([row[1] for row in part] if vectors else []))
+                    yield Page(ids, self._decode([row[1] for row in chunk] if vectors else []))
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Read documents by their ids."""
@@ -253,8 +255,8 @@ class PgvectorDriver(Driver):
             left_out=Literal(left_out),
             ids=self._array(ids),
         )
-        for doc_id, text, facts in self._ask(question):
-            yield Document(doc_id, text or "", with_nested(json.loads(facts), self._nested))
+        for doc_id, text, metadata in self._ask(question):
+            yield Document(doc_id, text or "", with_nested(json.loads(metadata), self._nested))
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Read vectors by their ids."""
@@ -411,8 +413,8 @@ class PgvectorDriver(Driver):
         with self._transaction():
             columns = "(store text, name text, content bytea NOT NULL, PRIMARY KEY (store, name))"
             self._ask(sql("CREATE TABLE IF NOT EXISTS {} {columns}", (schema, FILES), columns=columns))
-            gone = sql("DELETE FROM {} WHERE store = %s AND (name = ANY(%s) OR %s)", (schema, FILES))
-            self._ask(gone, [store, list(files), not others])
+            deletion = sql("DELETE FROM {} WHERE store = %s AND (name = ANY(%s) OR %s)", (schema, FILES))
+            self._ask(deletion, [store, list(files), not others])
             for name, content in files.items():
                 self._ask(sql("INSERT INTO {} VALUES (%s, %s, %s)", (schema, FILES)), [store, name, content])
 
@@ -457,16 +459,16 @@ class PgvectorDriver(Driver):
 
     def _target(self, name: str) -> tuple[str, str, str | None]:
         """Return schema, table and column, or None; of two names the first is a schema if there is such."""
-        parts = split_names(name)
-        if not 1 <= len(parts) <= 3:
+        names = split_names(name)
+        if not 1 <= len(names) <= 3:
             raise UsageError(f"{self.location}: {name!r} is no [SCHEMA.]TABLE[.COLUMN]; name the table so after the #")
-        if len(parts) < 3:
+        if len(names) < 3:
             question = (
                 "SELECT coalesce(current_schema(), 'public'), EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
             )
-            schema, is_schema = self._ask(question, [parts[0]])[0]
-            parts = parts if is_schema and len(parts) == 2 else (schema, *parts)
-        return parts[0], parts[1], parts[2] if len(parts) == 3 else None
+            schema, is_schema = self._ask(question, [names[0]])[0]
+            names = names if is_schema and len(names) == 2 else (schema, *names)
+        return names[0], names[1], names[2] if len(names) == 3 else None
 
     def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Make, fill, index and check a table in one transaction."""
@@ -609,7 +611,9 @@ class PgvectorDriver(Driver):
         if lacking := [column for column in table.types if column not in new_table.types]:
             raise UsageError(f"{new.location}: columns of {name} are not in it, {', '.join(lacking)}; translate into a "
                              "copy of the table")  # fmt: skip
-        rows, new_rows = (self._ask(sql("SELECT count(*) FROM {}", one.path))[0][0] for one in (table, new_table))
+        rows, new_rows = (
+            self._ask(sql("SELECT count(*) FROM {}", counted.path))[0][0] for counted in (table, new_table)
+        )
         if rows != new_rows:
             raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those "
                              "of other collections, would step aside with the table")  # fmt: skip
@@ -627,40 +631,40 @@ class PgvectorDriver(Driver):
                     self._ask(sql("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._target(name)[:2]))
             yield
 
-    def swap(self, wanted: Mapping[str, Any]) -> None:
+    def swap(self, targets: Mapping[str, Any]) -> None:
         """Rename the tables, with what lies beside them."""
-        found = {name: self.identity(name) for name in wanted}
-        if found == wanted:
+        identities = {name: self.identity(name) for name in targets}
+        if identities == targets:
             return
-        if set(found.values()) != set(wanted.values()):
+        if set(identities.values()) != set(targets.values()):
             raise others(self.location)
-        (schema, old, column), (_, new, _) = map(self._target, wanted)
+        (schema, old, column), (_, new, _) = map(self._target, targets)
         between = f"{STAGING}switching"
         with self._transaction():
-            for name, later in ((old, between), (new, old), (between, new)):
-                self._ask(sql("ALTER TABLE {} RENAME TO {}", (schema, name), later))
+            for name, new_name in ((old, between), (new, old), (between, new)):
+                self._ask(sql("ALTER TABLE {} RENAME TO {}", (schema, name), new_name))
                 move = sql("UPDATE {} SET store = %s WHERE store = %s", (schema, FILES))
-                self._ask(move, [f"{later}.{column}", f"{name}.{column}"])
+                self._ask(move, [f"{new_name}.{column}", f"{name}.{column}"])
 
     def noted(self, name: str) -> Mapping[str, Any] | None:
         """Return what is recorded of a switch of an old table."""
-        return next((noted for noted, names in self._switches(name) if names[0] == self._target(name)[:2]), None)
+        return next((record for record, names in self._switches(name) if names[0] == self._target(name)[:2]), None)
 
     def switched_with(self, name: str) -> str | None:
         """Return the old table of the recorded switch that a table is part of."""
         switches = self._switches(name)
-        return next((noted["aliases"][0] for noted, names in switches if self._target(name)[:2] in names), None)
+        return next((record["aliases"][0] for record, names in switches if self._target(name)[:2] in names), None)
 
     def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
         """Yield the recorded switches in the schema of a table, with schema and name of their tables."""
         for _, content in self._files(self._target(name)[0], "name = %s", _SWITCH):
-            noted = read_noted(content, self.location, _SWITCH_SHAPE)
-            yield noted, [self._target(alias)[:2] for alias in noted["aliases"]]
+            record = read_noted(content, self.location, _SWITCH_SHAPE)
+            yield record, [self._target(alias)[:2] for alias in record["aliases"]]
 
-    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+    def note(self, name: str, record: Mapping[str, Any] | None) -> None:
         """Record a switch, or remove the record."""
         schema, table, column = self._target(name)
-        files = {} if noted is None else {_SWITCH: canonical_json(dict(noted)).encode()}
+        files = {} if record is None else {_SWITCH: canonical_json(dict(record)).encode()}
         self._write_files(schema, f"switch of {table}.{column}", files, others=False)
 
 

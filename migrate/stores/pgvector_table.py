@@ -72,8 +72,8 @@ def sql(text: LiteralString, /, *names: str | Sequence[str], **parts: Composable
     from psycopg.sql import SQL, Identifier
 
     identifiers = (Identifier(*([name] if isinstance(name, str) else name)) for name in names)
-    words = {key: SQL(part) if isinstance(part, str) else part for key, part in parts.items()}
-    return SQL(text).format(*identifiers, **words)
+    fragments = {key: SQL(fragment) if isinstance(fragment, str) else fragment for key, fragment in parts.items()}
+    return SQL(text).format(*identifiers, **fragments)
 
 
 def split_names(name: str) -> tuple[str, ...]:
@@ -82,8 +82,8 @@ def split_names(name: str) -> tuple[str, ...]:
     >>> split_names('public."my.table"')
     ('public', 'my.table')
     """
-    parts = re.findall(r'"((?:[^"]|"")+)"|([^."]+)', name)
-    return tuple(quoted.replace('""', '"') or plain for quoted, plain in parts)
+    matches = re.findall(r'"((?:[^"]|"")+)"|([^."]+)', name)
+    return tuple(quoted.replace('""', '"') or plain for quoted, plain in matches)
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -271,10 +271,10 @@ def _copy_indexes(ask: Ask, source: Table, staging: Sequence[str], table: str, d
         if index.constraint is not None:
             ask(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint), ())
             continue
-        command, words = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
+        command, definition = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
         if index.distance is not None and source.is_of_column(index):
-            words = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", words)
-        ask(sql("{command} {} ON {} {words}", name, staging, command=command, words=words), ())
+            definition = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", definition)
+        ask(sql("{command} {} ON {} {words}", name, staging, command=command, words=definition), ())
 
 
 def _free_name(ask: Ask, schema: str, index: str, source: str, table: str) -> str:

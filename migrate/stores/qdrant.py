@@ -82,8 +82,8 @@ class QdrantDriver(AliasDriver):
                 module.QdrantClient, url=self.address.place, api_key=key, timeout=60, check_compatibility=False
             )
         except Exception as error:
-            words = f"this is no URL of a server ({scrub(str(error))})"
-            raise UsageError(f"{self.location}: {words}; correct it") from error
+            message = f"this is no URL of a server ({scrub(str(error))})"
+            raise UsageError(f"{self.location}: {message}; correct it") from error
 
     def collections(self) -> list[str]:
         """Return the collections."""
@@ -93,14 +93,14 @@ class QdrantDriver(AliasDriver):
         """Return the collection that each alias leads to."""
         return {alias.alias_name: alias.collection_name for alias in self.client.get_aliases().aliases}
 
-    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+    def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Tell what a server refused from a server that failed."""
         status = getattr(error, "status_code", None)
         if not self.is_server or status in (400, 404, 422):
-            return super().explain(error, words)
+            return super().explain(error, message)
         if status in (401, 403):
             return AuthenticationError(f"{self.location}: the server refused; set QDRANT_API_KEY")
-        return RemoteError(f"{self.location}: the server of Qdrant failed: {words}; check that it runs")
+        return RemoteError(f"{self.location}: the server of Qdrant failed: {message}; check that it runs")
 
     # Reading.
 
@@ -108,8 +108,8 @@ class QdrantDriver(AliasDriver):
         """Find the collection or alias, and choose vector and id field."""
         self.name = self.choose_name(self.names())
         self.collection_name = self.collection_of(self.name)
-        facts = self.client.get_collection(self.name)
-        self.config, self.payload_schema = facts.config, dict(facts.payload_schema or {})
+        description = self.client.get_collection(self.name)
+        self.config, self.payload_schema = description.config, dict(description.payload_schema or {})
         self.user_metadata = dict(self.config.metadata or {})
         self.own = self.user_metadata.pop(_OWN, None) or {}
         self.asked = {**{k: v for k, v in self.own.items() if k in self.options}, **self.address.options}
@@ -151,11 +151,11 @@ class QdrantDriver(AliasDriver):
 
     def versions(self) -> dict[str, Any]:
         """Return size, time, number of changes and number of each file."""
-        found = {}
+        states = {}
         for storage in self.folder.glob("collection/*/storage.sqlite"):
             status = storage.stat()
-            found[storage.parent.name] = [status.st_size, status.st_mtime_ns, change_counter(storage), status.st_ino]
-        return found
+            states[storage.parent.name] = [status.st_size, status.st_mtime_ns, change_counter(storage), status.st_ino]
+        return states
 
     def records(self) -> Iterator[Any]:
         """Read ids and payload."""
@@ -176,13 +176,13 @@ class QdrantDriver(AliasDriver):
         payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
         read = bool(self._others) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
-        while some := list(islice(points, _AT_ONCE)):
-            rows = [self._vector_of(point) for point in some] if vectors else []
-            yield Page([self._id_of(point) for point in some], rows, some)
+        while chunk := list(islice(points, _AT_ONCE)):
+            rows = [self._vector_of(point) for point in chunk] if vectors else []
+            yield Page([self._id_of(point) for point in chunk], rows, chunk)
         if records:
             points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._others))
-            while some := list(islice(points, _AT_ONCE)):
-                yield Page([], [], some)
+            while chunk := list(islice(points, _AT_ONCE)):
+                yield Page([], [], chunk)
 
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
         """Yield points by the ids that their documents have here."""
@@ -191,11 +191,11 @@ class QdrantDriver(AliasDriver):
     def _find(self, ids: Sequence[str], **read: Any) -> list[Any]:
         if self.id_field is None:
             return list(self.client.retrieve(self.name, [p for p in map(_point_id, ids) if p is not None], **read))
-        found: list[Any] = []
+        points: list[Any] = []
         if self.own.get("made"):  # the ids of its points were made of ids, but for what others have added since
-            found = list(self.client.retrieve(self.name, [_made_point_id(doc_id) for doc_id in ids], **read))
-            known = {self._id_of(point) for point in found}
-            ids = [doc_id for doc_id in ids if doc_id not in known]
+            points = list(self.client.retrieve(self.name, [_made_point_id(doc_id) for doc_id in ids], **read))
+            present = {self._id_of(point) for point in points}
+            ids = [doc_id for doc_id in ids if doc_id not in present]
         numbers = [int(doc_id) for doc_id in ids if _NUMBER.fullmatch(doc_id)]
         fields = [
             self.models.FieldCondition(key=self.id_field, match=self.models.MatchAny(any=values))
@@ -204,8 +204,8 @@ class QdrantDriver(AliasDriver):
         ]
         if fields:
             chosen = self.models.Filter(must=[*self.with_vector.must, self.models.Filter(should=fields)])
-            found += self.client.scroll(self.name, chosen, 2 * len(ids), **read)[0]
-        return found
+            points += self.client.scroll(self.name, chosen, 2 * len(ids), **read)[0]
+        return points
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return payloads as documents."""
@@ -217,8 +217,8 @@ class QdrantDriver(AliasDriver):
         """Return vectors by the ids of points, or by the payload field of ids."""
         payload = False if self.id_field is None else [self.id_field]
         read = self._retrieve(ids, with_payload=payload, with_vectors=self._vector_names)
-        found = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
-        return Page([*found], [*found.values()])
+        vector_of = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
+        return Page([*vector_of], [*vector_of.values()])
 
     def _id_of(self, point: Any) -> str:
         if self.id_field is None:
@@ -251,10 +251,10 @@ class QdrantDriver(AliasDriver):
         settings = self.params.quantization_config or self.config.quantization_config
         return None if settings is None else next(iter(type(settings).model_fields))
 
-    def _choose_vector(self, asked: str | None) -> tuple[str, Any]:
+    def _choose_vector(self, requested: str | None) -> tuple[str, Any]:
         vectors = self.config.params.vectors
         dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
-        name = choose(self.location, "vector", list(dense), asked, "say #COLLECTION?vector=NAME for one")
+        name = choose(self.location, "vector", list(dense), requested, "say #COLLECTION?vector=NAME for one")
         params = dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
@@ -266,12 +266,12 @@ class QdrantDriver(AliasDriver):
         return name, params
 
     def _choose_text(self, payloads: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
-        asked = self.asked.get("text")
-        if not payloads and asked is None:
+        requested = self.asked.get("text")
+        if not payloads and requested is None:
             return _LAYOUT[0], "the collection is empty"
         columns = dict.fromkeys(key for fields in payloads for key, value in fields.items() if isinstance(value, str))
         columns.pop(self.id_field or "", None)
-        return choose_text(self.location, list(columns), asked)
+        return choose_text(self.location, list(columns), requested)
 
     # Serving.
 
@@ -366,8 +366,8 @@ class QdrantDriver(AliasDriver):
                 _wait_for_no_disk(client, name)
             for page in pages:
                 points = self._points_of_documents(page) if old is None else old._points(page)
-                for part in in_parts(points, most):
-                    quiet(client.upsert, name, part, wait=True)
+                for chunk in in_parts(points, most):
+                    quiet(client.upsert, name, chunk, wait=True)
                 written += len(points)
             for field, index in ({} if old is None else old.payload_schema).items():
                 client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
@@ -389,7 +389,7 @@ class QdrantDriver(AliasDriver):
                 f"{self._quantization} quantization is made anew, and is lossy: hold its recall against exact search"
             )
         vector, named = self.params.model_copy(update=changed), isinstance(params.vectors, dict)
-        own = {**self.own, **self.asked}
+        options = {**self.own, **self.asked}
         same = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
         return {
             "vectors_config": {**params.vectors, self.vector: vector} if named else vector,
@@ -399,7 +399,7 @@ class QdrantDriver(AliasDriver):
             "optimizers_config": _as(models.OptimizersConfigDiff, config.optimizer_config),
             "quantization_config": config.quantization_config,
             "strict_mode_config": _as(models.StrictModeConfig, config.strict_mode_config),
-            "metadata": {**self.user_metadata, **({_OWN: own} if own else {})} or None,
+            "metadata": {**self.user_metadata, **({_OWN: options} if options else {})} or None,
         }
 
     def _points(self, page: Page) -> list[Any]:
@@ -416,8 +416,8 @@ class QdrantDriver(AliasDriver):
 
     def _settings_of_documents(self, dim: int, source: StoreInfo) -> dict[str, Any]:
         distance = {"l2": "Euclid", "ip": "Dot"}[source.metric]
-        own = {"text": _LAYOUT[0], "id": _LAYOUT[2], "made": True}
-        return {"vectors_config": self.models.VectorParams(size=dim, distance=distance), "metadata": {_OWN: own}}
+        options = {"text": _LAYOUT[0], "id": _LAYOUT[2], "made": True}
+        return {"vectors_config": self.models.VectorParams(size=dim, distance=distance), "metadata": {_OWN: options}}
 
     def _points_of_documents(self, page: Page) -> list[Any]:
         return [
@@ -435,16 +435,16 @@ class QdrantDriver(AliasDriver):
         """Delete a collection; its aliases go with it."""
         self.client.delete_collection(self.collection_of(name))
 
-    def lead(self, wanted: Mapping[str, str]) -> None:
+    def lead(self, targets: Mapping[str, str]) -> None:
         """Let aliases lead to collections, all in one call."""
         models, aliases = self.models, self.aliases()
         steps: list[Any] = []
-        for alias, collection in wanted.items():
+        for alias, collection in targets.items():
             if alias in aliases:
-                gone = models.DeleteAlias(alias_name=alias)
-                steps.append(models.DeleteAliasOperation(delete_alias=gone))
-            made = models.CreateAlias(collection_name=collection, alias_name=alias)
-            steps.append(models.CreateAliasOperation(create_alias=made))
+                deletion = models.DeleteAlias(alias_name=alias)
+                steps.append(models.DeleteAliasOperation(delete_alias=deletion))
+            creation = models.CreateAlias(collection_name=collection, alias_name=alias)
+            steps.append(models.CreateAliasOperation(create_alias=creation))
         self.client.update_collection_aliases(steps)
 
 
@@ -467,8 +467,8 @@ def _as(kind: Any, config: Any) -> Any:
     """Return the settings of a collection as those of a new one are given."""
     if config is None:
         return None
-    facts = config.model_dump(exclude_none=True)
-    return kind(**{key: value for key, value in facts.items() if key in kind.model_fields})
+    settings = config.model_dump(exclude_none=True)
+    return kind(**{key: value for key, value in settings.items() if key in kind.model_fields})
 
 
 def _point_id(doc_id: str) -> int | str | None:

@@ -61,14 +61,14 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
     return "ip", () if is_unit else (_COSINE,)
 
 
-def choose_text(location: Path | str, columns: Sequence[str], asked: str | None) -> tuple[str | None, str]:
+def choose_text(location: Path | str, columns: Sequence[str], requested: str | None) -> tuple[str | None, str]:
     """Return the column of texts among those that could be, and a note that says why.
 
     The one that is asked for, or StoreError; else that with the likeliest of `TEXT_NAMES`; else the only one.
     """
-    if asked is not None:
-        choose(location, "column of texts", columns, asked, "say ?text=COLUMN for one")
-        return asked, f"the texts are those of column {asked}, as the location says"
+    if requested is not None:
+        choose(location, "column of texts", columns, requested, "say ?text=COLUMN for one")
+        return requested, f"the texts are those of column {requested}, as the location says"
     usual = [name for name in TEXT_NAMES if name in columns]
     if usual:
         return usual[0], f"the texts are those of column {usual[0]}, by its name; say ?text=COLUMN for another"
@@ -78,13 +78,13 @@ def choose_text(location: Path | str, columns: Sequence[str], asked: str | None)
     return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
 
 
-def choose(location: Path | str, noun: str, names: Sequence[str], asked: str | None, remedy: str) -> str:
+def choose(location: Path | str, noun: str, names: Sequence[str], requested: str | None, remedy: str) -> str:
     """Return the name that is asked for, or the only one; else a StoreError lists all, with a `remedy`."""
-    if asked in names:
-        return str(asked)
-    if not asked and len(names) == 1:
+    if requested in names:
+        return str(requested)
+    if not requested and len(names) == 1:
         return names[0]
-    problem = f"there is no {noun} {asked!r}" if asked else f"no {noun} is named"
+    problem = f"there is no {noun} {requested!r}" if requested else f"no {noun} is named"
     have = ", ".join(name or "(without name)" for name in names) or "none"
     raise StoreError(f"{location}: {problem}; there are {have}: {remedy}")
 
@@ -129,10 +129,10 @@ def import_client(module: str, extra: str) -> ModuleType:
         ) from error
 
 
-def check_options(location: str, options: Mapping[str, str], known: Collection[str]) -> None:
+def check_options(location: str, options: Mapping[str, str], allowed: Collection[str]) -> None:
     """Make sure that a location has no option that means nothing; without `known` ones, that of a new store, none."""
-    if unknown := ", ".join(sorted(options.keys() - set(known))):
-        have = f"there are {', '.join(sorted(known))}" if known else "a new store of this kind takes none"
+    if unknown := ", ".join(sorted(options.keys() - set(allowed))):
+        have = f"there are {', '.join(sorted(allowed))}" if allowed else "a new store of this kind takes none"
         raise UsageError(f"{location}: there is no option {unknown}; leave it out, {have}")
 
 

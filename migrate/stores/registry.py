@@ -130,7 +130,7 @@ def names_kind(location: str) -> bool:
 
 def path_in(location: Path | str) -> Path | None:
     """Return the file or folder that a location names, with a scheme before it or without; None if there is none."""
-    return next((Path(place) for _, place, _ in _parts(str(location)) if _is_place(Path(place))), None)
+    return next((Path(root) for _, root, _ in _parts(str(location)) if _is_place(Path(root))), None)
 
 
 def absolute_location(location: Path | str) -> str:
@@ -138,9 +138,9 @@ def absolute_location(location: Path | str) -> str:
 
     One without a path that leads somewhere stays as it is.
     """
-    for scheme, place, name in _parts(str(location)):
-        if _is_place(Path(place)):
-            return f"{scheme}{os.path.abspath(place)}{name}"  # noqa: PTH100 - Path.resolve would follow a link
+    for scheme, root, name in _parts(str(location)):
+        if _is_place(Path(root)):
+            return f"{scheme}{os.path.abspath(root)}{name}"  # noqa: PTH100 - Path.resolve would follow a link
     return str(location)
 
 
@@ -148,9 +148,9 @@ def _parts(location: str) -> Iterator[tuple[str, str, str]]:
     """Yield the ways to take a location apart: before a path, the path, and behind it."""
     yield "", location, ""
     if scheme := _SCHEME.fullmatch(location):
-        kind, place = f"{scheme[1]}:", Address.parse(scheme[2]).place
+        kind, root = f"{scheme[1]}:", Address.parse(scheme[2]).place
         yield kind, scheme[2], ""
-        yield kind, place, scheme[2].removeprefix(place)
+        yield kind, root, scheme[2].removeprefix(root)
 
 
 def output_of(location: Path | str) -> Output:
@@ -230,8 +230,8 @@ def _kind_called(name: str) -> StoreKind:
 
 def _installed() -> list[EntryPoint]:
     """Return kinds of other packages by name; they cannot take the place of built-in ones."""
-    own = {kind.name for kind in _BUILT_IN}
-    return [entry for name, entry in installed(ENTRY_POINTS).items() if name not in own]
+    built_in = {kind.name for kind in _BUILT_IN}
+    return [entry for name, entry in installed(ENTRY_POINTS).items() if name not in built_in]
 
 
 def _load(entry: EntryPoint) -> StoreKind:

@@ -33,12 +33,12 @@ def vector_checksums(vectors: Vectors) -> Checksums:
     the words, too. One word that differs always shows.
     """
     rows = np.ascontiguousarray(vectors, "<f4").view("<u4")
-    words = (np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows).view("<u8")
-    weights = _split_mix(words.shape[1]) | np.uint64(1)
-    checksums, at_once = np.empty(len(words), np.uint64), max((1 << 16) // len(weights), 1)  # for its cache
-    for start in range(0, len(words), at_once):
-        part = words[start : start + at_once]
-        mixed = part ^ (part >> np.uint64(32))
+    as_words = (np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows).view("<u8")
+    weights = _split_mix(as_words.shape[1]) | np.uint64(1)
+    checksums, at_once = np.empty(len(as_words), np.uint64), max((1 << 16) // len(weights), 1)  # for its cache
+    for start in range(0, len(as_words), at_once):
+        chunk = as_words[start : start + at_once]
+        mixed = chunk ^ (chunk >> np.uint64(32))
         mixed *= _FIRST
         mixed ^= mixed >> np.uint64(29)
         checksums[start : start + at_once] = mixed @ weights
@@ -71,9 +71,9 @@ def check_all_vectors(store: Store, checksums: Callable[[], Checksums]) -> None:
     if store.notices_vectors:
         return
     store.refresh()
-    before, start = checksums(), 0
+    expected, start = checksums(), 0
     for batch in store.scan():
-        differ = np.flatnonzero(vector_checksums(batch.vectors) != before[start : start + len(batch)])
+        differ = np.flatnonzero(vector_checksums(batch.vectors) != expected[start : start + len(batch)])
         if len(differ):
             raise StoreError(
                 f"{store.info.location}: the store changed while it was read (the vector of {batch.ids[differ[0]]!r}); "

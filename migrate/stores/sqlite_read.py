@@ -19,14 +19,14 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
     SQLite does that for any program that opens the database, and cannot for one that may only read.
     """
-    place = path.absolute().as_uri()
-    with closing(sqlite3.connect(f"{place}?mode=ro", uri=True)) as connection:
+    uri = path.absolute().as_uri()
+    with closing(sqlite3.connect(f"{uri}?mode=ro", uri=True)) as connection:
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
-            with closing(sqlite3.connect(f"{place}?mode=rw", uri=True)) as healing:
+            with closing(sqlite3.connect(f"{uri}?mode=rw", uri=True)) as healing:
                 healing.execute("SELECT 1 FROM sqlite_master").fetchone()
         yield connection
 

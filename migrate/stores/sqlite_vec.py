@@ -90,16 +90,16 @@ class SqliteVecDriver(Driver):
     @property
     def folder(self) -> Path:
         """The folder of the database."""
-        place = Path(self.address.place)
-        return place if place.is_dir() else place.parent
+        path = Path(self.address.place)
+        return path if path.is_dir() else path.parent
 
     @cached_property
     def file(self) -> Path:
         """The database."""
-        place = Path(self.address.place)
-        if not place.exists():
-            raise StoreError(f"{self.location}: there is no file {place}; check the path")
-        files = _databases(place)
+        path = Path(self.address.place)
+        if not path.exists():
+            raise StoreError(f"{self.location}: there is no file {path}; check the path")
+        files = _databases(path)
         if len(files) != 1:
             have = f"several, {', '.join(file.name for file in files)}" if files else "none"
             raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
@@ -113,13 +113,13 @@ class SqliteVecDriver(Driver):
         """Return the tables of vectors."""
         return sorted(_tables(self.file))
 
-    def explain(self, error: Exception, words: str) -> LeadMigrateError:
+    def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Tell a full disk and a busy database from a damaged one."""
         if type(error).__name__ in ("FullError", "IOError", "CantOpenError", "ReadOnlyError"):
-            return OutputError(f"{self.location}: SQLite says: {words}; see to disk and permissions, and run again")
+            return OutputError(f"{self.location}: SQLite says: {message}; see to disk and permissions, and run again")
         if type(error).__name__ == "BusyError":
             return StoreError(f"{self.location}: another program is writing to the database; run again when it is done")
-        return StoreError(f"{self.location}: SQLite says: {words}; if the database is damaged, copy it again")
+        return StoreError(f"{self.location}: SQLite says: {message}; if the database is damaged, copy it again")
 
     # Reading.
 
@@ -150,12 +150,12 @@ class SqliteVecDriver(Driver):
         self.columns: dict[str, str] = {}
         self.auxiliary: set[str] = set()
         inside = _TABLE.fullmatch(self.definition)
-        for part in (inside[1] if inside else "").split(","):
-            if vector := _VECTOR.match(part.strip()):
+        for clause in (inside[1] if inside else "").split(","):
+            if vector := _VECTOR.match(clause.strip()):
                 distance = _DISTANCE.search(vector[4])
-                facts = vector[2].lower(), int(vector[3]), distance[1].lower() if distance else "l2"
-                self.vector_columns[vector[1]] = facts
-            elif "=" not in part and (column := _COLUMN.match(part.strip())):
+                column_type = vector[2].lower(), int(vector[3]), distance[1].lower() if distance else "l2"
+                self.vector_columns[vector[1]] = column_type
+            elif "=" not in clause and (column := _COLUMN.match(clause.strip())):
                 mark, name, kind, key = column.groups()
                 if (key or "").lower() == "primary":
                     self.id_column, self.has_numbers = name, kind.lower() == "integer"
@@ -163,60 +163,60 @@ class SqliteVecDriver(Driver):
                     self.columns[name] = kind.lower()
                     self.auxiliary |= {name} if mark else set()
 
-    def _choose_vector(self, asked: str | None) -> str:
+    def _choose_vector(self, requested: str | None) -> str:
         floats = [name for name, (kind, *_) in self.vector_columns.items() if _ELEMENTS[kind] == "<f4"]
         if not floats:
             have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim, _) in self.vector_columns.items())
             raise UnsupportedStoreError(f"{self.location}: no column is of floats, of {have}; name another table")
-        return choose(self.location, "column of floats", floats, asked, "name one with ?column=NAME")
+        return choose(self.location, "column of floats", floats, requested, "name one with ?column=NAME")
 
     def describe(self) -> StoreInfo:
         """Describe the table; all its rows have a vector."""
         distance = self.address.options.get("distance") or self.vector_columns[self.column][2]
         if distance not in ("l2", "ip", "cosine"):
-            words = f"vectors are compared by {distance}, which is not supported"
-            raise UnsupportedStoreError(f"{self.location}: {words}; say ?distance=l2 to take that")
+            reason = f"vectors are compared by {distance}, which is not supported"
+            raise UnsupportedStoreError(f"{self.location}: {reason}; say ?distance=l2 to take that")
         self.distance = cast("Distance", distance)
         self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
         sample = self._ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT 32")  # noqa: S608
         vectors = self._decoded(self.column, [vector for (vector,) in sample])
         ((count,),) = self._ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
-        others = ", ".join(name for name in self.vector_columns if name != self.column)
+        remaining = ", ".join(name for name in self.vector_columns if name != self.column)
         details = {"database": self.file.name, "table": self.name, "column": self.column, "distance": self.distance,
-                   "other_vectors": others}  # fmt: skip
+                   "other_vectors": remaining}  # fmt: skip
         notes, kind = (f"the ids are those of column {self.id_column}", why), f"vec0 float[{self.dim}]"
         self.info = self.described(kind, count, vectors, details=details, notes=notes)
         return self.info
 
-    def _choose_text(self, asked: str | None) -> tuple[str | None, str | None, str]:
+    def _choose_text(self, requested: str | None) -> tuple[str | None, str | None, str]:
         """Return the column of texts, the table beside that has it, and why."""
         columns = [name for name, kind in self.columns.items() if kind == "text" and name != _METADATA]
-        if columns and "." not in (asked or ""):
-            chosen, why = choose_text(self.location, columns, asked)
+        if columns and "." not in (requested or ""):
+            chosen, why = choose_text(self.location, columns, requested)
             return chosen, None, why
-        beside = {
+        candidates = {
             f"{table}.{name}": (name, table)
             for table, name, kind, is_key in self._columns_beside()
             if not is_key and re.match(r"(?i)$|text|varchar|char|clob", kind)
         }
-        usual = [name for name, (text, _) in beside.items() if text in TEXT_NAMES]
-        if asked is None and len(usual) != 1:
-            have = ", ".join(beside) or "no column"
+        usual = [name for name, (text, _) in candidates.items() if text in TEXT_NAMES]
+        if requested is None and len(usual) != 1:
+            have = ", ".join(candidates) or "no column"
             return None, None, f"{NO_TEXTS}it could be {have}; say ?text=TABLE.COLUMN for one"
-        chosen, why = choose_text(self.location, list(beside), asked or usual[0])
-        if asked is None:
+        chosen, why = choose_text(self.location, list(candidates), requested or usual[0])
+        if requested is None:
             why = f"the texts are those of {chosen}, by its name; say ?text=TABLE.COLUMN"
-        return *beside[str(chosen)], why
+        return *candidates[str(chosen)], why
 
     def _columns_beside(self) -> list[tuple[str, str, str, bool]]:
         """Return table, name and type of the columns of ordinary tables, and whether each alone is a table's key."""
-        own = ("sqlite_", *(f"{name}_" for name in self.names()))  # in the latter the extension keeps its own
+        prefixes = ("sqlite_", *(f"{name}_" for name in self.names()))  # in the latter the extension keeps its own
         rows = self._ask(
             "SELECT t.name, c.name, c.type, c.pk AND sum(c.pk) OVER (PARTITION BY t.name) = 1 FROM sqlite_master t "
             "JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.sql NOT LIKE 'create virtual%' "
             "ORDER BY t.name, c.cid"
         )
-        return [(*row[:3], bool(row[3])) for row in rows if not row[0].startswith(own)]
+        return [(*row[:3], bool(row[3])) for row in rows if not row[0].startswith(prefixes)]
 
     @property
     def key(self) -> str:
@@ -252,19 +252,19 @@ class SqliteVecDriver(Driver):
         columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
         with self._readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {_quoted(self.name)}")  # noqa: S608
-            while part := list(islice(rows, 4_096 if records else 256)):  # a processor's cache has room for so many
-                found = self._decoded(self.column, [row[-1] for row in part] if vectors else [])
-                raw = [row[: len(self.other_columns) + 1] for row in part] if records else None
-                yield Page([str(row[0]) for row in part], found, raw)
+            while chunk := list(islice(rows, 4_096 if records else 256)):  # a processor's cache has room for so many
+                decoded = self._decoded(self.column, [row[-1] for row in chunk] if vectors else [])
+                raw = [row[: len(self.other_columns) + 1] for row in chunk] if records else None
+                yield Page([str(row[0]) for row in chunk], decoded, raw)
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
-        beside = {} if self.text_table is None else self._beside(self.text_table, ids)
-        for doc_id, facts in self._find(self.name, self.id_column, self.other_columns, ids):
-            for name in facts.keys() & self.vector_columns.keys():
-                facts[name] = self._decoded(name, [facts[name]])[0].tolist()
-            facts |= beside.get(doc_id, {})
-            document = as_document(self.location, doc_id, facts, None, self.text)
+        joined = {} if self.text_table is None else self._beside(self.text_table, ids)
+        for doc_id, values in self._find(self.name, self.id_column, self.other_columns, ids):
+            for name in values.keys() & self.vector_columns.keys():
+                values[name] = self._decoded(name, [values[name]])[0].tolist()
+            values |= joined.get(doc_id, {})
+            document = as_document(self.location, doc_id, values, None, self.text)
             yield replace(document, metadata=with_nested(document.metadata, _METADATA))
 
     def _beside(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -275,8 +275,8 @@ class SqliteVecDriver(Driver):
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
-        found = dict(self._find(self.name, self.id_column, [self.column], ids))
-        return Page(list(found), self._decoded(self.column, [facts[self.column] for facts in found.values()]))
+        records = dict(self._find(self.name, self.id_column, [self.column], ids))
+        return Page(list(records), self._decoded(self.column, [values[self.column] for values in records.values()]))
 
     def _find(
         self, table: str, key: str, columns: Sequence[str], ids: Iterable[str]
@@ -302,10 +302,10 @@ class SqliteVecDriver(Driver):
         length = size * np.dtype(_ELEMENTS[kind]).itemsize
         for content in contents:
             if not isinstance(content, bytes) or len(content) != length:
-                found = f"one of {len(content):,}" if isinstance(content, bytes) else type(content).__name__
+                description = f"one of {len(content):,}" if isinstance(content, bytes) else type(content).__name__
                 raise StoreError(
-                    f"{self.location}: a vector in {column} has {length:,} bytes, and this is {found}; the database is "
-                    "damaged, copy it again"
+                    f"{self.location}: a vector in {column} has {length:,} bytes, and this is {description}; the "
+                    "database is damaged, copy it again"
                 )
         return np.frombuffer(b"".join(contents), _ELEMENTS[kind]).reshape(-1, size).copy()
 
@@ -337,7 +337,7 @@ class SqliteVecDriver(Driver):
     def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
         """Return the conditions of a filter, their values, and whether the table's own search knows the columns."""
         conditions, is_own, values = "", True, []
-        for place, (name, value) in enumerate(as_fields(self.info, where).items()):
+        for position, (name, value) in enumerate(as_fields(self.info, where).items()):
             if not isinstance(value, str | int | float | bool | None):
                 raise UsageError(f"{self.location}: the filter has no text or number under {name!r}; give it one")
             if name in self.columns and name != _METADATA:
@@ -349,7 +349,7 @@ class SqliteVecDriver(Driver):
             else:
                 have = ", ".join(self.columns) or "none"
                 raise UsageError(f"{self.location}: no column is called {name!r} as in the filter; there are {have}")
-            conditions += f" AND {column} {'=' if is_own else 'IS'} ?{place + 3}"
+            conditions += f" AND {column} {'=' if is_own else 'IS'} ?{position + 3}"
             values.append(value)
         return conditions, values, is_own
 
@@ -360,11 +360,11 @@ class SqliteVecDriver(Driver):
             connection.execute("BEGIN IMMEDIATE")
             if self._identity_in(connection, self.name) != self._opened:
                 raise other_there(self.info)
-            found = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
-            there = [key for (key,) in found]
-            connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in there))
+            rows = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
+            present = [key for (key,) in rows]
+            connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in present))
             connection.execute("COMMIT")
-        return len(there)
+        return len(present)
 
     # Writing.
 
@@ -424,11 +424,11 @@ class SqliteVecDriver(Driver):
 
     def refuse_folders(self, new: Self) -> None:
         """Refuse databases of which one was written to beside the table: that would be lost."""
-        for mine, other in zip_longest(self._rest(), new._rest()):
-            if mine != other:
+        for old_row, new_row in zip_longest(self._rest(), new._rest()):
+            if old_row != new_row:
                 raise UsageError(
-                    f"{new.location}: its table {(mine or other)[0]} differs from that of {self.location}, as one was "
-                    "written to since it was copied; sync the new database with the old, audit it, and switch again"
+                    f"{new.location}: its table {(old_row or new_row)[0]} differs from that of {self.location}, as one "
+                    "was written to since it was copied; sync the new database with the old, audit it, and switch again"
                 )
 
     def _rest(self) -> Iterator[tuple[str, Any]]:

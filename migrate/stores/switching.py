@@ -83,74 +83,74 @@ class Exchange:
         The names.
     """
 
-    def __init__(self, places: Driver | Folders, old: str, new: str) -> None:
-        self.places, self.old, self.new = places, old, new
+    def __init__(self, backend: Driver | Folders, old: str, new: str) -> None:
+        self.places, self.old, self.new = backend, old, new
         self.check: Callable[[], None] = lambda: None
         self.prepare: Callable[[], None] = lambda: None
 
     @classmethod
-    def at(cls, places: Driver | Folders, name: str) -> Exchange | None:
+    def at(cls, backend: Driver | Folders, name: str) -> Exchange | None:
         """Return the exchange that is recorded of an old name."""
-        with places.errors():
-            noted = places.noted(name)
-        return None if noted is None else cls(places, *noted["aliases"])
+        with backend.errors():
+            record = backend.noted(name)
+        return None if record is None else cls(backend, *record["aliases"])
 
     def record(self) -> Record | None:
         """Return the record of the last switch, finished or not; None if nothing was switched."""
         with self.places.errors():
-            noted = self.places.noted(self.old)
-        return None if noted is None else noted["record"]
+            record = self.places.noted(self.old)
+        return None if record is None else record["record"]
 
     def switch(self, record: Record) -> None:
         """Let the new store answer under the old name; `record` is kept until it is undone or forgotten."""
-        places = self.places
+        backend = self.places
         with self._alone():
-            noted = places.noted(self.old)
+            noted = backend.noted(self.old)
             if noted is None:
                 for name in (self.old, self.new):
-                    if (old := places.switched_with(name)) is not None:
-                        raise moved(places.location_of(name), old)
+                    if (old := backend.switched_with(name)) is not None:
+                        raise moved(backend.location_of(name), old)
                 self.check()
                 self.prepare()
-                identities = {"old": places.identity(self.old), "new": places.identity(self.new)}
+                identities = {"old": backend.identity(self.old), "new": backend.identity(self.new)}
                 noted = {"aliases": [self.old, self.new], **identities}
             if noted.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
-            places.note(self.old, {**noted, "record": dict(record), "goal": SWITCHED})
-            places.swap({self.old: noted["new"], self.new: noted["old"]})
+            backend.note(self.old, {**noted, "record": dict(record), "goal": SWITCHED})
+            backend.swap({self.old: noted["new"], self.new: noted["old"]})
 
     def rollback(self) -> None:
         """Let the old store answer under its name again, and the new one under its own."""
-        places = self.places
+        backend = self.places
         with self._alone():
-            noted = places.noted(self.old)
-            if noted is None:
+            record = backend.noted(self.old)
+            if record is None:
                 return
-            if noted.get("goal") == FORGOTTEN:
+            if record.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
-            places.note(self.old, {**noted, "goal": ROLLED_BACK})
-            places.swap({self.old: noted["old"], self.new: noted["new"]})
-            places.note(self.old, None)
+            backend.note(self.old, {**record, "goal": ROLLED_BACK})
+            backend.swap({self.old: record["old"], self.new: record["new"]})
+            backend.note(self.old, None)
 
     def forget(self) -> None:
         """Delete the old store, which stepped aside, and the record, and nothing else."""
-        places = self.places
+        backend = self.places
         with self._alone():
-            noted = places.noted(self.old)
-            if noted is None:
+            record = backend.noted(self.old)
+            if record is None:
                 return
-            goal, aside = noted.get("goal", SWITCHED), places.identity(self.new)
+            goal, replaced = record.get("goal", SWITCHED), backend.identity(self.new)
             if goal != FORGOTTEN:
-                if goal != SWITCHED or places.identity(self.old) != noted["new"]:
+                if goal != SWITCHED or backend.identity(self.old) != record["new"]:
                     raise UsageError(
                         f"{self.old}: the switch did not come to its end; run switch or rollback again, then forget"
                     )
-                if aside not in (None, noted["old"]):
-                    raise others(places.location_of(self.old))
-                places.note(self.old, {**noted, "goal": FORGOTTEN})
-            if aside == noted["old"]:
-                places.drop(self.new)
-            places.note(self.old, None)
+                if replaced not in (None, record["old"]):
+                    raise others(backend.location_of(self.old))
+                backend.note(self.old, {**record, "goal": FORGOTTEN})
+            if replaced == record["old"]:
+                backend.drop(self.new)
+            backend.note(self.old, None)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -196,24 +196,24 @@ class Folders:
         self._gone = self.new.with_name(f".{self.new.name}.forgotten")
 
     @classmethod
-    def exchange(cls, old: Path, new: Path, *, own: Collection[str] = ()) -> Exchange:
+    def exchange(cls, old: Path, new: Path, *, excluded: Collection[str] = ()) -> Exchange:
         """Return the exchange of two folders; the new one must have all of the old one but its `own` and `BESIDE`."""
-        made = cls(old, new)
-        refuse_overlap(made.new, made.old)
-        missing = sorted(_missing(made.old, made.new, {*own, *BESIDE, SWITCH_MARK}))
+        folders = cls(old, new)
+        refuse_overlap(folders.new, folders.old)
+        missing = sorted(_missing(folders.old, folders.new, {*excluded, *BESIDE, SWITCH_MARK}))
         if missing:
             raise UsageError(
                 f"{old}: beside the store there is {', '.join(missing[:5])}, which {new} lacks; copy it there, or give "
                 "the store a folder of its own"
             )
-        for folder in (made.old, made.new):
+        for folder in (folders.old, folders.new):
             if folder in mounts_in(folder):
                 raise UsageError(f"{folder}: a mount point cannot be renamed; move the store into a folder inside it")
-        with output_errors(made.old):
-            apart = made.old.parent.stat().st_dev != made.new.parent.stat().st_dev
+        with output_errors(folders.old):
+            apart = folders.old.parent.stat().st_dev != folders.new.parent.stat().st_dev
         if apart:
             raise UsageError(f"{new}: this is on another file system than {old}; move it there")
-        return Exchange(made, str(made.old), str(made.new))
+        return Exchange(folders, str(folders.old), str(folders.new))
 
     @classmethod
     def exchange_at(cls, location: str) -> Exchange | None:
@@ -226,8 +226,8 @@ class Folders:
             for folder in [path, *([path.parent] if is_in_folder else [])]:
                 place = real_path(folder)
                 if place.name and _journal(place).is_file():
-                    noted = read_noted(_journal(place), _journal(place), _FOLDERS_SHAPE)
-                    return Exchange(cls(place, Path(noted["paths"][1])), str(place), noted["paths"][1])
+                    record = read_noted(_journal(place), _journal(place), _FOLDERS_SHAPE)
+                    return Exchange(cls(place, Path(record["paths"][1])), str(place), record["paths"][1])
         return None
 
     def errors(self) -> AbstractContextManager[None]:
@@ -252,25 +252,25 @@ class Folders:
         """Return what the journal has."""
         if not self._journal.is_file():
             return None
-        noted = read_noted(self._journal, self._journal, _FOLDERS_SHAPE)
-        return {**noted, "aliases": noted["paths"]}
+        record = read_noted(self._journal, self._journal, _FOLDERS_SHAPE)
+        return {**record, "aliases": record["paths"]}
 
-    def note(self, name: str, noted: Mapping[str, Any] | None) -> None:
+    def note(self, name: str, record: Mapping[str, Any] | None) -> None:
         """Write the journal, if both folders are there; None removes it, with all that it is of."""
-        if noted is None:
+        if record is None:
             self._remove_journal()
             return
-        if noted["goal"] != FORGOTTEN:
+        if record["goal"] != FORGOTTEN:
             tokens = {_token(path) for path in (self.old, self.new, self._spare)}
-            if not {noted["old"], noted["new"]} <= tokens:
+            if not {record["old"], record["new"]} <= tokens:
                 raise others(self._journal)
-        known = {key: value for key, value in noted.items() if key != "aliases"}
-        with atomic_file(self._journal, force=True) as aside:
-            write_json(aside, {**known, "paths": list(noted["aliases"])})
+        state = {key: value for key, value in record.items() if key != "aliases"}
+        with atomic_file(self._journal, force=True) as temporary:
+            write_json(temporary, {**state, "paths": list(record["aliases"])})
 
     def _remove_journal(self) -> None:
-        noted = self.noted("")
-        if noted is not None and _token(self._gone) in (noted["old"], ""):  # a killed run may have deleted the token
+        record = self.noted("")
+        if record is not None and _token(self._gone) in (record["old"], ""):  # a killed run may have deleted the token
             shutil.rmtree(self._gone)
         self._journal.unlink(missing_ok=True)
         sync_path(self._journal.parent)
@@ -285,28 +285,28 @@ class Folders:
             write_bytes(folder / SWITCH_MARK, f"{token}\n{self.old}\n{self._journal}".encode())
         return _token(folder)
 
-    def swap(self, wanted: Mapping[str, str]) -> None:
+    def swap(self, targets: Mapping[str, str]) -> None:
         """Bring the folder of each token to its name."""
-        here, there = wanted.values()
+        first, second = targets.values()
         for _ in range(5):
             old, new = _token(self.old), _token(self.new)
-            if (old, new) == (here, there):
+            if (old, new) == (first, second):
                 break
-            if (old, new) == (there, here):
+            if (old, new) == (second, first):
                 if not exchange_paths(self.old, self.new):
                     os.rename(self.old, self._spare)
             else:
-                self._bring(here, self.old) or self._bring(there, self.new)
+                self._bring(first, self.old) or self._bring(second, self.new)
         else:
             raise others(self._journal)
         for folder in {self.old.parent, self.new.parent}:
             sync_path(folder)
 
-    def _bring(self, wanted: str, free: Path) -> bool:
+    def _bring(self, targets: str, free: Path) -> bool:
         """Rename the folder that is wanted to a path where nothing is; whether that was to be done."""
         if os.path.lexists(free):
             return False
-        path_now = next((path for path in (self.old, self.new, self._spare) if _token(path) == wanted), None)
+        path_now = next((path for path in (self.old, self.new, self._spare) if _token(path) == targets), None)
         if path_now is None:
             raise others(self._journal)
         os.rename(path_now, free)
@@ -321,12 +321,12 @@ def _journal(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.switch.json")
 
 
-def read_noted(content: bytes | str | Path, place: object, shape: Mapping[str, Any]) -> dict[str, Any]:
+def read_noted(content: bytes | str | Path, location: object, shape: Mapping[str, Any]) -> dict[str, Any]:
     """Read the notes of a switch, JSON of a `shape`, see `migrate.reading.expect`; of a file, or those at a place."""
     try:
         return expect(parse_json(read_small(content) if isinstance(content, Path) else content), shape)
     except MalformedError as error:
-        raise InputError(f"{place}: no switch has noted this ({error}); see what wrote it") from error
+        raise InputError(f"{location}: no switch has noted this ({error}); see what wrote it") from error
 
 
 def _token(folder: Path) -> str | None:
@@ -337,9 +337,9 @@ def _token(folder: Path) -> str | None:
         return "" if os.path.lexists(folder) else None
 
 
-def _missing(old: Path, new: Path, own: Collection[str]) -> Iterator[str]:
+def _missing(old: Path, new: Path, excluded: Collection[str]) -> Iterator[str]:
     """Yield the paths within the old folder that have no counterpart in the new one."""
     for path in old.rglob("*"):
         name = path.relative_to(old)
-        if name.parts[0] not in own and not path.is_dir() and not (new / name).exists():
+        if name.parts[0] not in excluded and not path.is_dir() and not (new / name).exists():
             yield name.as_posix()

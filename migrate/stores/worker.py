@@ -58,14 +58,14 @@ def _start_job(control: socket.socket, selector: selectors.BaseSelector) -> bool
     text = control.recv(size, socket.MSG_WAITALL) if size else b""
     if not size or len(text) < size:
         return False
-    job, (answers, status) = json.loads(text), pipes
+    job, (replies, status) = json.loads(text), pipes
     process = os.fork()
     if not process:
         for key in selector.get_map().values():  # only the server may keep the sockets of other jobs open
             os.close(key.fd)
         os.close(status)
-        _do(job, answers)
-    os.close(answers)
+        _do(job, replies)
+    os.close(replies)
     # The parent stops sending when it has seen the end of the answers, or does not want them any more.
     ends = socket.socket(fileno=status)
     selector.register(ends, selectors.EVENT_READ, (process, ends))
@@ -80,12 +80,12 @@ def _end_job(process: int, status: socket.socket) -> None:
         status.send(EXIT_CODE.pack(code))
 
 
-def _do(job: dict[str, Any], answers: int) -> None:
+def _do(job: dict[str, Any], replies: int) -> None:
     """Do a job and end the process."""
     limits_memory = True
     try:
         # Left open: the parent sees the end of the pipe when the process has its exit code, and not before.
-        with os.fdopen(answers, "wb", buffering=1 << 20, closefd=False) as pipe:
+        with os.fdopen(replies, "wb", buffering=1 << 20, closefd=False) as pipe:
             try:
                 os.chdir(job["folder"])
                 limits_memory = _limit(job["memory_bytes"], job.get("cpu_s"))

@@ -67,7 +67,7 @@ def rows_in_order(
         yield from (values[row] for row in portion.tolist())
 
 
-def take_ascending(path: Any, parts: Iterable[tuple[int, Any]], rows: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+def take_ascending(path: Any, batches: Iterable[tuple[int, Any]], rows: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
     """Take ascending rows out of record batches, each with its first row; no more are read than needed.
 
     Yields batches of these rows alone, each with the place of its first among `rows`.
@@ -76,7 +76,7 @@ def take_ascending(path: Any, parts: Iterable[tuple[int, Any]], rows: NDArray[np
 
     # not Table.take, which may copy a whole column to pick a few rows out of several chunks
     done = end = 0
-    for first, batch in parts:
+    for first, batch in batches:
         end = first + batch.num_rows
         stop = int(np.searchsorted(rows, end))
         if stop > done:
@@ -125,7 +125,7 @@ class ArrowDocuments(DocumentSource):
         note = f"{self._path.name} also holds vectors ({names}); a new store has them as they are, untranslated"
         self.notes = (note,) if names else ()
 
-    def _read(self, places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+    def _read(self, positions: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """Yield the rows at ascending places."""
 
         def parts() -> Iterator[tuple[int, Any]]:
@@ -136,12 +136,12 @@ class ArrowDocuments(DocumentSource):
                 first += batch.num_rows
 
         with read_errors(self._path), arrow_errors(self._path):
-            for _, batch in take_ascending(self._path, parts(), places):
+            for _, batch in take_ascending(self._path, parts(), positions):
                 yield from batch.to_pylist()
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        found = positions.tolist() if self._ids is None else self._ids.take(positions).to_pylist()
-        return list(map(str, found))
+        ids = positions.tolist() if self._ids is None else self._ids.take(positions).to_pylist()
+        return list(map(str, ids))
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         """Return documents; metadata are the other columns, without empty cells."""
@@ -221,7 +221,7 @@ def _with_id(columns: Columns, parquet: Any) -> Columns:
             continue
         column = parquet.read(columns=[name]).column(name)
         if not column.null_count and pyarrow.compute.count_distinct(column).as_py() == len(column):
-            return replace(columns, id=name, others=tuple(other for other in columns.others if other != name))
+            return replace(columns, id=name, others=tuple(name_of for name_of in columns.others if name_of != name))
     return columns
 
 

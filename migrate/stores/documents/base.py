@@ -57,9 +57,9 @@ def check_labels(labels: Labels, path: Path) -> Labels:
     """Return the labels, or None if they are the row numbers after all."""
     if labels is None or np.array_equal(labels, np.arange(labels.size)):
         return None
-    if (again := repeated(labels)).size:
+    if (duplicates := repeated(labels)).size:
         raise StoreError(
-            f"{path}: two vectors have the id {again[0]} ({again.size} repetitions); remove the "
+            f"{path}: two vectors have the id {duplicates[0]} ({duplicates.size} repetitions); remove the "
             "stale vectors and save the index again"
         )
     return labels
@@ -68,8 +68,8 @@ def check_labels(labels: Labels, path: Path) -> Labels:
 def repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the values that come more than once, ascending, each as often as it comes again."""
     ordered = np.sort(values)
-    again: NDArray[np.int64] = ordered[1:][ordered[1:] == ordered[:-1]]
-    return again
+    duplicates: NDArray[np.int64] = ordered[1:][ordered[1:] == ordered[:-1]]
+    return duplicates
 
 
 def label_values(labels: Labels, rows: RowNumbers) -> NDArray[np.int64]:
@@ -125,8 +125,8 @@ def match_rows(
     """
     expected = np.arange(count) if labels is None else labels
     for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
-        if integers is not None and (places := places_of(expected, integers)) is not None:
-            return places, how
+        if integers is not None and (positions := places_of(expected, integers)) is not None:
+            return positions, how
     why = "ids are not its labels, which are not 0 to n-1 either"
     if faiss_ids is not None and count:
         why = "faiss_id differs from the labels of the index"
@@ -162,8 +162,8 @@ def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray
     ordered = values[order]
     if not np.array_equal(np.sort(expected), ordered):
         return None
-    places: NDArray[np.int64] = order[np.searchsorted(ordered, expected)]
-    return places
+    positions: NDArray[np.int64] = order[np.searchsorted(ordered, expected)]
+    return positions
 
 
 def sidecar_files(index: Path, *patterns: str) -> list[Path]:

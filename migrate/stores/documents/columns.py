@@ -54,35 +54,35 @@ def is_id_name(name: str) -> bool:
     return _ID_NAME.fullmatch(name) is not None
 
 
-def columns_beside_index(schema: Any, place: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:
+def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:
     """Choose the columns of documents beside an index; `named` has those that the user names for `id` and `text`.
 
     Columns of vectors or bytes are no metadata: they belong to the index, or are no JSON.
     """
-    types = _types(schema, place)
-    doc_id = _choose_id(place, types, named.get("id"))
+    types = _types(schema, location)
+    doc_id = _choose_id(location, types, named.get("id"))
     strings = [name for name in types if _is_text(types[name])]
     texts = [name for name in strings if name == named.get("text") or not (name == doc_id or is_id_name(name))]
-    text, _ = choose_text(place, texts, named.get("text"))
+    text, _ = choose_text(location, texts, named.get("text"))
     label = LABEL if str(types.get(LABEL)).startswith(("int", "uint")) else None
     vectors = tuple(name for name, kind in types.items() if re.search("list.*(float|double)", str(kind)))
     left_out = {doc_id, text, label, *vectors, *(name for name, kind in types.items() if "binary" in str(kind))}
     return Columns(doc_id, text, tuple(name for name in types if name not in left_out), vectors, label=label)
 
 
-def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Columns:
+def columns_of_store(schema: Any, location: str, named: Mapping[str, str]) -> Columns:
     """Choose the columns of a store; `named` has those for `vector`, `id`, `text` and `metadata`.
 
     Raises a StoreError where one that is named is not there, or there is more than one choice.
     """
-    types = _types(schema, place)
+    types = _types(schema, location)
     lists = {name: kind for name, kind in types.items() if re.match("(fixed_size_|large_)?list<", str(kind))}
     vectors = [name for name, kind in lists.items() if str(kind.value_type) in _FLOATS]
-    vector = _choose_vector(place, vectors, named.get("vector"))
-    doc_id = _choose_id(place, types, named.get("id"))
-    metadata = _choose_metadata(place, types, named.get("metadata"))
+    vector = _choose_vector(location, vectors, named.get("vector"))
+    doc_id = _choose_id(location, types, named.get("id"))
+    metadata = _choose_metadata(location, types, named.get("metadata"))
     texts = [name for name in types if _is_text(types[name]) and name not in (doc_id, metadata)]
-    text, why_text = choose_text(place, texts, named.get("text"))
+    text, why_text = choose_text(location, texts, named.get("text"))
     numbered = "the file has no column of ids: rows are numbered from 0 on; say #?id=COLUMN for one"
     notes = [why_text] if doc_id else [numbered, why_text]
     element = _FLOATS[str(types[vector].value_type)]
@@ -90,11 +90,11 @@ def columns_of_store(schema: Any, place: str, named: Mapping[str, str]) -> Colum
         notes.append(f"the vectors are {element}, read as float32")
     more = tuple(name for name in vectors if name not in (vector, doc_id, text, metadata))
     notes += [f"column {name} also holds vectors; a new store has them as they are" for name in more]
-    others = tuple(name for name in types if name not in (vector, doc_id, text, metadata))
-    return Columns(doc_id, text, others, more, tuple(notes), metadata=metadata, vector=vector, element=element)
+    remaining = tuple(name for name in types if name not in (vector, doc_id, text, metadata))
+    return Columns(doc_id, text, remaining, more, tuple(notes), metadata=metadata, vector=vector, element=element)
 
 
-def to_document(place: str, row: int, fields: Mapping[str, Any], columns: Columns) -> Document:
+def to_document(location: str, row: int, fields: Mapping[str, Any], columns: Columns) -> Document:
     """Return the document of a row of a store, whose values are `fields`.
 
     Raises a StoreError where its metadata is no object, or has a name that a column has, too.
@@ -102,19 +102,19 @@ def to_document(place: str, row: int, fields: Mapping[str, Any], columns: Column
     key = columns.id
     doc_id = str(row if key is None else fields[key])
     # an id is a text: a number would not come back as one out of it
-    kept = [] if key is None or isinstance(fields[key], str) else [key]
-    metadata = {name: fields[name] for name in (*kept, *columns.others)}
-    for name, value in _pairs(place, doc_id, columns.metadata, fields):
+    excluded = [] if key is None or isinstance(fields[key], str) else [key]
+    metadata = {name: fields[name] for name in (*excluded, *columns.others)}
+    for name, value in _pairs(location, doc_id, columns.metadata, fields):
         if name in metadata:
             raise StoreError(
-                f"{place}: document {doc_id!r} has {name!r} twice, in column {columns.metadata} and beside it; "
+                f"{location}: document {doc_id!r} has {name!r} twice, in column {columns.metadata} and beside it; "
                 "rename one, or say #?metadata= to take that column as it is"
             )
         metadata[name] = value
     return Document(doc_id, (fields[columns.text] if columns.text else None) or "", metadata)
 
 
-def _pairs(place: str, doc_id: str, column: str | None, fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _pairs(location: str, doc_id: str, column: str | None, fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
     value = None if column is None else fields[column]
     if isinstance(value, str):
         try:
@@ -125,39 +125,39 @@ def _pairs(place: str, doc_id: str, column: str | None, fields: Mapping[str, Any
         return value
     if not isinstance(value, dict | None):
         raise StoreError(
-            f"{place}: column {column} of document {doc_id!r} is no JSON object; say #?metadata= to take it as it is"
+            f"{location}: column {column} of document {doc_id!r} is no JSON object; say #?metadata= to take it as it is"
         )
     return [*(value or {}).items()]
 
 
-def _types(schema: Any, place: Any) -> dict[str, Any]:
+def _types(schema: Any, location: Any) -> dict[str, Any]:
     names = list(schema.names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise StoreError(f"{place}: two columns have the name {twice!r}; rename one")
+        raise StoreError(f"{location}: two columns have the name {twice!r}; rename one")
     return {name: schema.field(name).type for name in names}
 
 
-def _choose_id(place: Any, types: Mapping[str, Any], named: str | None) -> str | None:
+def _choose_id(location: Any, types: Mapping[str, Any], named: str | None) -> str | None:
     if named:
-        choose(place, "column of ids", list(types), named, "name one of these")
+        choose(location, "column of ids", list(types), named, "name one of these")
     name = named or next((name for name in ID_NAMES if name in types), None)
     if name is not None and not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
         raise StoreError(
-            f"{place}: column {name} is of {types[name]}, and ids are texts or integers; convert it, or say ?id=COLUMN "
-            "for another"
+            f"{location}: column {name} is of {types[name]}, and ids are texts or integers; convert it, or say "
+            "?id=COLUMN for another"
         )
     return name
 
 
-def _choose_vector(place: str, columns: Sequence[str], named: str | None) -> str:
+def _choose_vector(location: str, columns: Sequence[str], named: str | None) -> str:
     usual = [name for name in VECTOR_NAMES if name in columns]
     if named is None and len(usual) == 1:
         return usual[0]
-    return choose(place, "column of vectors (lists of floats)", columns, named, "say #?vector=COLUMN for one")
+    return choose(location, "column of vectors (lists of floats)", columns, named, "say #?vector=COLUMN for one")
 
 
-def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) -> str | None:
+def _choose_metadata(location: str, types: Mapping[str, Any], named: str | None) -> str | None:
     """Choose a column that holds all the metadata; an empty name asks for none."""
     if named == "":
         return None
@@ -168,7 +168,7 @@ def _choose_metadata(place: str, types: Mapping[str, Any], named: str | None) ->
     if named is None:
         return None
     raise StoreError(
-        f"{place}: column {name!r} of metadata (struct, map or JSON) is {kind or 'not there'}; name another"
+        f"{location}: column {name!r} of metadata (struct, map or JSON) is {kind or 'not there'}; name another"
     )
 
 

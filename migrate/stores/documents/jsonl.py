@@ -95,8 +95,8 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
     with_text = 0
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
         stamp = FileStamp.of(path, file.fileno())
-        if written is None and (known := _scans.get(stamp)) is not None:
-            return known
+        if written is None and (cached := _scans.get(stamp)) is not None:
+            return cached
         for number, offset, content in lines_of(written or file, path):
             document, faiss_id, has_text = _parse(content, path, number)
             offsets.append(offset)

@@ -126,12 +126,12 @@ class LangchainDocuments(DocumentSource):
         self._count = count
         self._load(count)
         self._texts: dict[int, str] = {}
-        facts, notes = self._facts, []
-        self.kind = facts["layout"]
-        self.has_texts = facts["has_texts"]
-        if orphans := facts["documents"] - count:
+        layout, notes = self._facts, []
+        self.kind = layout["layout"]
+        self.has_texts = layout["has_texts"]
+        if orphans := layout["documents"] - count:
             notes.append(f"{orphans} documents in {path.name} belong to no vector; they are kept as they are")
-        if not facts["is_current"]:
+        if not layout["is_current"]:
             notes.append(f"{path.name} has an old layout; a new store is written in the present one")
         self.notes = tuple(notes)
 
@@ -149,7 +149,7 @@ class LangchainDocuments(DocumentSource):
         self._facts: dict[str, Any] = {}
         self._documents = temporary_file(self._path, size)
         weakref.finalize(self, self._documents.close)
-        places = b""
+        index = b""
         remedy = "copy the file again, or save the store again with LangChain"
         for tag, content in run_job(self._path, job, file_bytes=size, reader="the unpickler", remedy=remedy):
             if tag == FACTS:
@@ -157,8 +157,8 @@ class LangchainDocuments(DocumentSource):
             elif tag == TEXT:
                 write_all(self._documents, content)
             elif tag == PLACES:
-                places += content
-        self._places = np.frombuffer(places, np.int64).reshape(-1, 3)
+                index += content
+        self._places = np.frombuffer(index, np.int64).reshape(-1, 3)
         if not count <= len(self._places) == self._facts.get("documents"):
             raise StoreError(f"{self._path}: the unpickler did not return all documents; copy the file again")
 
@@ -199,7 +199,7 @@ class LangchainDocuments(DocumentSource):
             return
         states = {}
         for start, id_size, size in self._places.tolist():
-            text, metadata, own_id, given = self._value(start + id_size, size)
+            text, metadata, own_id, keys = self._value(start + id_size, size)
             fields = {"id": own_id, "metadata": metadata, "page_content": text}
-            states[self._value(start, id_size)] = current_state(fields, frozenset(filter(None, given.split(","))))
+            states[self._value(start, id_size)] = current_state(fields, frozenset(filter(None, keys.split(","))))
         write_docstore(folder / self._path.name, states, dict(enumerate(islice(states, self._count))))

@@ -146,10 +146,10 @@ def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: 
     if named is not None:
         return choose(path, "field of texts", texts, named, "name one of these")
     usual = [name for name in TEXT_NAMES if name in texts]
-    others = [name for name in names if name != LABEL and not is_id_name(name)]
-    if not usual and (len(others) != 1 or others[0] not in texts):
+    candidates = [name for name in names if name != LABEL and not is_id_name(name)]
+    if not usual and (len(candidates) != 1 or candidates[0] not in texts):
         raise without_texts(path, names, index, texts[0] if texts else "FIELD")
-    return (usual or others)[0]
+    return (usual or candidates)[0]
 
 
 class OwnFileDocuments(JsonlDocuments):
@@ -187,8 +187,8 @@ class OwnFileDocuments(JsonlDocuments):
                 if doc_id is ids[-1]:
                     raise
                 notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
-        told = "keys" if doc_id == _KEY else doc_id or "numbers of records"
-        self.kind = f"{self.kind}; text: {f'{_TITLE} and {text}' if titled else text}, ids: {told}"
+        source = "keys" if doc_id == _KEY else doc_id or "numbers of records"
+        self.kind = f"{self.kind}; text: {f'{_TITLE} and {text}' if titled else text}, ids: {source}"
         self.notes = (*notes, *self.notes)
         # a list of texts may be one of ids, titles or names, if it is called so
         called = re.fullmatch(
@@ -204,17 +204,17 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
     """Write lines to a temporary file; no more than `most` are read."""
     with read_errors(path):
         file = temporary_file(path, path.stat().st_size)
-    left = most
+    remaining = most
     with ExitStack() as stack:
         stack.callback(file.close)
-        while part := list(islice(lines, _LINES_AT_ONCE)):
-            left -= len(part)
-            if left < 0:
+        while chunk := list(islice(lines, _LINES_AT_ONCE)):
+            remaining -= len(chunk)
+            if remaining < 0:
                 raise StoreError(
                     f"{path}: has more than {most} documents for {most} vectors; write the file and the index from the "
                     "same documents"
                 )
-            write_all(file, b"".join(part))
+            write_all(file, b"".join(chunk))
         stack.pop_all()
     return file
 

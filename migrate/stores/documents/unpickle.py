@@ -89,9 +89,11 @@ class Fields:
             return
         self.text, self.metadata, self.id = fields.get("page_content"), fields.get("metadata", {}), fields.get("id")
         names = state.get("__pydantic_fields_set__", state.get("__fields_set__"))
-        given = {"metadata", "page_content"} if type(names) is not set else names & {"id", "metadata", "page_content"}
+        names_set = (
+            {"metadata", "page_content"} if type(names) is not set else names & {"id", "metadata", "page_content"}
+        )
         version = {"2"} if "__pydantic_fields_set__" in state else set[str]()
-        self.given = sys.intern(",".join(sorted(given | version)))  # one for all, or memory would not do
+        self.given = sys.intern(",".join(sorted(names_set | version)))  # one for all, or memory would not do
         fields.clear()
         state.clear()
 
@@ -163,13 +165,13 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
             raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
     is_pydantic_2 = all(document.given.startswith("2") for document in documents.values())
     modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
-    facts = {
+    layout = {
         "documents": len(documents),
         "has_texts": any(document.text for document in documents.values()),
         "layout": f"{modules} (pydantic {2 if is_pydantic_2 else 1})",
         "is_current": is_pydantic_2 and classes <= {CURRENT_DOCSTORE, CURRENT_DOCUMENT},
     }
-    send_facts(pipe, FACTS, facts)
+    send_facts(pipe, FACTS, layout)
     sender = _Sender(pipe, path.stat().st_size)
     of_rows = set(ids)
     orphans = [doc_id for doc_id in documents if doc_id not in of_rows]
@@ -181,15 +183,17 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 
 def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    found = type(loaded).__name__
+    type_name = type(loaded).__name__
     if type(loaded) is tuple and len(loaded) == 2 and type(loaded[1]) is dict:
         docstore, row_ids = loaded
         state = docstore.state if type(docstore) is DocstoreStub else None
         documents = state.get("_dict") if type(state) is dict else None
         if type(documents) is dict:
             return documents, row_ids
-        found = f"a {type(docstore).__name__}"
-    raise RefusedError(f"the pickle holds no docstore of LangChain but {found}; give the folder of FAISS.save_local")
+        type_name = f"a {type(docstore).__name__}"
+    raise RefusedError(
+        f"the pickle holds no docstore of LangChain but {type_name}; give the folder of FAISS.save_local"
+    )
 
 
 def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int) -> list[str]:

@@ -83,7 +83,7 @@ def _buildable(recipe: Recipe) -> Recipe:
     if recipe["kind"] == "SQ" and recipe["type"] not in SCALAR_NAMES:
         buildable["type"] = "QT_8bit"
     if recipe["kind"] == "PreTransform":
-        buildable["transforms"] = [part for part in recipe["transforms"] if part["kind"] != "Centering"]
+        buildable["transforms"] = [transform for transform in recipe["transforms"] if transform["kind"] != "Centering"]
         return buildable if buildable["transforms"] else buildable["inner"]
     return buildable
 
@@ -126,8 +126,8 @@ def _apply_lists(index: Any, recipe: Recipe) -> None:
     quantizer = faiss.downcast_index(index.quantizer)
     if "metric" in recipe["quantizer"]:  # which may be another than that of the lists
         number = METRIC_NUMBERS[recipe["quantizer"]["metric"]]
-        for part in (quantizer, getattr(quantizer, "storage", quantizer)):
-            part.metric_type = number
+        for piece in (quantizer, getattr(quantizer, "storage", quantizer)):
+            piece.metric_type = number
     if recipe["quantizer"]["kind"] == "HNSW":
         _apply_graph(quantizer, recipe["quantizer"])
     if recipe["code"]["kind"] in _APPLY:
@@ -167,16 +167,16 @@ def _training_rows(vectors: Rows, recipe: Recipe) -> Vectors:
 def _parts(recipe: Recipe) -> list[Recipe]:
     """Return the recipe and all within it."""
     inside = [value for value in recipe.values() if isinstance(value, dict)]
-    return [recipe, *(part for value in inside for part in _parts(value))]
+    return [recipe, *(piece for value in inside for piece in _parts(value))]
 
 
 def _largest(recipe: Recipe, name: str) -> int:
-    return max((part.get(name, 0) for part in _parts(recipe)), default=0)
+    return max((piece.get(name, 0) for piece in _parts(recipe)), default=0)
 
 
 def _has_codebook(recipe: Recipe) -> bool:
-    return any(part["kind"] in {"PQ", "RQ", "LSQ", "PRQ", "PLSQ", "IMI"} for part in _parts(recipe))
+    return any(piece["kind"] in {"PQ", "RQ", "LSQ", "PRQ", "PLSQ", "IMI"} for piece in _parts(recipe))
 
 
 def _order_matters(recipe: Recipe) -> bool:
-    return any(part["kind"] in {"HNSW", "NSG", "RQ", "LSQ", "PRQ", "PLSQ"} for part in _parts(recipe))
+    return any(piece["kind"] in {"HNSW", "NSG", "RQ", "LSQ", "PRQ", "PLSQ"} for piece in _parts(recipe))

@@ -67,13 +67,13 @@ def decode_index(loaded: Any) -> Part:
     decode = next((decode for family, decode in _FAMILIES.items() if isinstance(index, family)), None)
     if decode is None:
         raise RefusedError(f"the vectors of {name} cannot be read; {_ADVICE}")
-    part = decode(index)
-    if part.labels is not None and len(part.labels) != index.ntotal:
+    decoded = decode(index)
+    if decoded.labels is not None and len(decoded.labels) != index.ntotal:
         raise RefusedError(
-            f"{name} counts {index.ntotal} vectors but holds {len(part.labels)}: FAISS drops NaN vectors "
+            f"{name} counts {index.ntotal} vectors but holds {len(decoded.labels)}: FAISS drops NaN vectors "
             "from the lists yet counts them; build it again without them"
         )
-    return part
+    return decoded
 
 
 def _name(index: Any) -> str:
@@ -147,12 +147,12 @@ def _refined(index: Any) -> Part:
     base, refine = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
     _expect_same_shape(index, base, "the one to search in")
     _expect_same_shape(index, refine, "the one to refine with")
-    kept = decode_index(refine)
+    stored = decode_index(refine)
     # the base is looked at for its settings; its rows are the worse copy
     decoded = decode_index(base)
-    recipe = {"kind": "Refine", "base": decoded.recipe, "refine": kept.recipe, "k_factor": float(index.k_factor)}
-    chain = f"{_name(index)}({decoded.chain}, {kept.chain})"
-    return replace(kept, chain=chain, recipe=recipe, end=kept.end and kept.end + 4)
+    recipe = {"kind": "Refine", "base": decoded.recipe, "refine": stored.recipe, "k_factor": float(index.k_factor)}
+    chain = f"{_name(index)}({decoded.chain}, {stored.chain})"
+    return replace(stored, chain=chain, recipe=recipe, end=stored.end and stored.end + 4)
 
 
 def _graph(index: Any) -> Part:
@@ -220,18 +220,18 @@ def _inverted(index: Any) -> Part:
                 inverted.release_codes(number, codes)
 
     labels, runs, end = _labels(index, lists)
-    part = _coded(index, lists)
+    decoded = _coded(index, lists)
     recipe = {
         "kind": "IVF",
         "nlist": int(index.nlist),
         "nprobe": int(index.nprobe),
         "by_residual": bool(index.by_residual),
         "quantizer": _quantizer_recipe(faiss.downcast_index(index.quantizer), index.nlist, index.d),
-        "code": part.recipe,
+        "code": decoded.recipe,
     }
-    remarks = (*_quantizer_remarks(index), *part.remarks)
+    remarks = (*_quantizer_remarks(index), *decoded.remarks)
     is_plain = _name(index) == "IndexIVFFlat"
-    return replace(part, recipe=recipe, labels=labels, remarks=remarks, runs=runs if is_plain else None, end=end)
+    return replace(decoded, recipe=recipe, labels=labels, remarks=remarks, runs=runs if is_plain else None, end=end)
 
 
 def _labels(index: Any, lists: Lists) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -286,11 +286,11 @@ def _flat(index: Any) -> Part:
     count, dim = index.ntotal, index.d
     if index.codes.size() != 4 * count * dim:
         raise RefusedError(f"the index counts {count} vectors but holds {index.codes.size()} bytes; copy it again")
-    part = _row_of_codes(index)
+    decoded = _row_of_codes(index)
     if not count:
-        return part
+        return decoded
     start = int(index.get_xb())
-    return replace(part, runs=np.array([[start, count]], np.int64), end=start + 4 * count * dim)
+    return replace(decoded, runs=np.array([[start, count]], np.int64), end=start + 4 * count * dim)
 
 
 def _row_of_codes(index: Any) -> Part:
@@ -349,8 +349,8 @@ def _unpacked(index: Any, pointer: Any, count: int, step: int) -> Iterator[Codes
     blocks = content.reshape(-1, index.M2 // 2, index.bbs // _BLOCK, _BLOCK)
     at_once, done = max(1, step // index.bbs), 0
     for first in range(0, len(blocks), at_once):
-        some = blocks[first : first + at_once]
-        even, odd = some[..., :16][..., _PLACES], some[..., 16:][..., _PLACES]
+        chunk = blocks[first : first + at_once]
+        even, odd = chunk[..., :16][..., _PLACES], chunk[..., 16:][..., _PLACES]
         rows = np.concatenate([even & 15 | odd << 4, even >> 4 | odd & 0xF0], axis=-1)
         codes = np.ascontiguousarray(rows.transpose(0, 2, 3, 1)).reshape(-1, blocks.shape[1])
         yield codes[: count - done]

@@ -44,9 +44,9 @@ def describe_content(head: bytes) -> str:
     """Return what the first bytes of a file show, and what to do about it."""
     if not head:
         return "an empty file; copy or write it again"
-    for beginning, found in _BEGINNINGS.items():
+    for beginning, content in _BEGINNINGS.items():
         if head.startswith(beginning):
-            return found
+            return content
     begun = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if begun.startswith((b"<!doctype html", b"<html", b"<?xml")):
         return "a web page; download the file itself (the raw file), then try again"

@@ -44,34 +44,34 @@ def load(path: str) -> Any:
 def read(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send what an index is, its labels, and its vectors: where they lie in the file, or themselves."""
     index = load(job["path"])
-    part = decode_index(index)
-    runs = _runs_in_file(job["path"], part)
-    facts = {
-        "chain": part.chain,
+    decoded = decode_index(index)
+    runs = _runs_in_file(job["path"], decoded)
+    header = {
+        "chain": decoded.chain,
         "dim": int(index.d),
         "count": int(index.ntotal),
         "metric": int(index.metric_type),
-        "exact": part.exact,
-        "remarks": part.remarks,
-        "recipe": part.recipe,
-        "labels": part.labels is not None,
+        "exact": decoded.exact,
+        "remarks": decoded.remarks,
+        "recipe": decoded.recipe,
+        "labels": decoded.labels is not None,
         "in_place": runs is not None,
     }
-    send_facts(pipe, FACTS, facts)
-    if part.labels is not None:
-        send_array(pipe, LABELS, part.labels.astype("<i8", copy=False))
+    send_facts(pipe, FACTS, header)
+    if decoded.labels is not None:
+        send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     if runs is not None:
         send_array(pipe, RUNS, runs)
     else:
-        for rows in part.rows():
+        for rows in decoded.rows():
             send_array(pipe, ROWS, rows.astype("<f4", copy=False))
     send_facts(pipe, DONE, {})
 
 
-def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
+def _runs_in_file(path: str, decoded: Part) -> NDArray[np.int64] | None:
     """Return offset in the file and count of each run of vectors, (n, 2); None where they are not kept as they are."""
     maps = Path("/proc/self/maps")
-    if part.runs is None or not len(part.runs) or not maps.exists():  # macOS has no such file
+    if decoded.runs is None or not len(decoded.runs) or not maps.exists():  # macOS has no such file
         return None
     status = Path(path).stat()
     for line in maps.read_text().splitlines():
@@ -81,11 +81,11 @@ def _runs_in_file(path: str, part: Part) -> NDArray[np.int64] | None:
             break
     else:
         return None
-    if not start <= part.runs[:, 0].min() <= part.runs[:, 0].max() < end:
+    if not start <= decoded.runs[:, 0].min() <= decoded.runs[:, 0].max() < end:
         return None
-    if part.end is not None and part.end - start != status.st_size:
-        raise RefusedError(f"the index ends at byte {part.end - start} of {status.st_size}; {_COPY_AGAIN}")
-    offsets: NDArray[np.int64] = part.runs - np.array([start, 0])
+    if decoded.end is not None and decoded.end - start != status.st_size:
+        raise RefusedError(f"the index ends at byte {decoded.end - start} of {status.st_size}; {_COPY_AGAIN}")
+    offsets: NDArray[np.int64] = decoded.runs - np.array([start, 0])
     return offsets
 
 
@@ -99,26 +99,26 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
         send_facts(pipe, OS_ERROR, {"errno": error.errno})
         return
     index = load(job["path"])
-    part = decode_index(index)
-    if part.labels is not None:  # in the order in which a reader finds them
-        send_array(pipe, LABELS, part.labels.astype("<i8", copy=False))
-    found = None
-    if not part.exact:  # one that keeps its vectors can be asked later
+    decoded = decode_index(index)
+    if decoded.labels is not None:  # in the order in which a reader finds them
+        send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
+    recalled = None
+    if not decoded.exact:  # one that keeps its vectors can be asked later
         blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
-        found = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
-    send_facts(pipe, DONE, {"recall": found})
+        recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
+    send_facts(pipe, DONE, {"recall": recalled})
 
 
 def recall(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send the recall of an index over the vectors that are read back from it."""
     index = load(job["path"])
-    part = decode_index(index)
+    decoded = decode_index(index)
 
     def take(rows: NDArray[np.int64]) -> Vectors:
-        wanted, places = np.unique(rows, return_inverse=True)
-        return np.concatenate(list(_picked(part.rows(), wanted)))[places.reshape(rows.shape)]
+        unique, positions = np.unique(rows, return_inverse=True)
+        return np.concatenate(list(_picked(decoded.rows(), unique)))[positions.reshape(rows.shape)]
 
-    send_facts(pipe, DONE, {"recall": _recall(index, part.labels, job["queries"], part.rows(), take)})
+    send_facts(pipe, DONE, {"recall": _recall(index, decoded.labels, job["queries"], decoded.rows(), take)})
 
 
 def _picked(blocks: Iterable[Vectors], rows: NDArray[np.int64]) -> Iterator[Vectors]:
@@ -139,22 +139,22 @@ def _recall(
 ) -> float:
     """Return recall@10 over vectors by exact search, rows spread evenly as queries; as near as the tenth counts too."""
     count, inner = index.ntotal, bool(index.metric_type == faiss.METRIC_INNER_PRODUCT)
-    asked = np.ascontiguousarray(take(np.unique(np.linspace(0, count - 1, min(queries, count)).astype(np.int64))))
-    best = np.empty((len(asked), 0))
+    sample = np.ascontiguousarray(take(np.unique(np.linspace(0, count - 1, min(queries, count)).astype(np.int64))))
+    best = np.empty((len(sample), 0))
     for vectors in blocks:
-        both = np.concatenate([best, _scores(asked, vectors, inner_product=inner)], axis=1)
+        both = np.concatenate([best, _scores(sample, vectors, inner_product=inner)], axis=1)
         k = min(_NEIGHBOURS, both.shape[1])
         best = -np.partition(-both, k - 1, axis=1)[:, :k]
     tenth = best.min(axis=1)
-    _, found = index.search(asked, min(_NEIGHBOURS, count))
-    known, rows = found >= 0, np.maximum(found, 0)
+    _, neighbours = index.search(sample, min(_NEIGHBOURS, count))
+    valid, rows = neighbours >= 0, np.maximum(neighbours, 0)
     if labels is not None:
         order = np.argsort(labels)
-        rows = order[np.searchsorted(labels, np.maximum(found, labels.min()), sorter=order)]
-    pairs = zip(asked, take(rows), strict=True)
-    scores = np.stack([_scores(query[None], some, inner_product=inner)[0] for query, some in pairs])
+        rows = order[np.searchsorted(labels, np.maximum(neighbours, labels.min()), sorter=order)]
+    pairs = zip(sample, take(rows), strict=True)
+    scores = np.stack([_scores(query[None], candidates, inner_product=inner)[0] for query, candidates in pairs])
     slack = 1e-4 * np.maximum(1, np.abs(tenth))
-    return float(((scores >= (tenth - slack)[:, None]) & known).mean())
+    return float(((scores >= (tenth - slack)[:, None]) & valid).mean())
 
 
 def _scores(queries: Vectors, vectors: Vectors, *, inner_product: bool) -> NDArray[np.float64]:

@@ -60,8 +60,8 @@ def _assign(index: Any, vectors: Vectors | Rows) -> NDArray[np.int32]:
     numbers = np.empty(len(vectors), np.int32)
     step = _block_rows(index.d)
     for first in range(0, len(vectors), step):
-        _, found = index.quantizer.search(np.ascontiguousarray(vectors[first : first + step]), 1)
-        numbers[first : first + step] = found[:, 0]
+        _, nearest = index.quantizer.search(np.ascontiguousarray(vectors[first : first + step]), 1)
+        numbers[first : first + step] = nearest[:, 0]
     return numbers
 
 
@@ -92,9 +92,9 @@ def _scatter(
     for first in range(0, len(vectors), step):
         block = slice(first, first + step)
         order = np.argsort(numbers[block], kind="stable")
-        rows, own = np.ascontiguousarray(vectors[block][order], "<f4"), labels[block][order].astype("<i8")
+        rows, block_labels = np.ascontiguousarray(vectors[block][order], "<f4"), labels[block][order].astype("<i8")
         lists, starts = np.unique(numbers[block][order], return_index=True)
         for number, start, stop in zip(lists.tolist(), starts, [*starts[1:], len(rows)], strict=True):
-            for content, places in ((rows[start:stop], vectors_at), (own[start:stop], labels_at)):
-                write_at(descriptor, content.reshape(-1).view(np.uint8).data, int(places[number]))
-                places[number] += content.nbytes
+            for content, offsets in ((rows[start:stop], vectors_at), (block_labels[start:stop], labels_at)):
+                write_at(descriptor, content.reshape(-1).view(np.uint8).data, int(offsets[number]))
+                offsets[number] += content.nbytes

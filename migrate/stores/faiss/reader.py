@@ -50,10 +50,10 @@ _APPROXIMATE: Final = (
 def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
     """Return a job that reads an index, in as much memory as its files explain."""
     with read_errors(path):
-        own = path.stat().st_size
+        size = path.stat().st_size
         # inverted lists may be in a second file in the folder, and FAISS maps it
         mapped = sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
-    memory = _READ_SPARE_BYTES + 4 * own + mapped
+    memory = _READ_SPARE_BYTES + 4 * size + mapped
     return {"do": f"{JOBS}:{do}", "path": str(path), "memory_bytes": memory, **arguments}
 
 
@@ -72,42 +72,42 @@ class FaissFile(RowFile):
         self._decoded: BinaryIO | None = None
         self._left = 0
         flat = fourcc.read_flat_head(head, self.stamp.size)
-        facts, self.labels, runs = self._look() if flat is None else _flat_facts(*flat)
-        self.chain: str = facts["chain"]
-        self.recipe: dict[str, Any] = facts["recipe"]
-        self.exact: bool = facts["exact"]
-        self.remarks = (*(() if self.exact else (_APPROXIMATE,)), *facts["remarks"])
-        self.metric: Metric = fourcc.METRICS[facts["metric"]]
-        self._check_runs(runs, facts)
+        header, self.labels, runs = self._look() if flat is None else _flat_facts(*flat)
+        self.chain: str = header["chain"]
+        self.recipe: dict[str, Any] = header["recipe"]
+        self.exact: bool = header["exact"]
+        self.remarks = (*(() if self.exact else (_APPROXIMATE,)), *header["remarks"])
+        self.metric: Metric = fourcc.METRICS[header["metric"]]
+        self._check_runs(runs, header)
         descriptor = None if self._decoded is None else self._decoded.fileno()
-        super().__init__(self.stamp, runs, facts["dim"], descriptor=descriptor)
+        super().__init__(self.stamp, runs, header["dim"], descriptor=descriptor)
 
     def _look(self) -> tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64]]:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
-        facts: dict[str, Any] = {}
+        header: dict[str, Any] = {}
         labels, runs = bytearray(), bytearray()
         for tag, content in run_job(self.path, read_job("read", self.path), file_bytes=self.stamp.size):
             if tag == FACTS:
-                facts = self._check_facts(content)
-                if not facts["in_place"]:
-                    self._left = facts["count"] * facts["dim"] * _FLOAT_BYTES
+                header = self._check_facts(content)
+                if not header["in_place"]:
+                    self._left = header["count"] * header["dim"] * _FLOAT_BYTES
                     self._decoded = temporary_file(self.path, self._left)
                     weakref.finalize(self, self._decoded.close)
-            elif tag == LABELS and facts:
+            elif tag == LABELS and header:
                 labels += content
-                self._expect(len(labels) <= _LABEL_BYTES * facts["count"], "as many labels as vectors")
-            elif tag == RUNS and facts:
+                self._expect(len(labels) <= _LABEL_BYTES * header["count"], "as many labels as vectors")
+            elif tag == RUNS and header:
                 runs += content
             elif tag == ROWS and self._decoded is not None:
                 self._left -= len(content)
                 self._expect(self._left >= 0, "as many vectors as it counts")
                 write_all(self._decoded, content)
-        self._expect(bool(facts) and not self._left, "all vectors")
-        self._expect(len(labels) == _LABEL_BYTES * facts["count"] * facts["labels"], "a label for each vector")
-        own = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if facts["labels"] else None
-        if not facts["in_place"]:
-            return facts, own, np.array([[0, facts["count"]]], np.int64)
-        return facts, own, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
+        self._expect(bool(header) and not self._left, "all vectors")
+        self._expect(len(labels) == _LABEL_BYTES * header["count"] * header["labels"], "a label for each vector")
+        stored_labels = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if header["labels"] else None
+        if not header["in_place"]:
+            return header, stored_labels, np.array([[0, header["count"]]], np.int64)
+        return header, stored_labels, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
 
     def _expect(self, holds: bool, missing: str) -> None:
         if not holds:
@@ -115,8 +115,8 @@ class FaissFile(RowFile):
 
     def _check_facts(self, content: bytes) -> dict[str, Any]:
         try:
-            facts = expect(parse_json(content), _SHAPE)
-            factory(facts["recipe"])
+            header = expect(parse_json(content), _SHAPE)
+            factory(header["recipe"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{self.path}: FAISS reports facts about the index that make no sense ({error}); copy it again"
@@ -124,21 +124,21 @@ class FaissFile(RowFile):
         with read_errors(self.path):
             folder = sum(file.stat().st_size for file in self.path.parent.iterdir() if file.is_file())
         # no code takes less than a bit of a vector
-        fits = facts["metric"] in fourcc.METRICS and facts["dim"] > 0 and 0 <= facts["count"] <= 8 * folder
+        fits = header["metric"] in fourcc.METRICS and header["dim"] > 0 and 0 <= header["count"] <= 8 * folder
         self._expect(fits, "facts that fit")
-        return facts
+        return header
 
-    def _check_runs(self, runs: NDArray[np.int64], facts: dict[str, Any]) -> None:
+    def _check_runs(self, runs: NDArray[np.int64], header: dict[str, Any]) -> None:
         offsets, counts = runs.astype(np.int64).T
-        row_bytes = facts["dim"] * _FLOAT_BYTES
-        size = facts["count"] * row_bytes if self._decoded is not None else self.stamp.size
+        row_bytes = header["dim"] * _FLOAT_BYTES
+        size = header["count"] * row_bytes if self._decoded is not None else self.stamp.size
         within = (offsets >= 0) & (counts >= 0) & (offsets + counts * row_bytes <= size)
-        self._expect(bool(within.all()) and counts.sum() == facts["count"], "places of vectors within the file")
+        self._expect(bool(within.all()) and counts.sum() == header["count"], "places of vectors within the file")
 
 
 def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], None, NDArray[np.int64]]:
     """Return what FAISS would say of a whole flat index; to start a process for it takes longer than all else."""
-    facts: dict[str, Any] = {
+    header: dict[str, Any] = {
         "chain": "IndexFlatIP" if metric == "ip" else "IndexFlatL2",
         "dim": dim,
         "count": count,
@@ -147,7 +147,7 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], N
         "remarks": [],
         "recipe": {"kind": "Flat"},
     }
-    return facts, None, np.array([[fourcc.FLAT_HEAD_BYTES, count]], np.int64)
+    return header, None, np.array([[fourcc.FLAT_HEAD_BYTES, count]], np.int64)
 
 
 def _check_code(path: Path, head: bytes) -> str:

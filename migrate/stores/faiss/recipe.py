@@ -76,7 +76,7 @@ def _pca(recipe: Recipe) -> str:
 
 
 def _transforms(recipe: Recipe) -> str:
-    return ",".join(factory(part) for part in (*recipe["transforms"], recipe["inner"]))
+    return ",".join(factory(step) for step in (*recipe["transforms"], recipe["inner"]))
 
 
 def _refine(recipe: Recipe) -> str:

@@ -39,8 +39,8 @@ class _Scaler:
         return dict(recipe)
 
     def _inner(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        parts = ("inner", "storage", "base", "refine")
-        return {**recipe, **{name: self.adapt(recipe[name], old_dim, dim) for name in parts if name in recipe}}
+        names = ("inner", "storage", "base", "refine")
+        return {**recipe, **{name: self.adapt(recipe[name], old_dim, dim) for name in names if name in recipe}}
 
     def _product(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
         new = dict(recipe)
@@ -76,9 +76,9 @@ class _Scaler:
         new = {**recipe, "code": self.adapt(recipe["code"], old_dim, dim)}
         quantizer = recipe["quantizer"]
         if quantizer["kind"] == "IMI":
-            parts = nearest_divisor(dim, quantizer["M"])
-            new["quantizer"] = {**quantizer, "M": parts}
-            new["nlist"] = 1 << parts * quantizer["nbits"]
+            count = nearest_divisor(dim, quantizer["M"])
+            new["quantizer"] = {**quantizer, "M": count}
+            new["nlist"] = 1 << count * quantizer["nbits"]
         elif self.count:
             new["nlist"] = min(recipe["nlist"], self.count)
         if quantizer["kind"] == "Other":
@@ -91,10 +91,10 @@ class _Scaler:
         return new
 
     def _transforms(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        parts = sub_quantizers(recipe["inner"])
+        count = sub_quantizers(recipe["inner"])
         transforms = []
         for transform in recipe["transforms"]:
-            new, old_dim, dim = self._transform(transform, old_dim, dim, parts)
+            new, old_dim, dim = self._transform(transform, old_dim, dim, count)
             transforms.append(new)
         inner = self.adapt(recipe["inner"], old_dim, dim)
         new_parts = sub_quantizers(inner)
@@ -103,7 +103,7 @@ class _Scaler:
                 new["M"] = new_parts or nearest_divisor(new["d_out"], new.get("M", 1))
         return {**recipe, "transforms": transforms, "inner": inner}
 
-    def _transform(self, transform: Recipe, old_dim: int, dim: int, parts: int) -> tuple[_Adapted, int, int]:
+    def _transform(self, transform: Recipe, old_dim: int, dim: int, count: int) -> tuple[_Adapted, int, int]:
         if "d_out" not in transform:
             return dict(transform), old_dim, dim
         old_out, kind = transform["d_out"], transform["kind"]
@@ -116,7 +116,7 @@ class _Scaler:
         new = {**transform, "d_out": new_out, "d_in": dim}
         if kind == "Linear":
             # OPQ is stored as a matrix like any other; before a product quantizer it is what it was
-            new = {**new, "kind": "OPQ", "M": parts} if parts else {**new, "kind": "RR"}
+            new = {**new, "kind": "OPQ", "M": count} if count else {**new, "kind": "RR"}
         if new_out != old_out:
             self.remarks.append(f"{new['kind']}: output dimension {old_out} became {new_out} for vectors of {dim}")
         return new, old_out, new_out
@@ -127,7 +127,7 @@ def sub_quantizers(recipe: Recipe) -> int:
     if recipe["kind"] == "PQ":
         return int(recipe["M"])
     inside = (recipe[name] for name in ("inner", "storage", "base", "code") if name in recipe)
-    return max((sub_quantizers(part) for part in inside), default=0)
+    return max((sub_quantizers(inner) for inner in inside), default=0)
 
 
 _ADAPT: Final[dict[str, Callable[[_Scaler, Recipe, int, int], _Adapted]]] = {

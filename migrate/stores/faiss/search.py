@@ -46,21 +46,21 @@ class IndexSearch:
         scores, labels = self._nearest(queries, most, chosen)
         rows = self._rows_of(labels)
         hits = []
-        for query, places, values in zip(queries, rows, scores, strict=True):
-            there = places >= 0
-            if chosen is not None and there.sum() < most:  # an approximate index looks at too few that pass
-                places, values = self._exactly(query, chosen, most)
-                there = places >= 0
-            hits.append(as_hits([self._ids[row] for row in places[there].tolist()], values[there]))
+        for query, positions, values in zip(queries, rows, scores, strict=True):
+            valid = positions >= 0
+            if chosen is not None and valid.sum() < most:  # an approximate index looks at too few that pass
+                positions, values = self._exactly(query, chosen, most)
+                valid = positions >= 0
+            hits.append(as_hits([self._ids[row] for row in positions[valid].tolist()], values[valid]))
         return hits
 
     def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each label, of any shape; -1 where the index found none."""
         if self._labels is None or self._order is None or not self._labels.size:
             return labels
-        places = np.minimum(np.searchsorted(self._labels, labels, sorter=self._order), self._labels.size - 1)
-        is_known = (labels != _NOT_FOUND) & (self._labels[self._order[places]] == labels)
-        return np.where(is_known, self._order[places], _NOT_FOUND)
+        positions = np.minimum(np.searchsorted(self._labels, labels, sorter=self._order), self._labels.size - 1)
+        is_known = (labels != _NOT_FOUND) & (self._labels[self._order[positions]] == labels)
+        return np.where(is_known, self._order[positions], _NOT_FOUND)
 
     def _nearest(self, queries: Vectors, k: int, chosen: NDArray[np.int64] | None) -> tuple[Any, NDArray[np.int64]]:
         if chosen is None:
@@ -71,8 +71,8 @@ class IndexSearch:
         index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
         wrapped = isinstance(index, faiss.IndexIDMap)
         index = faiss.downcast_index(index.index) if wrapped else index
-        kept = chosen if wrapped or self._labels is None else self._labels[chosen]
-        selector = faiss.IDSelectorBatch(np.ascontiguousarray(kept, np.int64))
+        selected = chosen if wrapped or self._labels is None else self._labels[chosen]
+        selector = faiss.IDSelectorBatch(np.ascontiguousarray(selected, np.int64))
         scores, labels = index.search(queries, k, params=self._parameters(index, selector))
         if wrapped and self._labels is not None:  # the index inside an IDMap knows rows alone
             labels = np.where(labels == _NOT_FOUND, _NOT_FOUND, self._labels[labels])
@@ -120,11 +120,11 @@ class IndexSearch:
                     if name in document.metadata:
                         rows.setdefault(_key(document.metadata[name]), []).append(row)
                 if not rows and self._store.info.count:
-                    where = self._store.info.location
-                    raise UsageError(f"{where}: no document has metadata called {name!r} to filter by")
+                    location = self._store.info.location
+                    raise UsageError(f"{location}: no document has metadata called {name!r} to filter by")
                 if len(self._rows_by) >= 32:
                     self._rows_by.clear()
-                self._rows_by[name] = {value: np.array(places, np.int64) for value, places in rows.items()}
+                self._rows_by[name] = {value: np.array(positions, np.int64) for value, positions in rows.items()}
             return self._rows_by[name]
 
 

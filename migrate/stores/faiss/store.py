@@ -210,8 +210,8 @@ def _find_documents(
             return DatasetDocuments(index, labels, count)
     if sidecar_files(index, "*.parquet"):
         return ParquetDocuments(index, labels, count, named)
-    found, why = find_own_file(index, labels, count, named)
-    return found or LabelsOnly(labels, index, why)
+    documents, why = find_own_file(index, labels, count, named)
+    return documents or LabelsOnly(labels, index, why)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:

@@ -57,15 +57,15 @@ def _float32(rows: NDArray[Any]) -> Rows:
 
 
 def _remap(transform: Any, name: str) -> Inverse:
-    places = faiss.vector_to_array(transform.map).astype(np.int64)
-    if places.size != transform.d_out or (places.size and places.max() >= transform.d_in):
+    positions = faiss.vector_to_array(transform.map).astype(np.int64)
+    if positions.size != transform.d_out or (positions.size and positions.max() >= transform.d_in):
         raise RefusedError(f"{name} does not have {transform.d_out} places below {transform.d_in}; copy it again")
-    kept = np.flatnonzero(places >= 0)
-    complete = np.unique(places[kept]).size == transform.d_in
+    selected = np.flatnonzero(positions >= 0)
+    complete = np.unique(positions[selected]).size == transform.d_in
 
     def inverse(rows: Rows) -> Rows:
         back = np.zeros((len(rows), transform.d_in), np.float32)
-        back[:, places[kept]] = rows[:, kept]
+        back[:, positions[selected]] = rows[:, selected]
         return back
 
     remark = None if complete else f"{name} drops dimensions; they are read back as zeros"

@@ -39,7 +39,7 @@ class ParquetFile:
 
 def _is_hidden(name: str) -> bool:
     """Return whether readers of such folders pass over a file."""
-    return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)
+    return any(name_part.startswith(("_", ".")) for name_part in PurePosixPath(name).parts)
 
 
 def read_shards(content: bytes, path: str) -> list[dict[str, Any]]:
@@ -131,9 +131,9 @@ class RemoteFiles(Folder):
             if not self.is_folder:
                 return [_described(root.rpartition("/")[2], root, system.info(root))]
             system.invalidate_cache()
-            found: dict[str, Any] = system.find(root, detail=True)
-            names = {path: str(path).removeprefix(root).lstrip("/") for path in sorted(found)}
-            return [_described(name, path, found[path]) for path, name in names.items() if name]
+            entries: dict[str, Any] = system.find(root, detail=True)
+            names = {path: str(path).removeprefix(root).lstrip("/") for path in sorted(entries)}
+            return [_described(name, path, entries[path]) for path, name in names.items() if name]
 
     @contextmanager
     def opened(self, file: ParquetFile) -> Iterator[Any]:
@@ -161,19 +161,19 @@ class RemoteFiles(Folder):
     @contextmanager
     def open(self) -> Iterator[tuple[Any, str]]:
         """Find the place, and translate what fsspec raises."""
-        with super().open() as place:
+        with super().open() as path:
             try:
-                yield place
+                yield path
             except FileNotFoundError as error:
                 raise StoreError(f"{self.named}: nothing is there; check the location") from error
 
 
-def _described(name: str, path: str, facts: Mapping[str, Any]) -> ParquetFile:
+def _described(name: str, path: str, entry: Mapping[str, Any]) -> ParquetFile:
     # what file systems call that which changes when an object is written, the surest first
     keys = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "created")
-    version = next((facts[key] for key in keys if facts.get(key) is not None), None)
+    version = next((entry[key] for key in keys if entry.get(key) is not None), None)
     moment = version.timestamp() if isinstance(version, datetime) else version
-    return ParquetFile(name, path, int(facts["size"] or 0), [name, facts["size"], moment])
+    return ParquetFile(name, path, int(entry["size"] or 0), [name, entry["size"], moment])
 
 
 def find_files(files: LocalFiles | RemoteFiles) -> list[ParquetFile]:
@@ -207,9 +207,9 @@ def _find_shards(
 ) -> list[ParquetFile]:
     shards = read_shards(files.read(SHARDS_NAME) or b"", f"{files.location}/{SHARDS_NAME}")
     for shard in shards:
-        found = by_name.get(shard["name"])
-        if found is None or found.size != shard["bytes"]:
-            size = "is missing" if found is None else f"has {found.size:,} bytes"
+        file = by_name.get(shard["name"])
+        if file is None or file.size != shard["bytes"]:
+            size = "is missing" if file is None else f"has {file.size:,} bytes"
             raise StoreError(
                 f"{files.location}: the file {shard['name']} {size}, and {SHARDS_NAME} lists one of {shard['bytes']:,} "
                 f"bytes; copy it again, or remove {SHARDS_NAME} to read what is there"

@@ -46,21 +46,21 @@ class ParquetKind:
     def open(self, location: str) -> Store:
         """Open `LOCATION#?vector=COLUMN&id=COLUMN&text=COLUMN&metadata=COLUMN&distance=l2`, the options as needed."""
         address = Address(location) if Path(location).exists() else Address.parse(location)
-        place = _check(location, address, OPTIONS)
+        root = _check(location, address, OPTIONS)
         import_client("pyarrow", self.name)
-        if isinstance(path := place_of(place), str):
+        if isinstance(path := place_of(root), str):
             return RemoteParquetStore(location, RemoteFiles(path, path), address.options)
-        return LocalParquetStore(location, LocalFiles(place, path), address.options)
+        return LocalParquetStore(location, LocalFiles(root, path), address.options)
 
     def output(self, location: str) -> Output:
         """Return a folder that is not there yet, or a prefix of object storage with nothing under it."""
-        place = _check(location, Address.parse(location), ())
-        if place.rstrip("/").endswith(SUFFIX):
+        root = _check(location, Address.parse(location), ())
+        if root.rstrip("/").endswith(SUFFIX):
             raise UsageError(
                 f"{self.name}:{location}: a new store is a folder of files, with the manifest beside them; leave out "
                 f"{SUFFIX}"
             )
-        if isinstance(path := place_of(place), str):
+        if isinstance(path := place_of(root), str):
             return ObjectOutput(f"{self.name}:{path}", path)
         return ParquetOutput(path, f"{self.name}:{location}")
 
@@ -116,7 +116,7 @@ class LocalParquetStore(ParquetStore, FileStore):
             raise UsageError(f"{new.info.location}: this is no store of Parquet; switch stores of one kind")
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
-        return Folders.exchange(self.folder, new.folder, own=(SHARDS_NAME, *(shard.name for shard in self.shards)))
+        return Folders.exchange(self.folder, new.folder, excluded=(SHARDS_NAME, *(shard.name for shard in self.shards)))
 
     def strangers(self) -> list[str]:
         """Return files and folders beside those of the store and of this tool."""
@@ -174,16 +174,16 @@ class RemoteParquetStore(ParquetStore):
 
 def _copied(files: RemoteFiles) -> Path:
     """Return a folder with copies of what lies beside the files, of this very version."""
-    beside = [file for file in files.list_all() if file.name in BESIDE]
+    extra_files = [file for file in files.list_all() if file.name in BESIDE]
     of_place, of_version = (
-        hashlib.sha256(canonical_json(part).encode()).hexdigest()[:24]
-        for part in (files.location, [file.version for file in beside])
+        hashlib.sha256(canonical_json(item).encode()).hexdigest()[:24]
+        for item in (files.location, [file.version for file in extra_files])
     )
     folder = cache_folder() / "beside" / f"{of_place}-{of_version}"
     if not folder.is_dir():
         with output_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(folder, force=True) as copies:
-                for file in beside:
+                for file in extra_files:
                     write_bytes(copies / file.name, files.read(file.name) or b"")
     return folder

@@ -122,7 +122,7 @@ class ParquetWriter(StoreWriter):
                     stretches = shards_of(len(shard), self._at_once, shard.start)
                     batches = (rows.read(stretch.start, stretch.stop) for stretch in stretches)
                     written[name] = self._write(shard, name, batches)
-            self._hashes = {name: facts["sha256"] for name, facts in written.items()}
+            self._hashes = {name: entry["sha256"] for name, entry in written.items()}
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
             write_json(self.folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": listed})

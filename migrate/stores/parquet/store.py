@@ -119,9 +119,9 @@ class ParquetStore(Store):
         rows = self._checked(rows)
         vectors, column = np.empty((rows.size, self.dim), np.float32), self.columns.vector
         order = np.argsort(rows, kind="stable")
-        for place, batch in self._take(rows[order], [column], self._part_rows):
-            taken = order[place : place + batch.num_rows]
-            vectors[taken] = self._matrix(batch.column(column), rows[taken])
+        for start, batch in self._take(rows[order], [column], self._part_rows):
+            selected = order[start : start + batch.num_rows]
+            vectors[selected] = self._matrix(batch.column(column), rows[selected])
         return Batch(self.ids(rows), vectors)
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
@@ -129,10 +129,10 @@ class ParquetStore(Store):
         if not self.info.has_texts:
             raise StoreError(f"{self.files.location}: no column holds the texts; say #?text=COLUMN, if one does")
         rows = np.arange(self.count) if rows is None else self._checked(rows)
-        found = rows_in_order(rows, partial(self._records, self.columns.documents))
+        documents = rows_in_order(rows, partial(self._records, self.columns.documents))
         return (
             to_document(self.files.location, row, fields, self.columns)
-            for row, fields in zip(rows.tolist(), found, strict=True)
+            for row, fields in zip(rows.tolist(), documents, strict=True)
         )
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
@@ -141,8 +141,8 @@ class ParquetStore(Store):
         if column is None:
             return [str(row) for row in (rows if isinstance(rows, range) else rows.tolist())]
         if isinstance(rows, range):
-            parts = self._slices(column, rows.start, rows.stop, BATCH_SIZE)
-            return [str(value) for _, batch in parts for value in batch.column(column).to_pylist()]
+            slices = self._slices(column, rows.start, rows.stop, BATCH_SIZE)
+            return [str(value) for _, batch in slices for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
 
     def whole(self, shard: ParquetFile, rows: int) -> Iterator[Any]:
@@ -169,13 +169,13 @@ class ParquetStore(Store):
                 f"{self.files.location}: the store changed while it was read; nothing was written, run again"
             )
         if self._snapshot is None:
-            known = self._known() or {}
-            if known.keys() >= {"rows_sha256", "texts_sha256"}:
-                hashes = known["rows_sha256"], known["texts_sha256"]
+            recorded = self._known() or {}
+            if recorded.keys() >= {"rows_sha256", "texts_sha256"}:
+                hashes = recorded["rows_sha256"], recorded["texts_sha256"]
                 self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self._versions())
             else:
-                self._snapshot = found = super().snapshot()
-                self._note({"rows_sha256": found.rows_sha256, "texts_sha256": found.texts_sha256})
+                self._snapshot = snapshot = super().snapshot()
+                self._note({"rows_sha256": snapshot.rows_sha256, "texts_sha256": snapshot.texts_sha256})
         return self._snapshot
 
     def _known(self) -> dict[str, Any] | None:
@@ -196,9 +196,9 @@ class ParquetStore(Store):
     def _note_path(self) -> Path:
         location = place_of(self.files.location)
         columns = [self.columns.vector, self.columns.id, self.columns.text]
-        place = location if isinstance(location, str) else str(real_path(location))
+        location_text = location if isinstance(location, str) else str(real_path(location))
         changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
-        key = [place, columns, self._versions(), changes]
+        key = [location_text, columns, self._versions(), changes]
         return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
 
     def _texts_sha256(self) -> str:
@@ -227,20 +227,20 @@ class ParquetStore(Store):
         sizes: list[int] = []
         for number, shard in enumerate(self.shards):
             with self._opened(shard) as parquet:
-                own = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+                group_rows = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
                 schema = parquet.schema_arrow
             self.schemas.append(schema)
             if not schema.equals(self.schemas[0]):
-                first, here = ({field.name: str(field) for field in fields} for fields in (self.schemas[0], schema))
-                differ = [name for name in {**first, **here} if first.get(name) != here.get(name)]
-                which = f"{differ[0]} ({here.get(differ[0], 'lacking')})" if differ else "another order of columns"
+                first, current = ({field.name: str(field) for field in fields} for fields in (self.schemas[0], schema))
+                differ = [name for name in {**first, **current} if first.get(name) != current.get(name)]
+                which = f"{differ[0]} ({current.get(differ[0], 'lacking')})" if differ else "another order of columns"
                 raise StoreError(
                     f"{self.files.location}: {shard.name} has other columns than {self.shards[0].name}: {which}; write "
                     "them with one schema"
                 )
-            self._groups += [(number, group) for group in range(len(own))]
-            self.file_rows.append(sum(own))
-            sizes += own
+            self._groups += [(number, group) for group in range(len(group_rows))]
+            self.file_rows.append(sum(group_rows))
+            sizes += group_rows
         self._starts = np.cumsum([0, *sizes])
         self.count = int(self._starts[-1])
 
@@ -270,15 +270,15 @@ class ParquetStore(Store):
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
         suspects = {*repeated(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count)).tolist()}
-        seen: set[str] = set()
+        ids: set[str] = set()
         for doc_id in self._stream_ids(column) if suspects else ():
-            if doc_id in seen:
+            if doc_id in ids:
                 raise StoreError(
                     f"{self.files.location}: duplicate id {doc_id!r} in column {column}; remove one of the rows, or "
                     "say #?id=COLUMN for another column"
                 )
             if hash(doc_id) in suspects:
-                seen.add(doc_id)
+                ids.add(doc_id)
         self._note({})
 
     def _stream_ids(self, name: str) -> Iterator[str]:
@@ -317,15 +317,15 @@ class ParquetStore(Store):
         """Yield rows `start` to `stop` of a column, part by part, each with its first row."""
         if start >= stop:
             return
-        row, rest, parts = self._cursors.pop(column, (-1, [], iter(())))
+        row, pending, batches = self._cursors.pop(column, (-1, [], iter(())))
         if row != start:
             group = int(np.searchsorted(self._starts, start, side="right")) - 1
-            rest, parts = [], self._parts(range(group, len(self._groups)), [column], at_once)
-        for first, batch in chain(rest, parts):
+            pending, batches = [], self._parts(range(group, len(self._groups)), [column], at_once)
+        for first, batch in chain(pending, batches):
             low, high = max(start - first, 0), min(stop - first, batch.num_rows)
             if first + high == stop:
                 # the next call goes on where this one ends: a row group can only be read from its beginning
-                self._cursors[column] = stop, [(stop, batch.slice(high))], parts
+                self._cursors[column] = stop, [(stop, batch.slice(high))], batches
             if high > low:
                 yield first + low, batch.slice(low, high - low)
             if first + high == stop:
@@ -333,9 +333,9 @@ class ParquetStore(Store):
 
     def _parts(self, groups: Iterable[int], columns: list[str], at_once: int) -> Iterator[tuple[int, Any]]:
         """Yield columns of some row groups, in bounded parts, each with its first row."""
-        for number, own in groupby(groups, key=lambda group: self._groups[group][0]):
+        for number, groups_of_file in groupby(groups, key=lambda group: self._groups[group][0]):
             with self._opened(self.shards[number]) as parquet:
-                for group in own:
+                for group in groups_of_file:
                     first = int(self._starts[group])
                     for batch in parquet.iter_batches(at_once, [self._groups[group][1]], columns=columns):
                         batch.validate(full=True)
@@ -369,8 +369,8 @@ class ParquetStore(Store):
         """Open a file; what pyarrow raises inside is a StoreError that names it."""
         import pyarrow.parquet
 
-        place = f"{self.files.location}/{shard.name}" if self.files.is_folder else self.files.location
-        with self.files.opened(shard) as file, arrow_errors(place):
+        location = f"{self.files.location}/{shard.name}" if self.files.is_folder else self.files.location
+        with self.files.opened(shard) as file, arrow_errors(location):
             # read as a stream: a row group may be larger than the memory
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
@@ -384,10 +384,10 @@ class RowStream:
 
     def take(self, count: int) -> Vectors:
         """Return the next rows, (count, dim)."""
-        parts = [self._rest[:count]]
-        missing, self._rest = count - len(parts[0]), self._rest[count:]
+        chunks = [self._rest[:count]]
+        missing, self._rest = count - len(chunks[0]), self._rest[count:]
         while missing:
             batch = next(self._batches)
-            parts.append(batch[:missing])
-            self._rest, missing = batch[missing:], missing - len(parts[-1])
-        return np.concatenate(parts)
+            chunks.append(batch[:missing])
+            self._rest, missing = batch[missing:], missing - len(chunks[-1])
+        return np.concatenate(chunks)
