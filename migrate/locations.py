@@ -76,8 +76,8 @@ def known_secrets() -> dict[str, dict[str, str]]:
 
 def remember_secrets(secrets: Mapping[str, Mapping[str, str]]) -> None:
     """Take over what another process knows."""
-    for server, own in secrets.items():
-        _secrets.setdefault(server, {}).update(own)
+    for server, secrets_of_server in secrets.items():
+        _secrets.setdefault(server, {}).update(secrets_of_server)
 
 
 def scrub(text: str) -> str:
@@ -105,14 +105,14 @@ class Address:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, rest: str) -> Address:
+    def parse(cls, text: str) -> Address:
         """Take a location apart.
 
         >>> Address.parse("shop.db#items?text=title")
         Address(place='shop.db', name='items', options={'text': 'title'})
         """
-        place, mark, fragment = rest.rpartition("#")
+        place, mark, fragment = text.rpartition("#")
         if not mark:
-            return cls(rest)
+            return cls(text)
         name, _, options = fragment.partition("?")
         return cls(place, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -68,11 +68,11 @@ class _Facts:
     def _shape(cls) -> dict[str, tuple[str, Any]]:
         """Return name and type of each field by its name in `details`; null is no value unless it says something."""
         hints, shape = get_type_hints(cls), {}
-        for fact in fields(cls):
-            hint = hints[fact.name]
-            if NoneType in get_args(hint) and not fact.metadata["nullable"]:
-                (hint,) = (part for part in get_args(hint) if part is not NoneType)
-            shape[fact.metadata["key"]] = fact.name, hint
+        for entry in fields(cls):
+            hint = hints[entry.name]
+            if NoneType in get_args(hint) and not entry.metadata["nullable"]:
+                (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
+            shape[entry.metadata["key"]] = entry.name, hint
         return shape
 
     @classmethod
@@ -276,27 +276,27 @@ class Manifest:
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of the file, with a SHA-256 of all other fields, by which damage is noticed."""
-        facts = asdict(self)
-        return {**facts, _OWN_HASH: _content_hash(facts)}
+        content = asdict(self)
+        return {**content, _OWN_HASH: _content_hash(content)}
 
     def write(self, folder: Path) -> None:
         """Write `MANIFEST_NAME` into `folder`."""
         write_json(folder / MANIFEST_NAME, self.as_json())
 
 
-def _content_hash(facts: Mapping[str, Any]) -> str:
+def _content_hash(content: Mapping[str, Any]) -> str:
     """Return the SHA-256 of facts as they are read back from JSON, whatever their order in the file."""
-    read_back = json.loads(json.dumps(facts))
+    read_back = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def artefact_kind(folder: Path) -> str | None:
     """Return what the manifest of a folder says that it is; None where there is none that can be read."""
     try:
-        facts = read_json(folder / MANIFEST_NAME)
+        content = read_json(folder / MANIFEST_NAME)
     except (OSError, MalformedError):
         return None
-    kind = facts.get("kind") if isinstance(facts, dict) else None
+    kind = content.get("kind") if isinstance(content, dict) else None
     return kind if isinstance(kind, str) else None
 
 
@@ -308,7 +308,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     """
     path = folder / MANIFEST_NAME
     try:
-        facts = read_json(path)
+        content = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ManifestError(
             f"{folder}: no {kind} here, for there is no {MANIFEST_NAME} in it; check the path"
@@ -317,19 +317,19 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:
         raise ManifestError(f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again") from error
-    named = facts.get("kind") if isinstance(facts, dict) else None
+    named = content.get("kind") if isinstance(content, dict) else None
     if named != kind:
         actual = f"a {named}" if isinstance(named, str) else "something else"
         raise ManifestError(f"{folder}: this is {actual}, not a {kind}; give the folder of a {kind}")
-    if facts.get("format_version") != FORMAT_VERSION:
+    if content.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
-            f"{path}: has format version {reprlib.repr(facts.get('format_version'))}, but this version reads "
-            f"{FORMAT_VERSION}; it was written by lead-migrate {facts.get('tool_version', '?')!s:.20}, install "
+            f"{path}: has format version {reprlib.repr(content.get('format_version'))}, but this version reads "
+            f"{FORMAT_VERSION}; it was written by lead-migrate {content.get('tool_version', '?')!s:.20}, install "
             "that version or a newer one"
         )
-    _check_content(path, facts, kind)
+    _check_content(path, content, kind)
     try:
-        manifest = typed(Manifest, expect(facts, _REQUIRED))
+        manifest = typed(Manifest, expect(content, _REQUIRED))
         _check_counts(manifest.counts)
     except MalformedError as error:
         raise ManifestError(
@@ -345,10 +345,10 @@ def _check_counts(counts: Mapping[str, int]) -> None:
         raise MalformedError(f"'counts.{negative}' must be a count, and is {counts[negative]}")
 
 
-def _check_content(path: Path, facts: dict[str, Any], kind: Kind) -> None:
+def _check_content(path: Path, content: dict[str, Any], kind: Kind) -> None:
     """Check the facts against their own hash, and remove it; older manifests have none."""
-    expected = facts.pop(_OWN_HASH, None)
-    if expected is not None and expected != (actual := _content_hash(facts)):
+    expected = content.pop(_OWN_HASH, None)
+    if expected is not None and expected != (actual := _content_hash(content)):
         raise ManifestError(
             f"{path}: the content does not match its own SHA-256 ({str(expected)[:12]}..., now "
             f"{actual[:12]}...); it was damaged or edited: copy it again, or make the {kind} again"

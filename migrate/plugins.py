@@ -56,9 +56,9 @@ def load_plugin(point: EntryPoint, expected: type) -> Any:
             f"{type(error).__name__}: {reason}; {advice}"
         ) from error
     if not (expected in plugin.__mro__ if isinstance(plugin, type) else isinstance(plugin, expected)):
-        what = plugin.__name__ if isinstance(plugin, type) else type(plugin).__name__
+        name = plugin.__name__ if isinstance(plugin, type) else type(plugin).__name__
         raise UsageError(
-            f"{_package(point)}: {point.value} should be of type {expected.__name__} and is {what}; {advice}"
+            f"{_package(point)}: {point.value} should be of type {expected.__name__} and is {name}; {advice}"
         )
     return plugin
 

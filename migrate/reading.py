@@ -88,11 +88,11 @@ def parse_json(content: bytes | str) -> Any:
 def parse_toml(content: bytes) -> dict[str, Any]:
     """Return the tables of some TOML; raises as `parse_json`."""
     try:
-        facts = tomllib.loads(content.decode("utf-8-sig"))
+        table = tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise _malformed(error) from error
-    _check(facts)
-    return facts
+    _check(table)
+    return table
 
 
 def as_table(value: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def expect(value: Any, shape: Mapping[str, Any]) -> dict[str, Any]:
     return dict(value)
 
 
-def typed(kind: type[Made], facts: Any) -> Made:
+def typed(kind: type[Made], content: Any) -> Made:
     """Return a dataclass of the values of a table, those of other dataclasses among them.
 
     Raises
@@ -130,20 +130,20 @@ def typed(kind: type[Made], facts: Any) -> Made:
     MalformedError
         A field is missing or unknown, or its value is of another type; the message names it.
     """
-    return _made(kind, facts, "")
+    return _made(kind, content, "")
 
 
-def _expect(value: Any, shape: Mapping[str, Any], place: str) -> None:
+def _expect(value: Any, shape: Mapping[str, Any], path: str) -> None:
     if not isinstance(value, Mapping):
-        raise _wrong(value, "a table", place)
+        raise _wrong(value, "a table", path)
     for name, hint in shape.items():
-        part = f"{place}{name}"
+        item = f"{path}{name}"
         if name not in value:
-            raise MalformedError(f"{part!r} is missing")
+            raise MalformedError(f"{item!r} is missing")
         if isinstance(hint, Mapping):
-            _expect(value[name], hint, f"{part}.")
+            _expect(value[name], hint, f"{item}.")
         else:
-            _converted(value[name], hint, part)
+            _converted(value[name], hint, item)
 
 
 def _malformed(error: Exception) -> MalformedError:
@@ -188,19 +188,19 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _made(kind: type[Made], facts: Any, place: str) -> Made:
-    if not isinstance(facts, Mapping):
-        raise _wrong(facts, "a table", place)
+def _made(kind: type[Made], content: Any, path: str) -> Made:
+    if not isinstance(content, Mapping):
+        raise _wrong(content, "a table", path)
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
-    unknown = sorted(facts.keys() - hints.keys())
+    unknown = sorted(content.keys() - hints.keys())
     if unknown:
-        raise MalformedError(f"{f'{place}{unknown[0]}'!r} is not known")
+        raise MalformedError(f"{f'{path}{unknown[0]}'!r} is not known")
     for field in fields(kind):  # type: ignore[arg-type]
-        if field.name in facts:
-            values[field.name] = _converted(facts[field.name], hints[field.name], f"{place}{field.name}")
+        if field.name in content:
+            values[field.name] = _converted(content[field.name], hints[field.name], f"{path}{field.name}")
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise MalformedError(f"{f'{place}{field.name}'!r} is missing")
+            raise MalformedError(f"{f'{path}{field.name}'!r} is missing")
     return kind(**values)
 
 
@@ -219,7 +219,7 @@ _SIMPLE: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
 }
 
 
-def _converted(value: Any, hint: Any, place: str) -> Any:
+def _converted(value: Any, hint: Any, path: str) -> Any:
     """Return the value as the type of a field has it: lists as tuples, tables as dataclasses."""
     if hint is Any:
         return value
@@ -227,47 +227,47 @@ def _converted(value: Any, hint: Any, place: str) -> Any:
     if get_origin(hint) in (Union, UnionType):  # of a type and nothing, as all of ours are
         if value is None and NoneType in inner:
             return None
-        return _converted(value, next(part for part in inner if part is not NoneType), place)
+        return _converted(value, next(item for item in inner if item is not NoneType), path)
     if hint in _SIMPLE:
-        return _simple(value, hint, place)
+        return _simple(value, hint, path)
     if is_dataclass(hint):
-        return _made(hint, value, f"{place}.")  # type: ignore[arg-type]
+        return _made(hint, value, f"{path}.")  # type: ignore[arg-type]
     if get_origin(hint) is Literal:
-        return _one_of(value, {name: name for name in inner}, place)
+        return _one_of(value, {name: name for name in inner}, path)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _one_of(value, {str(member.value): member for member in hint}, place)
-    return _collected(value, hint, place)
+        return _one_of(value, {str(member.value): member for member in hint}, path)
+    return _collected(value, hint, path)
 
 
-def _simple(value: Any, hint: Any, place: str) -> Any:
-    types, words = _SIMPLE[hint]
+def _simple(value: Any, hint: Any, path: str) -> Any:
+    types, expectation = _SIMPLE[hint]
     if type(value) not in types:
-        raise _wrong(value, words, place)
+        raise _wrong(value, expectation, path)
     if hint is int and abs(value) >= _WORD:
-        raise _wrong(value, "a whole number of 64 bits", place)
+        raise _wrong(value, "a whole number of 64 bits", path)
     return value
 
 
-def _one_of(value: Any, allowed: Mapping[str, Any], place: str) -> Any:
+def _one_of(value: Any, allowed: Mapping[str, Any], path: str) -> Any:
     if not isinstance(value, str) or value not in allowed:
-        raise _wrong(value, f"one of {', '.join(allowed)}", place)
+        raise _wrong(value, f"one of {', '.join(allowed)}", path)
     return allowed[value]
 
 
-def _collected(value: Any, hint: Any, place: str) -> Any:
+def _collected(value: Any, hint: Any, path: str) -> Any:
     """Return a table of values of one type, or a list."""
     origin, inner = get_origin(hint), get_args(hint)
     if issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
-            raise _wrong(value, "a table", place)
-        return {key: _converted(part, inner[1], f"{place}.{key}") for key, part in value.items()}
+            raise _wrong(value, "a table", path)
+        return {key: _converted(item, inner[1], f"{path}.{key}") for key, item in value.items()}
     if not isinstance(value, list | tuple):
-        raise _wrong(value, "a list", place)
+        raise _wrong(value, "a list", path)
     if origin is tuple and ... not in inner and len(value) != len(inner):
-        raise _wrong(value, f"a list of {len(inner)}", place)
-    return tuple(_converted(part, inner[0], f"{place}[{at}]") for at, part in enumerate(value))
+        raise _wrong(value, f"a list of {len(inner)}", path)
+    return tuple(_converted(item, inner[0], f"{path}[{at}]") for at, item in enumerate(value))
 
 
-def _wrong(value: Any, words: str, place: str) -> MalformedError:
-    name = repr(place.rstrip(".")) if place else "it"
-    return MalformedError(f"{name} must be {words}, and is {reprlib.repr(value)}")
+def _wrong(value: Any, expectation: str, path: str) -> MalformedError:
+    name = repr(path.rstrip(".")) if path else "it"
+    return MalformedError(f"{name} must be {expectation}, and is {reprlib.repr(value)}")

@@ -27,12 +27,12 @@ def check_redirect(address: str, location: str) -> None:
         )
 
 
-def _server(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    default = {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname, parts.port or default
+def _server(address: SplitResult) -> tuple[str, str | None, int | None]:
+    default = {"http": 80, "https": 443}.get(address.scheme)
+    return address.scheme, address.hostname, address.port or default
 
 
-def _name(parts: SplitResult) -> str:
+def _name(address: SplitResult) -> str:
     """Scheme, host and port, without what else an address may hold, such as a password."""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname}{port}"
+    port = f":{address.port}" if address.port else ""
+    return f"{address.scheme}://{address.hostname}{port}"

@@ -55,10 +55,10 @@ def translated_batches(
     if fitted.reads_texts:
         documents = store.documents(None if shard is None else np.arange(start, stop))
     for batch in store.scan(start, stop, batch_size=rows):
-        words = None
+        texts = None
         if documents is not None:
-            found = list(islice(documents, len(batch)))
-            words = [document.text for document in found]
-            batch = Batch([document.id for document in found], batch.vectors)
+            chunk = list(islice(documents, len(batch)))
+            texts = [document.text for document in chunk]
+            batch = Batch([document.id for document in chunk], batch.vectors)
         seen(batch)
-        yield fitted.translate(batch, words, source=store.info.location, patch=patch)
+        yield fitted.translate(batch, texts, source=store.info.location, patch=patch)

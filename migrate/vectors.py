@@ -61,8 +61,8 @@ def query_key(text: str) -> str:
     True
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    kept = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in "PZC")
-    return kept or " ".join(folded.split())
+    letters = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in "PZC")
+    return letters or " ".join(folded.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ def check_vectors(
     if not good.all():
         bad = np.flatnonzero(~good)
         first = int(bad[0])
-        what = "zero" if squares[first] == 0 else "NaN, Inf or overflowing"
+        fault = "zero" if squares[first] == 0 else "NaN, Inf or overflowing"
         raise VectorError(
-            f"{source}: {what} vector for {noun} {ids[first]!r} ({bad.size} bad of {len(ids)} in this batch); "
+            f"{source}: {fault} vector for {noun} {ids[first]!r} ({bad.size} bad of {len(ids)} in this batch); "
             "re-embed or remove it"
         )
     return squares

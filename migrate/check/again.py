@@ -28,15 +28,15 @@ def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, see
     """
     if not store.info.has_texts or not needs_proof(embedder):
         return 0
-    true, others = _drawn(store, all_true=all_true, seed=seed)
-    known = list(zip(known_documents(store, true), store.get(true).vectors, strict=True)) if len(true) else []
-    documents = list(known_documents(store, others))
+    true, translated = _drawn(store, all_true=all_true, seed=seed)
+    pairs = list(zip(known_documents(store, true), store.get(true).vectors, strict=True)) if len(true) else []
+    documents = list(known_documents(store, translated))
     cached = embedder.find(documents, "document")
-    known += [(documents[number], vector) for number, vector in list(cached.items())[:ASKED_AGAIN]]
-    known = [(document, vector) for document, vector in known if document.text.strip()]
-    if not known:
+    pairs += [(documents[number], vector) for number, vector in list(cached.items())[:ASKED_AGAIN]]
+    pairs = [(document, vector) for document, vector in pairs if document.text.strip()]
+    if not pairs:
         return 0
-    texts, vectors = zip(*known, strict=True)
+    texts, vectors = zip(*pairs, strict=True)
     return prove_answers(embedder, texts, np.stack(vectors), source=store.info.location)
 
 

@@ -119,8 +119,8 @@ def _by_sample(
     store: Store, embedder: Embedder, findings: list[Observation], size: int, seed: int, progress: Progress
 ) -> Compatibility:
     sample, stored = draw(store, size, seed)
-    fresh = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
-    compared = Reembedded(sample.rows, sample.documents, stored, fresh, tolerance_of(store.info))
+    reembedded = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
+    compared = Reembedded(sample.rows, sample.documents, stored, reembedded, tolerance_of(store.info))
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
     translated, model = _translated(store), embedder.identity
@@ -135,18 +135,23 @@ def _by_sample(
     agreeing, way = compared.agreeing, embedder
     has_spec = bool(agreeing.all())
     if (best := diagnosis.best) is not None:
-        agreeing, fresh, way, has_spec = best.agreeing, best.fresh, best.hypothesis.embedder, best.hypothesis.has_spec
-    found = None
+        agreeing, reembedded, way, has_spec = (
+            best.agreeing,
+            best.fresh,
+            best.hypothesis.embedder,
+            best.hypothesis.has_spec,
+        )
+    finding = None
     if agreeing.any():
         rows = np.flatnonzero(agreeing)
-        norms = norms_by_vectors(stored[rows], fresh[rows], exact=not compared.tolerance.loose)
+        norms = norms_by_vectors(stored[rows], reembedded[rows], exact=not compared.tolerance.loose)
         findings.append(norms)
         # A translated store has a manifest that says so, which a stamp would replace
         if has_spec and norms.ok and not translated:
             options = special_options(way.identity)
-            found = Found(way.profile.spec, options, way.identity, len(compared), int(agreeing.sum()), seed)
+            finding = Found(way.profile.spec, options, way.identity, len(compared), int(agreeing.sum()), seed)
     cause, sentence = _answer(diagnosis, findings)
-    others = (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
+    suggestions = (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
     return Compatibility(
         store.info.location,
         model,
@@ -157,8 +162,8 @@ def _by_sample(
         figures=replace(figures, structure=diagnosis.structure),
         trials=diagnosis.trials,
         examples=_examples(compared, diagnosis),
-        notes=(*others, *translated, *_doubts(store, compared, model)),
-        found=found,
+        notes=(*suggestions, *translated, *_doubts(store, compared, model)),
+        found=finding,
         suits_queries=cause is Cause.TEXT_FORM
         # A query finds the same documents in the same order, however long its vector is
         or (cause is Cause.NORMS and (store.info.metric == "ip" or sampled_norms(store, seed).is_unit)),

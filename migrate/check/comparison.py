@@ -40,11 +40,11 @@ class Tolerance:
         """True if it may hide what a prefix changes, so that ways of embedding must be compared with each other."""
         return self.allowed > 5e-3
 
-    def least(self, stored: Vectors, fresh: Vectors) -> NDArray[np.float64]:
-        """Return the least cosine at which each row of `stored`, (n, dim), is the same as that of `fresh`; (n,)."""
+    def least(self, stored: Vectors, reembedded: Vectors) -> NDArray[np.float64]:
+        """Return the least cosine at which each row of `stored`, (n, dim), is the same as that of `reembedded`; (n,)."""
         if not self.coded:
             return np.full(len(stored), 1 - self.allowed)
-        expected = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(fresh))
+        expected = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(reembedded))
         expected = np.minimum(expected, 1 / expected)
         # The coarser the code, the more single vectors stray from what it does on average
         least: NDArray[np.float64] = expected - self.allowed - 0.3 * (1 - expected)
@@ -55,9 +55,9 @@ def tolerance_of(info: StoreInfo) -> Tolerance:
     """Return the tolerance for a store, by the kind of its index."""
     if info.exact:
         return Tolerance(EXACT)
-    parts = str(info.details.get("factory", "")).split(",")
-    if all(re.fullmatch(r"Flat|SQ\w+|IVF.*|IDMap2?|HNSW.*", part) for part in parts) and parts[-1] in _SCALAR:
-        return Tolerance(_SCALAR[parts[-1]])
+    codecs = str(info.details.get("factory", "")).split(",")
+    if all(re.fullmatch(r"Flat|SQ\w+|IVF.*|IDMap2?|HNSW.*", codec) for codec in codecs) and codecs[-1] in _SCALAR:
+        return Tolerance(_SCALAR[codecs[-1]])
     return Tolerance(0.07, coded=True)
 
 
@@ -162,9 +162,9 @@ class Reembedded:
             return float(np.corrcoef(old[order][:, order][upper], new[upper])[0, 1])
 
         rng = np.random.default_rng(seed)
-        found, permutations = correlation(np.arange(len(old))), 999
-        better = sum(correlation(rng.permutation(len(old))) >= found for _ in range(permutations))
-        return found, (better + 1) / (permutations + 1)
+        observed, permutations = correlation(np.arange(len(old))), 999
+        better = sum(correlation(rng.permutation(len(old))) >= observed for _ in range(permutations))
+        return observed, (better + 1) / (permutations + 1)
 
     @property
     def is_rotated(self) -> bool:
@@ -183,15 +183,15 @@ def spread(count: int, most: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
-def pairwise(left: Vectors, right: Vectors) -> NDArray[np.float64]:
-    """Return the cosine of each row of `left` with the same row of `right`, (n,)."""
-    cosines: NDArray[np.float64] = np.einsum("ij,ij->i", unit_rows(left), unit_rows(right)).astype(np.float64)
+def pairwise(first: Vectors, second: Vectors) -> NDArray[np.float64]:
+    """Return the cosine of each row of `first` with the same row of `second`, (n,)."""
+    cosines: NDArray[np.float64] = np.einsum("ij,ij->i", unit_rows(first), unit_rows(second)).astype(np.float64)
     return cosines
 
 
-def agree(stored: Vectors, fresh: Vectors, tolerance: Tolerance) -> Mask:
-    """Return which rows of `stored`, (n, dim), are those of `fresh`."""
-    return pairwise(stored, fresh) >= tolerance.least(stored, fresh)
+def agree(stored: Vectors, reembedded: Vectors, tolerance: Tolerance) -> Mask:
+    """Return which rows of `stored`, (n, dim), are those of `reembedded`."""
+    return pairwise(stored, reembedded) >= tolerance.least(stored, reembedded)
 
 
 def _ranked(cosines: Vectors, upper: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.float64]:
@@ -206,8 +206,8 @@ def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:
 
     They are others than a fit draws with the same seed: in a translated store those have true vectors.
     """
-    own = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
-    sample = draw_sample(store, size, strategy="random", seed=own)
+    own_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+    sample = draw_sample(store, size, strategy="random", seed=own_seed)
     batch = store.get(sample.rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return sample, batch.vectors
@@ -218,7 +218,7 @@ def holds_vectors_of(store: Store, embedder: Embedder, size: int, seed: int = 0)
     sample, stored = draw(store, size, seed)
     for rows in (slice(0, 4), slice(4, len(sample.documents))):
         if documents := sample.documents[rows]:
-            fresh = embedder.chosen_by(()).embed_documents(documents)[:, : store.info.dim]
-            if not agree(stored[rows], np.ascontiguousarray(fresh), tolerance_of(store.info)).all():
+            reembedded = embedder.chosen_by(()).embed_documents(documents)[:, : store.info.dim]
+            if not agree(stored[rows], np.ascontiguousarray(reembedded), tolerance_of(store.info)).all():
                 return False
     return True

@@ -65,7 +65,12 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
     document, query = embedder.identity.document_prefix, embedder.identity.query_prefix
-    usual = [prefix for facts in known_models() for prefix in (facts.document_prefix, facts.query_prefix) if prefix]
+    usual = [
+        prefix
+        for known_model in known_models()
+        for prefix in (known_model.document_prefix, known_model.query_prefix)
+        if prefix
+    ]
     tried = {document}
     for prefix, cause, meaning in (
         ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
@@ -138,13 +143,13 @@ def try_hypotheses(
 
 def _try(compared: Reembedded, way: Hypothesis, rows: NDArray[np.int64]) -> tuple[Trial, Explanation]:
     """Embed some documents so, and hold them against the stored vectors."""
-    stored, fresh = compared.stored[rows], way.embed([compared.documents[row] for row in rows])
-    cosines = pairwise(stored, fresh)
-    agreeing = cosines >= compared.tolerance.least(stored, fresh)
+    stored, reembedded = compared.stored[rows], way.embed([compared.documents[row] for row in rows])
+    cosines = pairwise(stored, reembedded)
+    agreeing = cosines >= compared.tolerance.least(stored, reembedded)
     if compared.tolerance.loose:
         agreeing &= cosines > compared.cosines[rows] + np.finfo(np.float32).eps
     trial = Trial(way.cause, way.meaning, len(rows), int(agreeing.sum()), float(np.median(cosines)))
-    return trial, Explanation(way, agreeing, fresh)
+    return trial, Explanation(way, agreeing, reembedded)
 
 
 def sign_test(better: int, n: int) -> float:
@@ -207,16 +212,16 @@ def _explain_part(compared: Reembedded, best: Explanation | None, disagreeing: S
     unexplained = ~compared.agreeing if best is None else ~compared.agreeing & ~best.agreeing
     n_disagreeing = int((~compared.agreeing).sum())
     if best is not None and 2 * unexplained.sum() <= n_disagreeing:
-        cause, words = Cause.MIXED, f"was embedded {best.hypothesis.meaning}"
+        cause, meaning = Cause.MIXED, f"was embedded {best.hypothesis.meaning}"
     elif compared.is_near(unexplained):
-        cause, words = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
+        cause, meaning = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
     else:
-        cause, words = Cause.MIXED, "is of another model"
+        cause, meaning = Cause.MIXED, "is of another model"
     bounds = f"{disagreeing.estimate:.0%}, 95 % bounds {disagreeing.lower:.0%} to {disagreeing.upper:.0%} of the store"
     if disagreeing.lower == disagreeing.upper:
         bounds = f"{disagreeing.estimate:.0%} of the store: all were looked at"
     share = f"{n_disagreeing} of {len(compared)} sampled documents disagree ({bounds})"
-    return cause, f"a part of the store {words}; {share}; {describe_rows(compared.rows, compared.agreeing)}"
+    return cause, f"a part of the store {meaning}; {share}; {describe_rows(compared.rows, compared.agreeing)}"
 
 
 def describe_rows(rows: NDArray[np.int64], agreeing: Mask) -> str:
@@ -275,14 +280,14 @@ def find_moved_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Look in all rows for the vectors of at most 256 sampled texts; return these and their rows, -1 for none."""
     texts = spread(len(compared), 256)
-    fresh = compared.fresh[texts]
+    reembedded = compared.fresh[texts]
     names, first = [str(text) for text in texts], 0
-    nearest = TopK(names, unit_rows(fresh), metric="ip", depth=1)
+    nearest = TopK(names, unit_rows(reembedded), metric="ip", depth=1)
     for batch in store.scan():
         nearest.add([str(row) for row in range(first, first + len(batch))], np.nan_to_num(unit_rows(batch.vectors)))
         first += len(batch)
         progress("look in other rows", first, store.info.count)
-    found = nearest.run()
-    rows = np.array([int(found.rankings[name][0]) for name in names])
-    rows[~agree(store.get(rows).vectors, fresh, compared.tolerance)] = -1
+    nearest_runs = nearest.run()
+    rows = np.array([int(nearest_runs.rankings[name][0]) for name in names])
+    rows[~agree(store.get(rows).vectors, reembedded, compared.tolerance)] = -1
     return texts, rows

@@ -43,10 +43,14 @@ def sampled_norms(store: Store, seed: int) -> NormSummary:
 def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
     """Name known models but `model` of a store's dimension, and of its norms where the index keeps these."""
     norms = sampled_norms(store, seed)
-    fits = [facts for facts in known_models() if facts.dim == store.info.dim and facts.spec != model.spec]
+    fits = [
+        known_model
+        for known_model in known_models()
+        if known_model.dim == store.info.dim and known_model.spec != model.spec
+    ]
     if store.info.exact:
-        fits = [facts for facts in fits if facts.normalized == norms.is_unit]
-    names = ", ".join(facts.short_name for facts in fits[:5]) + (", ..." if len(fits) > 5 else "")
+        fits = [known_model for known_model in fits if known_model.normalized == norms.is_unit]
+    names = ", ".join(known_model.short_name for known_model in fits[:5]) + (", ..." if len(fits) > 5 else "")
     return f"known models that would fit: {names or 'none'} (norms of {_norm_range(norms)})"
 
 
@@ -61,12 +65,12 @@ def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Observation
     )
 
 
-def norms_by_vectors(stored: Vectors, fresh: Vectors, *, exact: bool) -> Observation:
+def norms_by_vectors(stored: Vectors, reembedded: Vectors, *, exact: bool) -> Observation:
     """Compare the lengths of vectors that point the same way, (n, dim) each."""
-    old, new = summarize_norms(stored), summarize_norms(fresh)
+    old, new = summarize_norms(stored), summarize_norms(reembedded)
     if not exact:
         return _rough_norms(old)
-    ratios = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(fresh))
+    ratios = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(reembedded))
     if (np.abs(ratios - 1) < 0.01).mean() > 1 / 2:
         return Observation("norms", True, f"{_norm_range(old)}, as the model's")
     if old.is_unit:
@@ -89,8 +93,12 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
     recorded = manifest.model
     if recorded is None:
         return Observation("manifest", False, "names no model")
-    known = recorded.revision is not None and model.revision is not None
-    differences = [words for name, words in model_differences(recorded, model).items() if name != "revision" or known]
+    has_revisions = recorded.revision is not None and model.revision is not None
+    differences = [
+        difference
+        for name, difference in model_differences(recorded, model).items()
+        if name != "revision" or has_revisions
+    ]
     if differences:
         return Observation("manifest", False, f"in the manifest {'; '.join(differences)}")
     return Observation(

@@ -52,7 +52,7 @@ def stamp_store(
 ) -> Stamped:
     """Write the manifest of a store that comes from a model, after checking that it does."""
     _refuse_stamped(store, force=force)
-    before = store.snapshot()
+    snapshot = store.snapshot()
     checked, basis = None, None
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
@@ -62,27 +62,27 @@ def stamp_store(
         counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
         basis = {"basis": checked.basis, **counts}
     manifest = _manifest(store, embedder.identity, basis, seed)
-    store.check_unchanged(before)
+    store.check_unchanged(snapshot)
     return Stamped(store.keep_manifest(manifest), checked)
 
 
 def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
     """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded."""
     _refuse_stamped(store, force=force)
-    before = store.snapshot()
-    found = _read_finding(store)
-    basis = {"basis": "sample", "sampled": found.sampled, "agreeing": found.agreeing}
-    manifest = _manifest(store, found.model, basis, found.seed)
-    store.check_unchanged(before)
-    return Stamped(store.keep_manifest(manifest), None, found)
+    snapshot = store.snapshot()
+    finding = _read_finding(store)
+    basis = {"basis": "sample", "sampled": finding.sampled, "agreeing": finding.agreeing}
+    manifest = _manifest(store, finding.model, basis, finding.seed)
+    store.check_unchanged(snapshot)
+    return Stamped(store.keep_manifest(manifest), None, finding)
 
 
 def _refuse_stamped(store: Store, *, force: bool) -> None:
     files = as_files(store)
     path = None if files is None else files.folder / MANIFEST_NAME
     if not force and (store.info.manifest is not None if path is None else os.path.lexists(path)):
-        place = path or f"{store.info.location}: a manifest"
-        raise UsageError(f"{place} exists: the store is stamped already; replace it with `force=True`")
+        where_stamped = path or f"{store.info.location}: a manifest"
+        raise UsageError(f"{where_stamped} exists: the store is stamped already; replace it with `force=True`")
 
 
 def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | None, seed: int) -> Manifest:
@@ -97,26 +97,26 @@ def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | N
     return Manifest("store", model=model, seed=seed, counts={"documents": store.info.count}, details=details)
 
 
-def leave_finding(store: Store, found: Found | None) -> None:
+def leave_finding(store: Store, finding: Found | None) -> None:
     """Keep the finding of a check in the place of that of an earlier one; None forgets that alone.
 
     Raises OutputError if the cache folder cannot be written to.
     """
     path = _finding_path(store)
     with output_errors(path):
-        if found is None:
+        if finding is None:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path, force=True) as unfinished:
-        write_json(unfinished, {"found": asdict(found), "store": store.snapshot().as_json()})
+        write_json(unfinished, {"found": asdict(finding), "store": store.snapshot().as_json()})
 
 
 def _read_finding(store: Store) -> Found:
     path, location = _finding_path(store), store.info.location
     try:
         finding = expect(read_table(path), {"found": dict[str, Any], "store": dict[str, Any]})
-        found = typed(Found, finding["found"])
+        model_found = typed(Found, finding["found"])
     except (FileNotFoundError, MalformedError) as error:
         raise UsageError(
             f"{location}: no check has found what it is of; run `lead-migrate check` on it with --model first"
@@ -124,8 +124,10 @@ def _read_finding(store: Store) -> Found:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     if finding["store"] != json.loads(json.dumps(store.snapshot().as_json())):
-        raise StoreError(f"{location}: the store changed since it was found to be of {found.spec}; check it again")
-    return found
+        raise StoreError(
+            f"{location}: the store changed since it was found to be of {model_found.spec}; check it again"
+        )
+    return model_found
 
 
 def _finding_path(store: Store) -> Path:

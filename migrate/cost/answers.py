@@ -39,22 +39,22 @@ def answers(plans: Sequence[Plan], budget_usd: float | None = None) -> tuple[str
 
 def _cheapest_safe(plans: Sequence[Plan], full: Plan) -> str:
     """Return the cheapest plan expected to be SAFE, as far as anything is known."""
-    known = [(plan, plan.known) for plan in plans if plan.known is not None and plan.kind != STAY]
-    for plan, point in known:
+    measured = [(plan, plan.known) for plan in plans if plan.known is not None and plan.kind != STAY]
+    for plan, point in measured:
         if point.outcome is not None and point.is_cheapest_safe:
             return (
                 f"cheapest plan expected to be SAFE: {plan.name} ({priced(plan)}), as the audit's frontier found "
                 f"({point.sentence}); audit the store that comes of it"
             )
-    if any(point.outcome is not None for _, point in known):
+    if any(point.outcome is not None for _, point in measured):
         return (
             f"cheapest plan expected to be {SAFE}: {FULL} ({priced(full)}); the audit's frontier found no smaller "
             "budget that is"
         )
-    if known:
+    if measured:
         return (
             f"cheapest plan expected to be SAFE: not known yet; of the stitch "
-            f"{known[0][0].quality} is known, and what that means for queries only an audit says (audit --frontier)"
+            f"{measured[0][0].quality} is known, and what that means for queries only an audit says (audit --frontier)"
         )
     if full_is_better(plans, full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
@@ -170,8 +170,8 @@ def priced(plan: Plan) -> str:
 
 def _amounts(cost: Plan | Estimate) -> list[str]:
     """Return dollars and minutes, where they are known."""
-    known = [] if cost.usd is None else [dollars(cost.usd)]
-    return known if cost.minutes is None else [*known, duration(cost.minutes)]
+    amounts = [] if cost.usd is None else [dollars(cost.usd)]
+    return amounts if cost.minutes is None else [*amounts, duration(cost.minutes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +194,13 @@ class Deal:
         ours = self.plan.documents + self.proof
         return is_small(self.full.usd, self.full.minutes) or halves(ours, self.full.documents)
 
-    def sentence(self, what: str) -> str:
+    def sentence(self, subject: str) -> str:
         """Say both costs, and which is the better deal; `what` is the plan."""
-        better = "the full re-embed" if self.full_is_better else what
+        better = "the full re-embed" if self.full_is_better else subject
         proof = f", and its proof by {PROOF_QUERIES} queries {self.proof:,} more" if self.proof else ""
-        ours, whole = (f" ({', '.join(known)})" if (known := _amounts(it)) else "" for it in (self.plan, self.full))
+        ours, whole = (f" ({', '.join(amounts)})" if (amounts := _amounts(it)) else "" for it in (self.plan, self.full))
         return (
-            f"{what} would embed about {self.plan.documents:,} of {self.count:,} documents{ours}{proof}; a "
+            f"{subject} would embed about {self.plan.documents:,} of {self.count:,} documents{ours}{proof}; a "
             f"full re-embed embeds {self.full.documents:,}{whole} and needs no proof: the better deal is {better}"
         )
 
@@ -223,17 +223,19 @@ def weigh(
         # the part of the store that is in the cache, by some of its documents
         rows = np.random.default_rng(seed).permutation(count)[:2_000].astype(np.int64)
         drawn = list(known_documents(store, rows))
-        fresh = [text for text, known in zip(drawn, embedder.known(drawn, "document"), strict=True) if not known]
-        left = ceil(count * len(fresh) / len(drawn))
+        uncached = [
+            text for text, is_cached in zip(drawn, embedder.known(drawn, "document"), strict=True) if not is_cached
+        ]
+        left = ceil(count * len(uncached) / len(drawn))
         to_embed = min(embedder.known(planned, "document").count(False), left)
-        rate = _documents_per_s(embedder, fresh)
+        rate = _documents_per_s(embedder, uncached)
         ours, whole = (Estimate(n, minutes=None if rate is None else n / rate / 60) for n in (to_embed, left))
     proof = 0 if is_proven else min(PROOF_DOCUMENTS, whole.documents - ours.documents)
     return Deal(count, ours, whole, rate, proof)
 
 
-def _documents_per_s(embedder: Embedder, fresh: Sequence[Document]) -> float | None:
+def _documents_per_s(embedder: Embedder, documents: Sequence[Document]) -> float | None:
     """Measure the rate of a local model; None where too few documents are not in the cache."""
-    texts = fresh[:CALIBRATION_TEXTS]
+    texts = documents[:CALIBRATION_TEXTS]
     rate = None if len(texts) < 12 else measure_rate(embedder, texts).requests_per_min
     return None if rate is None else rate / 60

@@ -122,15 +122,15 @@ def assess_store(
     plans.append(_two_stage(store, planner, queries, progress))
     chunking = chunk_long(count, target)
     sentences = answers(plans, budget_usd)
-    best, said = None, ""
+    best, heading = None, ""
     if keep is not None:
-        best, said = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
+        best, heading = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
     elif most is not None:
-        best, said = best_within(plans, most - paid), f"the most to expect of {name}"
+        best, heading = best_within(plans, most - paid), f"the most to expect of {name}"
     if best is not None and best.known is not None:
-        sentences += (f"{said}: {best.name} ({priced(best)}), {best.known.sentence}",)
+        sentences += (f"{heading}: {best.name} ({priced(best)}), {best.known.sentence}",)
     elif keep is not None:
-        sentences += (f"{said}: none; a full re-embed keeps all ({priced(full)})",)
+        sentences += (f"{heading}: none; a full re-embed keeps all ({priced(full)})",)
     notes = _notes(planner, chunking, store, today or date.today())
     return Assessment(
         info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)

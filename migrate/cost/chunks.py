@@ -53,7 +53,7 @@ class Unread:
             "drawn_from": self.store,
         }
 
-    def sentence(self, what: str) -> str:
+    def sentence(self, subject: str) -> str:
         """Say it in words, where some text is over; `what` are the texts."""
         about = "" if self.is_exact and self.store is None else "about "
         many = f"{self.over:,} of {self.texts:,}"
@@ -63,7 +63,7 @@ class Unread:
         takes, fate = ("takes", "the API refuses") if self.is_api else ("reads", "are never read")
         share = f"{about}{self.share:.1%} of all tokens"
         fate = f"{fate} such texts ({share} lie beyond)" if self.is_api else f"{share} {fate}"
-        return f"{about}{many} {what} {are} longer than the {self.limit:,} tokens that {self.model} {takes}: {fate}"
+        return f"{about}{many} {subject} {are} longer than the {self.limit:,} tokens that {self.model} {takes}: {fate}"
 
 
 def count_unread(
@@ -105,8 +105,8 @@ class ChunkSize:
 
     def fits(self, target: Profile) -> bool:
         """Return whether the model reads such chunks to their end."""
-        left = room(target)
-        return left is None or self.tokens <= left
+        tokens_left = room(target)
+        return tokens_left is None or self.tokens <= tokens_left
 
 
 def room(target: Profile) -> int | None:
@@ -116,13 +116,13 @@ def room(target: Profile) -> int | None:
     """
     if target.max_tokens is None:
         return None
-    left = target.max_tokens - _spare(target)
-    if left < 1:
+    tokens_left = target.max_tokens - _spare(target)
+    if tokens_left < 1:
         raise UsageError(
             f"{target.spec}: the document prefix of {_spare(target):,} tokens leaves no room among the "
             f"{target.max_tokens:,} that the model reads; shorten it"
         )
-    return left
+    return tokens_left
 
 
 def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None = None) -> ChunkSize:
@@ -174,7 +174,7 @@ def chunk_long(count: TextCount, target: Profile) -> Chunking | None:
         return None
     size = chunk_size(target)
     long = (Document(str(number), document.text) for number, document in enumerate(count.long_documents))
-    made = list(cut_documents(long, target, size))
-    tokens = int(target.count(made).sum())
+    chunks = list(cut_documents(long, target, size))
+    tokens = int(target.count(chunks).sum())
     scale = count.over_limit / len(count.long_documents)
-    return Chunking(count.over_limit, round(len(made) * scale), round(tokens * scale), size.tokens, scale > 1)
+    return Chunking(count.over_limit, round(len(chunks) * scale), round(tokens * scale), size.tokens, scale > 1)

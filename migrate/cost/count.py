@@ -91,7 +91,7 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
 
 def _fresh(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
     """Return the texts of a block that are not blank and did not come before; the others are counted."""
-    fresh = []
+    uncounted = []
     for text in block:
         count.documents += 1
         count.text_bytes += len(text.text.encode(errors="surrogatepass"))
@@ -102,8 +102,8 @@ def _fresh(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once
             count.duplicates += 1
         else:
             digests.add(digest)
-            fresh.append(text)
-    return fresh
+            uncounted.append(text)
+    return uncounted
 
 
 def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup: CacheLookup | None) -> None:
@@ -112,8 +112,8 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
     count.tokens += int(counts.sum())
     count.tokens_read += int(read.sum())
     count.longest = max(count.longest, int(counts.max(initial=0)))
-    for text, here, taken in zip(texts, counts, read, strict=True):
-        if here > taken:
+    for text, tokens, tokens_read in zip(texts, counts, read, strict=True):
+        if tokens > tokens_read:
             count.over_limit += 1
             if len(count.long_documents) < 100:
                 count.long_documents.append(Document(text.id, whole(text.text)))

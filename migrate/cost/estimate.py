@@ -50,13 +50,13 @@ class Estimate:
     @property
     def sentence(self) -> str:
         """The line before the start."""
-        parts = [f"{self.documents:,} documents"]
-        parts += [f"{self.queries:,} queries"] if self.queries else []
-        parts += [f"{'' if self.is_exact else 'about '}{self.tokens:,} tokens", _money(self.usd)]
-        parts += [] if self.minutes is None else [duration(self.minutes)]
+        phrases = [f"{self.documents:,} documents"]
+        phrases += [f"{self.queries:,} queries"] if self.queries else []
+        phrases += [f"{'' if self.is_exact else 'about '}{self.tokens:,} tokens", _money(self.usd)]
+        phrases += [] if self.minutes is None else [duration(self.minutes)]
         in_cache = f" ({self.cached:,} more are in the cache)" if self.cached else ""
-        again = f"; up to {self.again} texts again, to prove the model" if self.again else ""
-        return f"to embed{self._by_model}: {', '.join(parts)}{in_cache}{again}"
+        proof = f"; up to {self.again} texts again, to prove the model" if self.again else ""
+        return f"to embed{self._by_model}: {', '.join(phrases)}{in_cache}{proof}"
 
     def compare_actual(self, tokens: int, usd: float | None, until: str = "") -> str:
         """Return the line at the end, of what was embedded; `until` says where it broke off, if it did."""

@@ -166,11 +166,13 @@ class MeteredEmbedder(WrappedEmbedder):
 
     def _beyond_cap(self, tokens: int) -> SpendingError:
         spent = self.cap.spent_usd
-        after = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
-        kept = "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
+        total = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
+        consequence = (
+            "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
+        )
         return SpendingError(
-            f"{dollars(spent)} are spent, and what comes next would make it {after}, beyond the limit of "
-            f"{dollars(self.cap.cap_usd or 0)}; {kept}, raise --max-cost (max_cost in Python) to go on"
+            f"{dollars(spent)} are spent, and what comes next would make it {total}, beyond the limit of "
+            f"{dollars(self.cap.cap_usd or 0)}; {consequence}, raise --max-cost (max_cost in Python) to go on"
         )
 
 

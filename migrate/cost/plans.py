@@ -67,11 +67,13 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     now = file_bytes(store)
     index = int(info.details.get("index_bytes", info.count * info.dim * FLOAT_BYTES))
     rows = info.count + int(info.details.get("nlist", 0))
-    after = index + rows * (dim - info.dim) * FLOAT_BYTES
+    new_bytes = index + rows * (dim - info.dim) * FLOAT_BYTES
     kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")
     whole = kind.startswith(_VECTORS_ONLY)
     is_flat = kind.startswith(_STREAMED)
-    return StoreBytes(max(now, index), index, after if whole else round(index * dim / info.dim), is_flat, not is_flat)
+    return StoreBytes(
+        max(now, index), index, new_bytes if whole else round(index * dim / info.dim), is_flat, not is_flat
+    )
 
 
 def cache_bytes(documents: int, dim: int) -> int:
@@ -87,8 +89,8 @@ def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
 def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) -> int:
     """Return the peak memory of embedding: a part of vectors and texts, ids and texts of the store, a built index."""
     base = _BASE_LOCAL if is_local else _BASE
-    part = _PART_DOCUMENTS * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
-    return base + part + 3 * (size.now - size.index_now) + (2 * size.index_after if size.is_built else 0)
+    block_bytes = _PART_DOCUMENTS * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
+    return base + block_bytes + 3 * (size.now - size.index_now) + (2 * size.index_after if size.is_built else 0)
 
 
 def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, is_local: bool) -> int:
@@ -251,31 +253,31 @@ class Planner:
                 name = f"{documents:,} and first {tokens} tokens of all"
                 yield self.migrate(documents, name, first_tokens=tokens)
             else:
-                known = self._expected(quality.pairs, leans=True) if tokens == quality.first_tokens else None
+                expected = self._expected(quality.pairs, leans=True) if tokens == quality.first_tokens else None
                 name = f"the sample, first {tokens} tokens of all"
-                yield self.migrate(0, name, known, pairs=quality.pairs, first_tokens=tokens)
+                yield self.migrate(0, name, expected, pairs=quality.pairs, first_tokens=tokens)
 
-    def for_quality(self, wanted: float) -> Iterator[Plan]:
-        """Yield the plans of the fewest documents of which `wanted` overlap@10 may be expected, for `_ways`."""
+    def for_quality(self, quality_wanted: float) -> Iterator[Plan]:
+        """Yield the plans of the fewest documents of which `quality_wanted` overlap@10 may be expected, for `_ways`."""
         quality = self.quality
         for tokens, ending in self._ways():
             leans = bool(tokens)
-            documents = quality.fewest(wanted, self.count.distinct, first_tokens=leans) if quality else None
+            documents = quality.fewest(quality_wanted, self.count.distinct, first_tokens=leans) if quality else None
             if quality is not None and documents is not None:
-                known, name = self._expected(documents, leans=leans), f"for {wanted:g}{ending}"
-                yield self.migrate(documents - quality.pairs, name, known, pairs=documents, first_tokens=tokens)
+                expected, name = self._expected(documents, leans=leans), f"for {quality_wanted:g}{ending}"
+                yield self.migrate(documents - quality.pairs, name, expected, pairs=documents, first_tokens=tokens)
 
     def within(self, tokens: float, name: str) -> Iterator[Plan]:
         """Yield the plans that so many tokens, beside the sample of the stitch, buy, for `_ways`."""
         each, paid = self.tokens_per_document, 0 if self.quality is None else self.quality.pairs
         for first_tokens, ending in self._ways():
-            left = tokens - (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
-            if first_tokens and left < 0:
+            tokens_left = tokens - (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
+            if first_tokens and tokens_left < 0:
                 continue
-            documents = min(max(int(left / each), 0), self.count.to_embed) if each else 0
+            documents = min(max(int(tokens_left / each), 0), self.count.to_embed) if each else 0
             pairs = paid + documents
-            known = self._expected(pairs, leans=bool(first_tokens))
-            yield self.migrate(documents, f"{name}{ending}", known, pairs=pairs, first_tokens=first_tokens)
+            expected = self._expected(pairs, leans=bool(first_tokens))
+            yield self.migrate(documents, f"{name}{ending}", expected, pairs=pairs, first_tokens=first_tokens)
 
     def _ways(self) -> Iterator[tuple[int | None, str]]:
         """Yield the ways to spend tokens: on documents alone, and on the first tokens of all as the stitch did."""
@@ -292,19 +294,19 @@ class Planner:
 
     def two_stage(self, documents: int, query_tokens: int, *, is_bound: bool) -> Plan:
         """Embed what 1,000 queries need beside a translated store: `documents` for the first time, and themselves."""
-        known, dim = None if self.quality is None else self.quality.two_stage(), self.target.dim
+        expected, dim = None if self.quality is None else self.quality.two_stage(), self.target.dim
         tokens = round(documents * self.tokens_per_document) + query_tokens
         at_most = ", at most" if is_bound else ""
         plan = self._plan(TWO_STAGE, f"two-stage {DEPTH}, {QUERIES:,} queries{at_most}", documents, tokens)
-        if known is not None:
-            plan = replace(plan, quality=known.sentence, known=known)
+        if expected is not None:
+            plan = replace(plan, quality=expected.sentence, known=expected)
         return plan if dim is None else replace(plan, disk_bytes=cache_bytes(documents, dim))
 
 
 def _comparable(plans: Iterable[Plan]) -> list[Plan]:
     """Return the plans of which something is known by one measure: retention where an audit has it, else overlap@10."""
-    known = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
-    return [plan for plan in known if plan.outcome is not None] or known
+    comparable = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
+    return [plan for plan in comparable if plan.outcome is not None] or comparable
 
 
 def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
@@ -313,9 +315,9 @@ def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
     return max(able, key=lambda plan: plan.quality_known, default=None)
 
 
-def cheapest_for(plans: Sequence[Plan], wanted: float) -> Plan | None:
-    """Return the plan of the fewest tokens that `wanted` is expected of, or more."""
-    able = [plan for plan in _comparable(plans) if plan.quality_known >= wanted]
+def cheapest_for(plans: Sequence[Plan], quality_wanted: float) -> Plan | None:
+    """Return the plan of the fewest tokens that `quality_wanted` is expected of, or more."""
+    able = [plan for plan in _comparable(plans) if plan.quality_known >= quality_wanted]
     return min(able, key=lambda plan: plan.tokens, default=None)
 
 

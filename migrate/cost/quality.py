@@ -91,21 +91,21 @@ class StitchQuality:
             return None
         share, best = min(documents / max(store, 1), 1.0), self.selection.best.scores
         gain, low, high = self._gain(documents - self.pairs, first_tokens=first_tokens)
-        rest, estimate = 1 - share, partial.at(share)
+        remainder, estimate = 1 - share, partial.at(share)
         span = _Z * best.overlap_error
-        bounds = (estimate + rest * (min(low, gain) - span), estimate + rest * (max(high, gain) + span))
+        bounds = (estimate + remainder * (min(low, gain) - span), estimate + remainder * (max(high, gain) + span))
         lower, upper = (min(max(bound, 0.0), 1.0) for bound in bounds)
-        return KnownPoint(documents, EXPECTED, min(estimate + rest * gain, 1.0), lower, upper)
+        return KnownPoint(documents, EXPECTED, min(estimate + remainder * gain, 1.0), lower, upper)
 
-    def fewest(self, wanted: float, store: int, *, first_tokens: bool = False) -> int | None:
-        """Return the fewest documents with true vectors of which `wanted` may be expected; None where unknown."""
+    def fewest(self, quality: float, store: int, *, first_tokens: bool = False) -> int | None:
+        """Return the fewest documents with true vectors of which `quality` may be expected; None where unknown."""
         low, high = self.pairs - 1, store
         if self.expected(store, store, first_tokens=first_tokens) is None:
             return None
         while high - low > 1:
             middle = (low + high) // 2
             point = self.expected(middle, store, first_tokens=first_tokens)
-            low, high = (low, middle) if point is not None and point.estimate >= wanted else (middle, high)
+            low, high = (low, middle) if point is not None and point.estimate >= quality else (middle, high)
         return high
 
     def two_stage(self) -> KnownPoint | None:
@@ -121,8 +121,12 @@ class StitchQuality:
         """Return a lookup of texts that are paid for: those of the sample, and what `lookup` finds."""
 
         def is_paid(texts: Sequence[Text]) -> list[bool]:
-            own = [text.id in self.sample for text in texts]
-            return own if lookup is None else [one or other for one, other in zip(own, lookup(texts), strict=True)]
+            in_sample = [text.id in self.sample for text in texts]
+            return (
+                in_sample
+                if lookup is None
+                else [sampled or cached for sampled, cached in zip(in_sample, lookup(texts), strict=True)]
+            )
 
         return is_paid
 
@@ -134,8 +138,8 @@ class StitchQuality:
     def _gain(self, more: int, *, first_tokens: bool) -> tuple[float, float, float]:
         """Return what so many more pairs should add to translated vectors; nothing is known of the way not taken."""
         curve = self.selection.curve
-        known = curve is not None and more > 0 and first_tokens == self.leans
-        return curve.gain_of(self.pairs, more) if curve is not None and known else (0.0, 0.0, 0.0)
+        is_measured = curve is not None and more > 0 and first_tokens == self.leans
+        return curve.gain_of(self.pairs, more) if curve is not None and is_measured else (0.0, 0.0, 0.0)
 
 
 def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str = "stitch") -> StitchQuality:
@@ -172,7 +176,7 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
         best, measured = frontier.get("cheapest_safe"), frontier.get("measured", "retention")
         shape = {"measured": str, "best": Mapping[str, Any] | None, "points": list[Mapping[str, Any]]}
         expect({"measured": measured, "best": best, "points": frontier.get("points")}, shape)
-        return tuple(_point(facts, best, measured) for facts in frontier["points"])
+        return tuple(_point(point, best, measured) for point in frontier["points"])
     except MalformedError as error:
         raise InputError(f"{path}: the points of the frontier cannot be read ({error}); audit again") from error
 
@@ -206,14 +210,14 @@ def _read_report(path: Path) -> dict[str, Any]:
     return report
 
 
-def _point(facts: Mapping[str, Any], best: Mapping[str, Any] | None, measured: str) -> KnownPoint:
-    expect(facts, {"documents": int, "policy": str, "outcome": str})
-    same = best is not None and (best.get("policy"), best.get("documents")) == (facts["policy"], facts["documents"])
-    bounds = _bounds(facts, measured)
-    return KnownPoint(facts["documents"], measured, *bounds, facts["policy"], facts["outcome"], same)
+def _point(point: Mapping[str, Any], best: Mapping[str, Any] | None, measured: str) -> KnownPoint:
+    expect(point, {"documents": int, "policy": str, "outcome": str})
+    same = best is not None and (best.get("policy"), best.get("documents")) == (point["policy"], point["documents"])
+    bounds = _bounds(point, measured)
+    return KnownPoint(point["documents"], measured, *bounds, point["policy"], point["outcome"], same)
 
 
-def _bounds(facts: Mapping[str, Any], measured: str) -> tuple[float, float | None, float | None]:
+def _bounds(point: Mapping[str, Any], measured: str) -> tuple[float, float | None, float | None]:
     """Return estimate, lower and upper bound."""
-    bounds = expect(facts, {measured: {"estimate": float, "lower": float | None, "upper": float | None}})[measured]
+    bounds = expect(point, {measured: {"estimate": float, "lower": float | None, "upper": float | None}})[measured]
     return bounds["estimate"], bounds["lower"], bounds["upper"]

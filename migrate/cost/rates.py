@@ -43,8 +43,8 @@ class Rate:
         Raises UsageError: it is none of these.
         """
         amounts: dict[bool, float] = {}
-        for part in text.split(","):
-            read = _PART.fullmatch(part.strip())
+        for limit in text.split(","):
+            read = _PART.fullmatch(limit.strip())
             per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
             if read is None or not per_min or bool(read["tokens"]) in amounts:
                 raise UsageError(
@@ -82,12 +82,12 @@ class Rate:
         '50 texts/min, as given by rate='
         """
         unit = "requests" if is_api else "texts"
-        parts = [
-            f"{amount:,.0f} {what}/min"
-            for amount, what in ((self.requests_per_min, unit), (self.tokens_per_min, "tokens"))
+        phrases = [
+            f"{amount:,.0f} {unit_name}/min"
+            for amount, unit_name in ((self.requests_per_min, unit), (self.tokens_per_min, "tokens"))
             if amount is not None
         ]
-        return f"{' and '.join(parts)}, {self.source}"
+        return f"{' and '.join(phrases)}, {self.source}"
 
 
 def tier_rate(tier: str = "1") -> Rate:

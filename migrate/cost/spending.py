@@ -79,11 +79,14 @@ class PlannedModel:
             lookup = partial(embedder.known, role="query") if once else None
             queries = count_texts(self.queries, profile.for_queries(), lookup=lookup, once=once)
         count, cached = documents.to_embed + queries.to_embed, documents.cached + queries.cached
-        again = self.again if count + cached else 0
-        again_tokens = math.ceil(again * (documents.tokens_read + queries.tokens_read) / max(count + cached, 1))
-        if again:
-            known = self.known()
-            again, again_tokens = again + len(known), again_tokens + count_texts(known, profile, once=False).tokens_read
+        texts_again = self.again if count + cached else 0
+        again_tokens = math.ceil(texts_again * (documents.tokens_read + queries.tokens_read) / max(count + cached, 1))
+        if texts_again:
+            known_texts = self.known()
+            texts_again, again_tokens = (
+                texts_again + len(known_texts),
+                again_tokens + count_texts(known_texts, profile, once=False).tokens_read,
+            )
         tokens = documents.tokens_to_embed + queries.tokens_to_embed + again_tokens
         return Estimate(
             documents.to_embed,
@@ -94,7 +97,7 @@ class PlannedModel:
             tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None,
             profile.counter.exact,
             self.name,
-            again,
+            texts_again,
             again_tokens,
         )
 

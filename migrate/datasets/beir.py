@@ -43,11 +43,11 @@ def read_qrels(path: Path) -> Qrels:
     """
     qrels: Qrels = {}
     for index, (number, line) in enumerate(read_lines(path)):
-        place = f"{path}:{number}"
+        location = f"{path}:{number}"
         fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
         if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
             expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
-            raise DatasetError(f"{place}: {line[:80]!r} is not {expected}; correct the line")
+            raise DatasetError(f"{location}: {line[:80]!r} is not {expected}; correct the line")
         match = re.fullmatch(r"([+-]?[0-9]{1,9})(?:\.0+)?", fields[-1].strip())
         if not match:
             first, last = (field.strip().casefold() for field in (fields[0], fields[-1]))
@@ -56,12 +56,12 @@ def read_qrels(path: Path) -> Qrels:
                 or last in ("score", "relevance", "rel", "grade", "label", "relevancy", "judgement", "judgment")
             ):
                 continue
-            raise DatasetError(f"{place}: the grade {fields[-1][:80]!r} is not a whole number; correct the line")
+            raise DatasetError(f"{location}: the grade {fields[-1][:80]!r} is not a whole number; correct the line")
         query_id, doc_id, grade = fields[0], fields[-2], int(match[1])
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
         if previous != grade:
             judged = f"query {query_id!r} and document {doc_id!r}"
-            raise DatasetError(f"{place}: {judged} have two grades, {previous} and {grade}; remove one")
+            raise DatasetError(f"{location}: {judged} have two grades, {previous} and {grade}; remove one")
     if not qrels:
         raise DatasetError(f"{path}: the file has no judgements; check how it was written")
     return qrels
@@ -74,12 +74,12 @@ def read_queries(path: Path) -> tuple[Query, ...]:
     text, or has an id that came before. OutputError: the operating system refused to read it.
     """
     queries: dict[str, Query] = {}
-    for place, record in read_records(path):
-        query = Query(record_id(record, place), record_text(record, "text", place), query_metadata(record))
+    for location, record in read_records(path):
+        query = Query(record_id(record, location), record_text(record, "text", location), query_metadata(record))
         if query.id in queries:
-            raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")
+            raise DatasetError(f"{location}: the query id {query.id!r} appears twice; remove one")
         if not query.text.strip():
-            raise DatasetError(f"{place}: query {query.id!r} has a blank text; remove the query")
+            raise DatasetError(f"{location}: query {query.id!r} has a blank text; remove the query")
         queries[query.id] = query
     if not queries:
         raise DatasetError(f"{path}: the file has no queries; check how it was written")
@@ -93,15 +93,15 @@ def rows_under_cap(
     if max_docs < 1:
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     relevant = {doc_id for grades in qrels.values() for doc_id, grade in grades.items() if grade > 0}
-    kept: list[int] = []
+    rows_kept: list[int] = []
     irrelevant = array("q")  # eight bytes a document: the largest sets have millions
     for row, document in enumerate(documents):
-        (kept if document.id in relevant else irrelevant).append(row)
-    if len(kept) > max_docs:
-        raise UsageError(f"max_docs: {max_docs} is too few for the {len(kept)} relevant documents; raise it")
-    room = min(max_docs - len(kept), len(irrelevant))
+        (rows_kept if document.id in relevant else irrelevant).append(row)
+    if len(rows_kept) > max_docs:
+        raise UsageError(f"max_docs: {max_docs} is too few for the {len(rows_kept)} relevant documents; raise it")
+    room = min(max_docs - len(rows_kept), len(irrelevant))
     drawn = np.random.default_rng(seed).choice(len(irrelevant), size=room, replace=False)
-    return frozenset(kept).union(irrelevant[position] for position in drawn)
+    return frozenset(rows_kept).union(irrelevant[position] for position in drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,8 @@ def _qrels_path(folder: Path, split: str) -> Path:
     """Return the file of a split, looked up by name, so that no split reaches outside the folder."""
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if split not in splits:
-        there = ", ".join(splits) or "no splits at all"
-        raise DatasetError(f"{folder / 'qrels'}: there is no split {split!r}, but {there}; choose one of these")
+        available = ", ".join(splits) or "no splits at all"
+        raise DatasetError(f"{folder / 'qrels'}: there is no split {split!r}, but {available}; choose one of these")
     return splits[split]
 
 

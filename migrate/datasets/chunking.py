@@ -102,14 +102,14 @@ class _Cutter:
         """Cut a span; where words weigh otherwise together than alone, the parts that are still over are cut again."""
         words = _Words(span, tokens, self._weigh, self.tokens)
         for stretch in (1.0, 1.03, 1.1):  # tokens of some models span words
-            parts = self._windows(words, stretch)
-            sizes = self.count([part.text for part in parts])
+            windows = self._windows(words, stretch)
+            sizes = self.count([window.text for window in windows])
             if (sizes <= self.tokens).all():
-                return parts
+                return windows
         fitting: list[_Span] = []
-        for part, size in zip(parts, sizes.tolist(), strict=True):
-            is_last = size <= self.tokens or len(part.text) in (1, len(span.text))
-            fitting += [part] if is_last else self._cut_span(part, size)
+        for window, size in zip(windows, sizes.tolist(), strict=True):
+            is_last = size <= self.tokens or len(window.text) in (1, len(span.text))
+            fitting += [window] if is_last else self._cut_span(window, size)
         return fitting
 
     def _windows(self, words: _Words, stretch: float) -> list[_Span]:
@@ -121,11 +121,15 @@ class _Cutter:
         """
         from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-        before = np.rint(words.before * stretch).astype(np.int64).tolist()  # of each mark, and the end
+        tokens_before = np.rint(words.before * stretch).astype(np.int64).tolist()  # of each mark, and the end
 
         def measure(marked: str) -> int:
             marks = marked.strip(_SEPARATORS)
-            return before[ord(marks[-1]) - _FIRST_MARK + 1] - before[ord(marks[0]) - _FIRST_MARK] if marks else 0
+            return (
+                tokens_before[ord(marks[-1]) - _FIRST_MARK + 1] - tokens_before[ord(marks[0]) - _FIRST_MARK]
+                if marks
+                else 0
+            )
 
         splitter = RecursiveCharacterTextSplitter(
             chunk_size=self.tokens, chunk_overlap=self.overlap, length_function=measure, strip_whitespace=False
@@ -137,8 +141,8 @@ class _Cutter:
         """Return the tokens of each word, after a blank, as most words occur in texts."""
         if len(self._weights) > 1_000_000:  # some 150 MB
             self._weights.clear()
-        fresh = [word for word in set(words) if word not in self._weights]
-        self._weights.update(zip(fresh, self.count([f" {word}" for word in fresh]).tolist(), strict=True))
+        unweighed = [word for word in set(words) if word not in self._weights]
+        self._weights.update(zip(unweighed, self.count([f" {word}" for word in unweighed]).tolist(), strict=True))
         return np.array([self._weights[word] for word in words], dtype=np.int64)
 
 
@@ -153,11 +157,11 @@ class _Words:
     ) -> None:
         self._span = span
         parts = re.split(r"(\s+)", span.text)
-        places = np.cumsum([0, *map(len, parts)])
+        offsets = np.cumsum([0, *map(len, parts)])
         alone = weigh(parts[::2])
         # Alone they may have more tokens than in their text, or fewer.
         weights = alone * (tokens / max(int(alone.sum()), 1))
-        starts, stops = places[:-1:2], places[1::2]
+        starts, stops = offsets[:-1:2], offsets[1::2]
         is_long = weights * 1.1 >= most
         pieces = np.where(is_long, stops - starts, 1)
         first = np.cumsum(pieces) - pieces

@@ -61,7 +61,7 @@ class _CutError(Exception):
     """The transfer ended early; what has arrived is kept, and the remainder can be requested."""
 
 
-def download(url: str, part: Path, *, progress: Progress = no_progress, timeout_s: float = 30.0) -> None:
+def download(url: str, partial: Path, *, progress: Progress = no_progress, timeout_s: float = 30.0) -> None:
     """Bring the file `part` to the whole content of `url`; its present content counts as the beginning.
 
     Where the server ignores Range, the file starts again. `timeout_s` is the longest silence of the server.
@@ -78,22 +78,22 @@ def download(url: str, part: Path, *, progress: Progress = no_progress, timeout_
             logging.getLogger(__name__).warning("%s: %s; trying again", url, reason)
             time.sleep(2.0 ** (attempt - 1))
         try:
-            return _attempt(url, part, progress, timeout_s)
+            return _attempt(url, partial, progress, timeout_s)
         except _CutError as error:
             reason = str(error)
     raise RemoteError(f"cannot download {url}: {reason}; {ATTEMPTS} attempts failed, run again to go on")
 
 
-def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None:
-    there = part.stat().st_size if part.exists() else 0
-    headers = {"User-Agent": "lead-migrate"} | ({"Range": f"bytes={there}-"} if there else {})
+def _attempt(url: str, partial: Path, progress: Progress, timeout_s: float) -> None:
+    received = partial.stat().st_size if partial.exists() else 0
+    headers = {"User-Agent": "lead-migrate"} | ({"Range": f"bytes={received}-"} if received else {})
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked in download()
     try:
         with urllib.request.build_opener(_SameServer).open(request, timeout=timeout_s) as response:
-            _receive(response, part, there, progress)
+            _receive(response, partial, received, progress)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and received:
             return  # nothing is left to send; the hash will show whether the file is right
         if error.code not in (408, 425, 429, 500, 502, 503, 504):
             raise RemoteError(f"cannot download {url}: {error.code} {error.reason}; check the address") from error
@@ -102,20 +102,20 @@ def _attempt(url: str, part: Path, progress: Progress, timeout_s: float) -> None
         raise _CutError(str(getattr(error, "reason", None) or error or type(error).__name__)) from error
 
 
-def _receive(response: http.client.HTTPResponse, part: Path, there: int, progress: Progress) -> None:
-    start = there if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0
+def _receive(response: http.client.HTTPResponse, partial: Path, received: int, progress: Progress) -> None:
+    start = received if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0
     if start and not re.match(rf"bytes {start}-", response.headers.get("Content-Range", "")):
         raise RemoteError(
-            f"cannot resume {response.url}: the server did not send the bytes from {there} on; try again later"
+            f"cannot resume {response.url}: the server did not send the bytes from {received} on; try again later"
         )
     length = response.headers.get("Content-Length", "")
     total = start + int(length) if length.isdecimal() else None
-    with output_errors(part):
-        file = part.open("ab" if start else "wb", buffering=0)  # or a full disk would show when the file is closed
+    with output_errors(partial):
+        file = partial.open("ab" if start else "wb", buffering=0)  # or a full disk would show when the file is closed
     with file:
         while chunk := response.read1(1 << 16):  # read() would lose what came before a cut in a chunked response
             start += len(chunk)
-            with output_errors(part):
+            with output_errors(partial):
                 while chunk:
                     chunk = chunk[file.write(chunk) :]
             progress("download", start, total)
@@ -146,32 +146,32 @@ def fetch_beir(name: str, *, cache: Path, base_url: str | None = None, progress:
     if not folder.exists():
         with output_lock(folder.with_name(f"{name}.zip")):  # the folder's own lock is for unpacking
             if not folder.exists():  # another run may have finished while this one took the lock
-                part = cache / f"{name}.zip.part"
+                partial = cache / f"{name}.zip.part"
                 official = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
                 url = base_url or os.environ.get(URL_VARIABLE) or official
-                download(f"{url.rstrip('/')}/{name}.zip", part, progress=progress)
-                _check_hash(part, name)
-                _unpack(part, folder, name)
+                download(f"{url.rstrip('/')}/{name}.zip", partial, progress=progress)
+                _check_hash(partial, name)
+                _unpack(partial, folder, name)
     if not (folder / "corpus.jsonl").is_file():
         raise DatasetError(f"{folder}: what is in the cache is not a BEIR folder; remove it")
     return folder
 
 
-def _check_hash(part: Path, name: str) -> None:
-    with output_errors(part), part.open("rb") as file:
+def _check_hash(partial: Path, name: str) -> None:
+    with output_errors(partial), partial.open("rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if digest != BEIR_MD5[name]:
-        part.unlink()  # going on from these bytes would never end well
+        partial.unlink()  # going on from these bytes would never end well
         raise RemoteError(
             f"{name}.zip: its MD5 is {digest}, not {BEIR_MD5[name]}; it was removed: "
             "run again, and if that does not help, check the base URL"
         )
 
 
-def _unpack(part: Path, folder: Path, name: str) -> None:
-    with atomic_folder(folder) as unfinished, zipfile.ZipFile(part) as archive:
+def _unpack(partial: Path, folder: Path, name: str) -> None:
+    with atomic_folder(folder) as unfinished, zipfile.ZipFile(partial) as archive:
         for member in archive.infolist():
             if member.filename.startswith(f"{name}/") and not member.is_dir():
                 member.filename = member.filename.removeprefix(f"{name}/")
                 sync_path(Path(archive.extract(member, unfinished)))
-    part.unlink()
+    partial.unlink()

@@ -38,9 +38,9 @@ class GradedQueries:
     ungraded: int = 0
 
 
-def seal_of(before: str, query: Query, chance: float, doc_ids: Iterable[str]) -> str:
-    """Return the seal of a record, 32 hexadecimal digits; `before` is that of the one before, or empty."""
-    sealed = [before, query.id, query.text, dict(query.metadata), f"{chance:.9g}", sorted(doc_ids)]
+def seal_of(seal_before: str, query: Query, chance: float, doc_ids: Iterable[str]) -> str:
+    """Return the seal of a record, 32 hexadecimal digits; `seal_before` is that of the one before, or empty."""
+    sealed = [seal_before, query.id, query.text, dict(query.metadata), f"{chance:.9g}", sorted(doc_ids)]
     return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -54,22 +54,22 @@ def read_graded(path: Path) -> GradedQueries:
     qrels: dict[str, dict[str, int]] = {}
     chances: dict[str, float] = {}
     skipped, ungraded, seal = "", 0, ""
-    for number, (place, record) in enumerate(read_records(path), start=1):
+    for number, (location, record) in enumerate(read_records(path), start=1):
         metadata = record.get("metadata")  # alone: what else a record has is of the draw
         fields = metadata if isinstance(metadata, dict) else {}
-        query = Query(record_id(record, place), record_text(record, "text", place), fields)
-        grades = _grades(record, place)
+        query = Query(record_id(record, location), record_text(record, "text", location), fields)
+        grades = _grades(record, location)
         if query.id in queries or query.id == skipped:
-            raise DatasetError(f"{place}: the query id {query.id!r} appears twice; remove one")
-        chance = _chance(record, place)
-        seal = _check_seal(record, seal, number, query, chance, place)
+            raise DatasetError(f"{location}: the query id {query.id!r} appears twice; remove one")
+        chance = _chance(record, location)
+        seal = _check_seal(record, seal, number, query, chance, location)
         if grades is None:
             skipped = skipped or query.id
             ungraded += 1
             continue
         if skipped:
             raise DatasetError(
-                f"{place}: query {query.id!r} is graded, but {skipped!r} before it is not; the queries are a sample "
+                f"{location}: query {query.id!r} is graded, but {skipped!r} before it is not; the queries are a sample "
                 "only in their order: grade that one too"
             )
         queries[query.id], qrels[query.id], chances[query.id] = query, grades, chance
@@ -78,45 +78,53 @@ def read_graded(path: Path) -> GradedQueries:
     return GradedQueries(tuple(queries.values()), qrels, chances, ungraded)
 
 
-def _grades(record: dict[str, Any], place: str) -> dict[str, int] | None:
+def _grades(record: dict[str, Any], location: str) -> dict[str, int] | None:
     """Return the grades of a query's documents, None where none of them has any."""
     documents = record.get("documents")
-    if not isinstance(documents, list) or not documents or not all(isinstance(one, dict) for one in documents):
-        raise DatasetError(f"{place}: there is no list of documents; take the file that `--judge-next` wrote")
-    grades = {record_id(one, place): one.get("grade") for one in documents}
+    if (
+        not isinstance(documents, list)
+        or not documents
+        or not all(isinstance(document, dict) for document in documents)
+    ):
+        raise DatasetError(f"{location}: there is no list of documents; take the file that `--judge-next` wrote")
+    grades = {record_id(document, location): document.get("grade") for document in documents}
     if all(grade is None for grade in grades.values()):
         return None
     for doc_id, grade in grades.items():
         if not isinstance(grade, int) or isinstance(grade, bool):
-            raise DatasetError(f"{place}: the grade of document {doc_id!r} is no whole number; give it one, such as 0")
+            raise DatasetError(
+                f"{location}: the grade of document {doc_id!r} is no whole number; give it one, such as 0"
+            )
     return {doc_id: int(grade) for doc_id, grade in grades.items() if grade is not None}
 
 
-def _check_seal(record: dict[str, Any], before: str, number: int, query: Query, chance: float, place: str) -> str:
+def _check_seal(
+    record: dict[str, Any], seal_before: str, number: int, query: Query, chance: float, location: str
+) -> str:
     """Return the seal of a record, after making sure that it is the one that was drawn as number `number`."""
-    found = record.get("place")
-    if not isinstance(found, int) or isinstance(found, bool) or not isinstance(record.get("seal"), str):
+    drawn_as = record.get("place")
+    if not isinstance(drawn_as, int) or isinstance(drawn_as, bool) or not isinstance(record.get("seal"), str):
         raise DatasetError(
-            f"{place}: the place or the seal of the query is missing; nothing shows that these queries are the first "
-            "ones that were drawn: draw them again with `--judge-next`, and copy the grades"
+            f"{location}: the place or the seal of the query is missing; nothing shows that these queries are the "
+            "first ones that were drawn: draw them again with `--judge-next`, and copy the grades"
         )
-    if found != number:
+    if drawn_as != number:
         raise DatasetError(
-            f"{place}: in the place of number {number} is the query that was drawn as number {found} ({query.id!r}); "
-            "the queries are a sample only in their order: put all of them back in the places that `--judge-next` gave "
-            "them, and grade from the first on"
+            f"{location}: in the place of number {number} is the query that was drawn as number {drawn_as} "
+            f"({query.id!r}); the queries are a sample only in their order: put all of them back in the "
+            "places that `--judge-next` gave them, and grade from the first on"
         )
-    seal = seal_of(before, query, chance, (record_id(one, place) for one in record["documents"]))
+    seal = seal_of(seal_before, query, chance, (record_id(document, location) for document in record["documents"]))
     if seal != record["seal"]:
         raise DatasetError(
-            f"{place}: query {query.id!r} is not as it was drawn: text, chance or candidates were changed, or it is of "
-            "another draw; put back all but the grades as `--judge-next` wrote it"
+            f"{location}: query {query.id!r} is not as it was drawn: text, chance or candidates were changed, or it is "
+            "of another draw; put back all but the grades as `--judge-next` wrote it"
         )
     return seal
 
 
-def _chance(record: dict[str, Any], place: str) -> float:
+def _chance(record: dict[str, Any], location: str) -> float:
     chance = record.get("chance")
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0.01 <= chance <= 1:
-        raise DatasetError(f"{place}: the chance is no number from 0.01 to 1; take what `--judge-next` wrote")
+        raise DatasetError(f"{location}: the chance is no number from 0.01 to 1; take what `--judge-next` wrote")
     return float(chance)

@@ -42,47 +42,47 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place ("file:line") and content of every line of a JSONL file, each a JSON object."""
     for number, line in read_lines(path):
-        place = f"{path}:{number}"
+        location = f"{path}:{number}"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             # some errors of the decoder quote the line; ours stays one line
             reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-            raise DatasetError(f"{place}: not a JSON object ({reason}); correct the line") from None
+            raise DatasetError(f"{location}: not a JSON object ({reason}); correct the line") from None
         if not isinstance(record, dict):
-            raise DatasetError(f"{place}: the line is {describe_type(record)}, not a JSON object; correct it")
-        yield place, record
+            raise DatasetError(f"{location}: the line is {describe_type(record)}, not a JSON object; correct it")
+        yield location, record
 
 
-def record_id(record: dict[str, Any], place: str) -> str:
+def record_id(record: dict[str, Any], location: str) -> str:
     """Return the id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits."""
     value = record.get("_id", record.get("id"))
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
         kind = describe_type(value) if "_id" in record or "id" in record else "missing"
-        raise DatasetError(f'{place}: the id is {kind}; give the record a text under "_id" or "id"')
-    return encodable(value, place)
+        raise DatasetError(f'{location}: the id is {kind}; give the record a text under "_id" or "id"')
+    return encodable(value, location)
 
 
-def record_text(record: dict[str, Any], key: str, place: str, *, default: str | None = None) -> str:
+def record_text(record: dict[str, Any], key: str, location: str, *, default: str | None = None) -> str:
     """Return the text under `key`; where it is absent or null, `default`, unless that is None too."""
     value = record.get(key)
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
         kind = describe_type(value) if key in record else "missing"
-        raise DatasetError(f'{place}: "{key}" is {kind}, and should be a text; correct the line')
-    return encodable(value, place)
+        raise DatasetError(f'{location}: "{key}" is {kind}, and should be a text; correct the line')
+    return encodable(value, location)
 
 
-def encodable(text: str, place: str) -> str:
+def encodable(text: str, location: str) -> str:
     r"""Return `text` if UTF-8 can hold it: JSON may spell half a surrogate pair, as in `"\ud83d"`."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"half a surrogate pair (U+{ord(text[error.start]):04X})"
-        raise DatasetError(f"{place}: the text holds {half}; correct the line") from None
+        raise DatasetError(f"{location}: the text holds {half}; correct the line") from None
     return text
 
 
@@ -126,18 +126,18 @@ def _logged_queries(path: Path) -> Iterator[Query]:
     if not is_jsonl:
         yield from (Query(str(number), line.strip()) for number, line in read_lines(path))
         return
-    for place, record in read_records(path):
+    for location, record in read_records(path):
         named = record.get("_id", record.get("id")) is not None
-        query_id = record_id(record, place) if named else place.rpartition(":")[2]
-        yield Query(query_id, record_text(record, "text", place).strip(), query_metadata(record))
+        query_id = record_id(record, location) if named else location.rpartition(":")[2]
+        yield Query(query_id, record_text(record, "text", location).strip(), query_metadata(record))
 
 
 def query_metadata(record: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a query: those of its "metadata", where that is an object, and its own but id and text."""
     drawn = ("chance", "documents")  # what `datasets/graded.py` reads
-    own = {name: value for name, value in record.items() if name not in ("_id", "id", "text", "metadata", *drawn)}
+    fields = {name: value for name, value in record.items() if name not in ("_id", "id", "text", "metadata", *drawn)}
     metadata = record.get("metadata")
-    return {**own, **metadata} if isinstance(metadata, dict) else own
+    return {**fields, **metadata} if isinstance(metadata, dict) else fields
 
 
 def read_labels(path: Path) -> dict[str, str]:
@@ -150,10 +150,10 @@ def read_labels(path: Path) -> dict[str, str]:
     label. OutputError: the operating system refused to read it.
     """
     labels: dict[str, str] = {}
-    for place, doc_id, label in _label_records(path) if path.suffix in (".jsonl", ".json") else _rows(path):
+    for location, doc_id, label in _label_records(path) if path.suffix in (".jsonl", ".json") else _rows(path):
         if labels.setdefault(doc_id, label) != label:
             both = f"{labels[doc_id]!r} and {label!r}"
-            raise DatasetError(f"{place}: document {doc_id!r} has two labels, {both}; remove one")
+            raise DatasetError(f"{location}: document {doc_id!r} has two labels, {both}; remove one")
     if not labels:
         raise DatasetError(f"{path}: the file has no labels; write a document's id and its label on each line")
     return labels
@@ -166,7 +166,7 @@ def read_ids(path: Path) -> tuple[str, ...]:
     system refused to read it.
     """
     if path.suffix in (".jsonl", ".json"):
-        ids = dict.fromkeys(record_id(record, place) for place, record in read_records(path))
+        ids = dict.fromkeys(record_id(record, location) for location, record in read_records(path))
     else:
         ids = dict.fromkeys(line.strip() for _, line in read_lines(path) if line.strip())
     if not ids:
@@ -175,12 +175,12 @@ def read_ids(path: Path) -> tuple[str, ...]:
 
 
 def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
-    for place, record in read_records(path):
+    for location, record in read_records(path):
         label = record.get("label")
         if label in (None, "") or isinstance(label, dict | list):
             kind = describe_type(label) if "label" in record else "none"
-            raise DatasetError(f'{place}: the "label" is {kind}, not a text or a number; correct the line')
-        yield place, record_id(record, place), str(label)
+            raise DatasetError(f'{location}: the "label" is {kind}, not a text or a number; correct the line')
+        yield location, record_id(record, location), str(label)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -213,21 +213,21 @@ def read_corpus(path: Path) -> Iterator[Document]:
 
 def _documents(path: Path) -> Iterator[Document]:
     ids: set[str] = set()
-    for place, record in read_records(path):
-        document = _document(record, place)
+    for location, record in read_records(path):
+        document = _document(record, location)
         if document.id in ids:
-            raise DatasetError(f"{place}: the document id {document.id!r} appears twice; remove one")
+            raise DatasetError(f"{location}: the document id {document.id!r} appears twice; remove one")
         ids.add(document.id)
         yield document
     if not ids:
         raise DatasetError(f"{path}: the file has no documents; check how it was written")
 
 
-def _document(record: dict[str, Any], place: str) -> Document:
-    title = record_text(record, "title", place, default="")
-    text = record_text(record, "text", place)
+def _document(record: dict[str, Any], location: str) -> Document:
+    title = record_text(record, "title", location, default="")
+    text = record_text(record, "text", location)
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise DatasetError(f'{place}: the "metadata" is {describe_type(metadata)}, not an object; correct it')
-    kept = {**metadata, "title": title} if title else metadata
-    return Document(record_id(record, place), f"{title} {text}".strip(), kept)
+        raise DatasetError(f'{location}: the "metadata" is {describe_type(metadata)}, not an object; correct it')
+    metadata_kept = {**metadata, "title": title} if title else metadata
+    return Document(record_id(record, location), f"{title} {text}".strip(), metadata_kept)

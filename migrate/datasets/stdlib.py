@@ -71,12 +71,12 @@ def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: boo
         raise UsageError(f"max_docs: {max_docs} is too few; give at least 1")
     lines = (FOLDER / TEXTS).read_text(encoding="utf-8").splitlines()
     docstrings = [Docstring(**json.loads(line)) for line in lines]
-    asked = {f"{_QUERY}{docstring.name}" for docstring in docstrings}
+    query_ids = {f"{_QUERY}{docstring.name}" for docstring in docstrings}
     if with_vectors:
         with np.load(vectors_of(SMALL)) as arrays:
-            embedded, asked = (set(arrays[name].tolist()) for name in ("doc_ids", "query_ids"))
+            embedded, query_ids = (set(arrays[name].tolist()) for name in ("doc_ids", "query_ids"))
         docstrings = [docstring for docstring in docstrings if docstring.name in embedded]
     size = len(docstrings) if max_docs is None else min(max_docs, len(docstrings))
     drawn = np.random.default_rng(seed).choice(len(docstrings), size=size, replace=False)
     whole = as_beir(docstrings[row] for row in sorted(drawn))
-    return replace(whole, queries=tuple(query for query in whole.queries if query.id in asked))
+    return replace(whole, queries=tuple(query for query in whole.queries if query.id in query_ids))

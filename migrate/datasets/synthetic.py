@@ -36,12 +36,12 @@ def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) 
     keys: set[str] = set()
     texts: set[str] = set()
     for document in documents:
-        own = key(document)
-        query = next((made for made in _parts(document) if query_key(made.text) not in texts), None)
-        if query is not None and own not in keys:
-            keys.add(own)
+        document_key = key(document)
+        query = next((candidate for candidate in _parts(document) if query_key(candidate.text) not in texts), None)
+        if query is not None and document_key not in keys:
+            keys.add(document_key)
             texts.add(query_key(query.text))
-            yield own, query
+            yield document_key, query
 
 
 def _parts(document: Document) -> Iterator[SyntheticQuery]:

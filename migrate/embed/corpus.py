@@ -136,8 +136,8 @@ class Batches:
         self.settle()
         is_first, self._is_begun = not self._is_begun, True
         if is_first:
-            known = [*self._before, *self._upcoming()]
-            prove_known(self._embedder, known, source=self._source)
+            texts = [*self._before, *self._upcoming()]
+            prove_known(self._embedder, texts, source=self._source)
         is_last = self._is_last()  # looked up before anything is paid for: reading on may fail
         documents, vectors = self._next_here() if self._remote is None else self._next_elsewhere(self._remote)
         check_vectors([document.id for document in documents], vectors, source=self._source)  # no kind is trusted
@@ -209,10 +209,10 @@ class Batches:
 
 
 def embedded_block(
-    work: Work, embedder: Embedder, vectors: Vectors, facts: Mapping[str, Any] = MappingProxyType({})
+    work: Work, embedder: Embedder, vectors: Vectors, details: Mapping[str, Any] = MappingProxyType({})
 ) -> Block:
     """Return the rows of a batch, with the model in its facts, so that a later run need not ask a server for it."""
-    return Block({"vectors": vectors}, {**facts, "model": asdict(stored_identity(work, embedder))})
+    return Block({"vectors": vectors}, {**details, "model": asdict(stored_identity(work, embedder))})
 
 
 def model_options(embedder: Embedder) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def stored_identity(work: Work, embedder: Embedder) -> ModelIdentity:
 def embedding_manifest(
     work: Work,
     embedder: Embedder,
-    facts: StoreFacts,
+    details: StoreFacts,
     inputs: Mapping[str, str] = NO_INPUTS,
     counts: Mapping[str, int] = NO_COUNTS,
 ) -> tuple[Manifest, dict[str, Any]]:
@@ -237,14 +237,14 @@ def embedding_manifest(
     identity, rows = stored_identity(work, embedder), work.rows
     embedder.save_state(work.content)
     counted = {"documents": rows, **counts}
-    manifest = Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=facts.as_details())
+    manifest = Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=details.as_details())
     return manifest, {"count": rows, "dim": identity.dim}
 
 
-def as_embedding(output: Path | str, facts: Mapping[str, Any]) -> Embedding:
+def as_embedding(output: Path | str, details: Mapping[str, Any]) -> Embedding:
     """Return the facts of a finished job as a result."""
-    skipped, remarks = (tuple(facts.get(name, ())) for name in ("skipped", "remarks"))
-    return Embedding(output, facts["count"], facts["dim"], skipped, remarks)
+    skipped, remarks = (tuple(details.get(name, ())) for name in ("skipped", "remarks"))
+    return Embedding(output, details["count"], details["dim"], skipped, remarks)
 
 
 COMMAND = "embed"
@@ -343,11 +343,11 @@ class _CorpusJob(StoreJob):
         writer.finish(work.all_rows(writer.dim))
         for stamp in self._stamps:
             stamp.check()
-        manifest, facts = embedding_manifest(work, self.embedder, StoreFacts(made_by=COMMAND))
+        manifest, details = embedding_manifest(work, self.embedder, StoreFacts(made_by=COMMAND))
         documents = (PICKLE_NAME if self.format == "langchain" else DOCS_NAME,)
         hashes = hash_files(work.content, INDEX_NAME, documents)
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
-        return {**facts, "skipped": self._skipped}
+        return {**details, "skipped": self._skipped}
 
     def _with_text(self, documents: Iterable[Document], skipped: list[str]) -> Iterator[Document]:
         """Yield the documents with a text; the ids of others are added to `skipped`, or the first one is an error."""
@@ -368,13 +368,13 @@ class _CorpusJob(StoreJob):
         """
         first: list[Document] = []
         for shard in work.shards:
-            batch, facts = list(islice(documents, len(shard))), work.shards.facts(shard)
-            if _digest(batch) != facts["documents"]:
+            batch, details = list(islice(documents, len(shard))), work.shards.facts(shard)
+            if _digest(batch) != details["documents"]:
                 raise StoreError(
                     f"{self.output}: the documents up to number {shard.stop}: changed since the unfinished work was "
                     f"begun; {START_OVER}"
                 )
-            work.writer(facts["dim"])
+            work.writer(details["dim"])
             self._writer.keep(batch)
             first = first or batch
         return first

@@ -63,11 +63,11 @@ def reembed_store(
     UsageError, OutputError, LockedError, RemoteError, InputError: as `embed_corpus`.
     """
     verify_files(store)
-    place = output_of(output)
-    with closing(_ReembedJob(store, place, store.snapshot(), embedder, progress)) as job:
-        facts = write_store(place, job, force=force, restart=restart)
-    note_content(place.location)
-    return as_embedding(place.where, facts)
+    target = output_of(output)
+    with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
+        details = write_store(target, job, force=force, restart=restart)
+    note_content(target.location)
+    return as_embedding(target.where, details)
 
 
 @dataclass(eq=False)
@@ -92,10 +92,10 @@ class _ReembedJob(RewriteJob):
         return model_options(self.embedder)
 
     def begin(self, work: Work) -> None:
-        before, self._work = work.rows, work
+        earlier, self._work = work.rows, work
 
         def report(done: int) -> None:
-            self.progress(self.stage, before + done, self.total)
+            self.progress(self.stage, earlier + done, self.total)
 
         source = self.store.info.location
         self._batches = Batches(self.embedder, self._documents(work), report, source=source, done=self._done(work))
@@ -114,14 +114,14 @@ class _ReembedJob(RewriteJob):
         if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
             counts = {TRUE: self.total}
             write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
-        facts = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
-        return embedding_manifest(work, self.embedder, facts, source_hashes(self.store), counts)
+        details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
+        return embedding_manifest(work, self.embedder, details, source_hashes(self.store), counts)
 
     def _documents(self, work: Work) -> Iterator[Document]:
         """Yield those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
         for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
-            left = work.lacking(batches_of(len(rows), rows.start))
-            yield from known_documents(self.store, np.concatenate([np.arange(it.start, it.stop) for it in left]))
+            shards_left = work.lacking(batches_of(len(rows), rows.start))
+            yield from known_documents(self.store, np.concatenate([np.arange(it.start, it.stop) for it in shards_left]))
 
     def _done(self, work: Work) -> list[Document]:
         """Return some that an earlier run has embedded."""
@@ -131,19 +131,19 @@ class _ReembedJob(RewriteJob):
 
 def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
     """Return whether `output` holds what `reembed_store` would write there, so that nothing need be embedded."""
-    made = _manifest_at(output)
-    if made is None or made.store.made_by != MADE_BY:
+    manifest = _manifest_at(output)
+    if manifest is None or manifest.store.made_by != MADE_BY:
         return False
-    return (made.model, made.inputs) == (embedder.identity, source_hashes(store))
+    return (manifest.model, manifest.inputs) == (embedder.identity, source_hashes(store))
 
 
 def _manifest_at(output: Path | str) -> Manifest | None:
     """Return the manifest of a store that has the name of an output; None where there is none."""
-    place = output_of(output)
-    if type(place) is Output:
-        return read_manifest(place.path, "store") if (place.path / MANIFEST_NAME).is_file() else None
+    target = output_of(output)
+    if type(target) is Output:
+        return read_manifest(target.path, "store") if (target.path / MANIFEST_NAME).is_file() else None
     with suppress(LeadMigrateError):
-        return open_store(place.location).info.manifest
+        return open_store(target.location).info.manifest
     return None
 
 

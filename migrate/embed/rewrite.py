@@ -84,10 +84,10 @@ class RewriteJob(StoreJob):
         writer.finish(work.all_rows(writer.dim))
         self.check_sources(work)
         beside = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
-        manifest, facts = self.conclude(work)
+        manifest, details = self.conclude(work)
         hashes = {**self.output.facts(self.store, work.content, writer.sha256), **beside}
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
-        return {"recall": writer.recall, "remarks": list(writer.remarks), **facts}
+        return {"recall": writer.recall, "remarks": list(writer.remarks), **details}
 
 
 @dataclass(eq=False)
@@ -123,8 +123,8 @@ class PatchJob(RewriteJob):
         if not is_true.all():
             vectors[~is_true] = _vectors_of(self.kept, rows[~is_true])
         true = np.flatnonzero(is_true)
-        for place, vector in zip(true, self.true_vectors(true + shard.start) if len(true) else (), strict=True):
-            vectors[place] = vector
+        for row, vector in zip(true, self.true_vectors(true + shard.start) if len(true) else (), strict=True):
+            vectors[row] = vector
         sources = {} if self.sources is None else {"sources": self.sources[part]}
         yield Block({"vectors": vectors, "confidence": self.confidence[part], **sources})
 

@@ -171,8 +171,8 @@ def recorded_options(model: ModelIdentity) -> dict[str, Any]:
     kind = kind_of(model.spec)
     if kind is None or not kind.takes_prefixes:
         return {}
-    facts = find_model(split_spec(model.spec)[1])
-    shorter = model.dim if kind.takes_dimensions and facts is not None and facts.dim != model.dim else None
+    known_model = find_model(split_spec(model.spec)[1])
+    shorter = model.dim if kind.takes_dimensions and known_model is not None and known_model.dim != model.dim else None
     return {"dimensions": shorter, "document_prefix": model.document_prefix, "query_prefix": model.query_prefix}
 
 
@@ -182,6 +182,6 @@ def special_options(model: ModelIdentity) -> dict[str, Any]:
     >>> special_options(ModelIdentity("sentence-transformers:intfloat/e5-base-v2", 768, True, "", "query: "))
     {'document_prefix': ''}
     """
-    facts = find_model(split_spec(model.spec)[1])
+    known_model = find_model(split_spec(model.spec)[1])
     options = {name: value for name, value in recorded_options(model).items() if value is not None}
-    return {name: value for name, value in options.items() if getattr(facts, name, "") != value}
+    return {name: value for name, value in options.items() if getattr(known_model, name, "") != value}

@@ -40,8 +40,8 @@ def prove_known(embedder: Embedder, texts: Sequence[Text], *, source: str) -> in
     cached = embedder.find(texts, "document")
     if not cached:
         return 0
-    known = [texts[place] for place in cached]
-    return prove_answers(embedder, known, np.stack(list(cached.values())), source=source)
+    cached_texts = [texts[position] for position in cached]
+    return prove_answers(embedder, cached_texts, np.stack(list(cached.values())), source=source)
 
 
 def prove_answers(
@@ -56,24 +56,24 @@ def prove_answers(
     """
     if not len(texts) or not needs_proof(embedder):
         return 0
-    places = some_places(len(texts), np.random.default_rng(len(texts)))
-    asked = [*places[1:2], *places[:1], *places[:1:-1]]
-    again = embedder.embed_again([texts[asked[0]]], role)
-    if rest := asked[1:]:
-        again = np.concatenate([again, embedder.embed_again([texts[place] for place in rest], role)])
-    before = vectors[asked]
-    cosines = np.zeros(len(asked))
-    if again.shape == before.shape:
-        cosines = np.einsum("nd,nd->n", unit_rows(again), unit_rows(before))
+    positions = some_places(len(texts), np.random.default_rng(len(texts)))
+    order = [*positions[1:2], *positions[:1], *positions[:1:-1]]
+    repeated = embedder.embed_again([texts[order[0]]], role)
+    if remaining := order[1:]:
+        repeated = np.concatenate([repeated, embedder.embed_again([texts[position] for position in remaining], role)])
+    earlier = vectors[order]
+    cosines = np.zeros(len(order))
+    if repeated.shape == earlier.shape:
+        cosines = np.einsum("nd,nd->n", unit_rows(repeated), unit_rows(earlier))
     if cosines.min() < SAME:
-        worst, others = int(cosines.argmin()), int((cosines < SAME).sum())
+        worst, differing = int(cosines.argmin()), int((cosines < SAME).sum())
         raise VectorError(
-            f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[asked[worst]].id!r} than it "
-            f"gave before (cosine {cosines[worst]:.3f}, {others} of {len(asked)} are others): the model has changed "
+            f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[order[worst]].id!r} than it "
+            f"gave before (cosine {cosines[worst]:.3f}, {differing} of {len(order)} are others): the model has changed "
             "since, or the server mixes up its texts; name the server that still has the model, or start anew with "
             "another --cache for the new one"
         )
-    return len(asked)
+    return len(order)
 
 
 def some_places(count: int, rng: np.random.Generator) -> list[int]:
@@ -95,8 +95,8 @@ class Witnesses:
 
     def add(self, texts: Sequence[Text], vectors: Vectors) -> None:
         """Sample some texts of a batch, with their vectors, (n, dim)."""
-        for place in some_places(len(texts), self._rng):
-            witness = texts[place], vectors[place].copy()
+        for position in some_places(len(texts), self._rng):
+            witness = texts[position], vectors[position].copy()
             self._seen += 1
             if len(self._kept) < ASKED_AGAIN:
                 self._kept.append(witness)

@@ -123,12 +123,12 @@ class CacheFile(OwnDatabase):
         """Yield the rows of some keys, in the order of these, asking for some at a time."""
         ordered = sorted(keys)
         for start in range(0, len(ordered), 500):
-            part = ordered[start : start + 500]
-            marks = ",".join("?" * len(part))
+            chunk = ordered[start : start + 500]
+            placeholders = ",".join("?" * len(chunk))
             # all at once: a cursor would be closed with the generator, and the database may be closed by then
             yield from self._database.execute(
-                f"SELECT {columns} FROM {table} WHERE key IN ({marks})",  # noqa: S608
-                part,
+                f"SELECT {columns} FROM {table} WHERE key IN ({placeholders})",  # noqa: S608
+                chunk,
             ).fetchall()
 
     def choosers(self, choices: Collection[bytes]) -> frozenset[str]:
@@ -163,22 +163,22 @@ class CachedEmbedder(WrappedEmbedder):
 
     def around(self, embedder: Embedder) -> CachedEmbedder:
         """Another embedder behind the same cache."""
-        other = CachedEmbedder(embedder, self.path, keeps=self.keeps)
-        other._counts = self._counts  # whoever holds this one sees what a metered copy embeds
-        other._choice, other._choosers, other._noted = self._choice, self._choosers, self._noted
-        return other
+        wrapper = CachedEmbedder(embedder, self.path, keeps=self.keeps)
+        wrapper._counts = self._counts  # whoever holds this one sees what a metered copy embeds
+        wrapper._choice, wrapper._choosers, wrapper._noted = self._choice, self._choosers, self._noted
+        return wrapper
 
     def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> CachedEmbedder:
         """Return this embedder for texts that queries, given by digests, have chosen: the cache remembers these.
 
         Of texts that are embedded without such a word nobody knows why they were.
         """
-        other = self.around(self.embedder)
+        wrapper = self.around(self.embedder)
         named = "\n".join(sorted(queries)) if group is None else f"group {group}"
-        other._choice, other._choosers = hashlib.sha256(named.encode()).digest(), frozenset(queries)
+        wrapper._choice, wrapper._choosers = hashlib.sha256(named.encode()).digest(), frozenset(queries)
         if not queries:
-            other._choice = None
-        return other
+            wrapper._choice = None
+        return wrapper
 
     def choices(self, texts: Sequence[Text], role: Role) -> list[bytes | None]:
         """Return by which choice of queries each text came into the cache; None where none did, or it is not there."""

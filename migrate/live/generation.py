@@ -42,12 +42,12 @@ def generation_of(store: Store) -> str:
     do not change.
     """
     files, manifest = as_files(store), store.info.manifest
-    facts: list[Any] = [store.info.dim, None if manifest is None else [manifest.created, dict(manifest.inputs)]]
+    identity: list[Any] = [store.info.dim, None if manifest is None else [manifest.created, dict(manifest.inputs)]]
     if manifest is not None and manifest.model is not None:
-        facts.append([manifest.model.spec, manifest.model.revision])
+        identity.append([manifest.model.spec, manifest.model.revision])
     if files is not None:
-        facts.append(sorted(stamp.facts for stamp in files.stamps))
-    return hashlib.sha256(canonical_json(facts).encode(errors="surrogatepass")).hexdigest()[:16]
+        identity.append(sorted(stamp.facts for stamp in files.stamps))
+    return hashlib.sha256(canonical_json(identity).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def model_of(store: Store) -> ModelIdentity:
@@ -166,14 +166,14 @@ class Generation:
             return np.empty(0, np.intp)
         if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
             return np.arange(len(ids))
-        noted = self.true_in_store.get
+        digest_of = self.true_in_store.get
         pairs = enumerate(zip(ids, hashes, strict=True))
-        lacking = np.array([p for p, (i, digest) in pairs if digest is None or noted(i) != digest], np.intp)
+        lacking = np.array([p for p, (i, digest) in pairs if digest is None or digest_of(i) != digest], np.intp)
         # Texts in files are still those that the store was made of; those of a database may be others.
         if not len(lacking) or self.confidence is None or as_files(self.store) is None:
             return lacking
         row_of = self.texts.rows.get
-        rows = np.array([row_of(ids[place], -1) for place in lacking.tolist()], np.int64)
+        rows = np.array([row_of(ids[position], -1) for position in lacking.tolist()], np.int64)
         return lacking[~((rows >= 0) & (self.confidence[rows] >= 1))]
 
     def uncertainty(self, doc_id: str) -> float:

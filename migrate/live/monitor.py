@@ -203,8 +203,8 @@ class Monitor:
     @classmethod
     def kept_in(cls, state: LiveState) -> Self | None:
         """Return the one that a state keeps; None where it keeps none."""
-        facts = state.noted(_MONITOR)
-        return None if facts is None else cls.of_json(facts)
+        content = state.noted(_MONITOR)
+        return None if content is None else cls.of_json(content)
 
     def as_json(self) -> dict[str, Any]:
         """Return what `of_json` reads."""
@@ -213,15 +213,15 @@ class Monitor:
     @classmethod
     def of_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the one that `as_json` gave; an earlier version had no kinds, and no names of margins."""
-        facts: dict[str, Any] = {field.name: document[field.name] for field in fields(cls) if field.name in document}
-        for name in facts.keys() & {"low", "high", "first_low", "first_high"}:
-            facts[name] = ConfidenceSequence(**facts[name])
-        if facts["calibration"] is not None:
-            errors = tuple(map(tuple, facts["calibration"]["errors"]))
-            facts["calibration"] = EpochCalibration(**facts["calibration"] | {"errors": errors})
-        if "kinds" in facts:
-            facts["kinds"] = Kinds.of_json(facts["kinds"])
-        return cls(**facts)
+        values: dict[str, Any] = {field.name: document[field.name] for field in fields(cls) if field.name in document}
+        for name in values.keys() & {"low", "high", "first_low", "first_high"}:
+            values[name] = ConfidenceSequence(**values[name])
+        if values["calibration"] is not None:
+            errors = tuple(map(tuple, values["calibration"]["errors"]))
+            values["calibration"] = EpochCalibration(**values["calibration"] | {"errors": errors})
+        if "kinds" in values:
+            values["kinds"] = Kinds.of_json(values["kinds"])
+        return cls(**values)
 
 
 class ServedPool:

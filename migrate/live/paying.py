@@ -154,8 +154,8 @@ class PayingEmbedder(WrappedEmbedder):
         self.account.require_room(texts)
         size = self.account.at_once(len(texts))
         for first in range(0, len(texts), size):
-            part, done = texts[first : first + size], 0
-            tokens = self.account.pay(part)
+            chunk, done = texts[first : first + size], 0
+            tokens = self.account.pay(chunk)
 
             def keep_and_count(positions: Sequence[int], vectors: Vectors, first: int = first) -> None:
                 nonlocal done
@@ -163,7 +163,7 @@ class PayingEmbedder(WrappedEmbedder):
                 done += len(positions)
 
             try:
-                self.embedder.embed_each(part, role, keep_and_count, progress=progress)
+                self.embedder.embed_each(chunk, role, keep_and_count, progress=progress)
             finally:
                 if done:
                     self._count(done, tokens)

@@ -78,12 +78,12 @@ def _worker_sentence(status: LiveStatus) -> str:
     if worker.phase == "none":
         return f"no worker has run yet; spent {cost}"
     if status.is_running:
-        said = f"the worker is {worker.phase}" + (f": {worker.message}" if worker.message else "")
+        sentence = f"the worker is {worker.phase}" + (f": {worker.message}" if worker.message else "")
     elif worker.phase == "running" and not worker.message:
-        said = "no worker is running: the last one was killed; begin again with `live run`"
+        sentence = "no worker is running: the last one was killed; begin again with `live run`"
     else:
-        said = f"no worker is running; the last one ended: {worker.message or worker.phase}"
-    return f"{said}; spent {cost}"
+        sentence = f"no worker is running; the last one ended: {worker.message or worker.phase}"
+    return f"{sentence}; spent {cost}"
 
 
 def run_text(report: WorkerReport) -> str:
@@ -100,7 +100,7 @@ def run_document(report: WorkerReport) -> dict[str, Any]:
 def status_document(status: LiveStatus) -> dict[str, Any]:
     """Return the status for programs."""
     worker = {name: getattr(status.worker, name) for name in ("phase", "pid", "spent_usd", "message", "updated")}
-    facts = {
+    entry = {
         "path": status.location,
         "outcome": status.outcome,
         "verdict": status.verdict,
@@ -112,7 +112,7 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
         "worker": worker,
         "counters": status.counters,
     }
-    return document("live status", facts)
+    return document("live status", entry)
 
 
 def metrics_text(status: LiveStatus) -> str:
@@ -143,10 +143,10 @@ def metrics_text(status: LiveStatus) -> str:
 
 
 def _labels(**labels: str) -> str:
-    def escaped(words: str) -> str:
-        return words.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    def escaped(value: str) -> str:
+        return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
-    return ",".join(f'{name}="{escaped(words)}"' for name, words in labels.items())
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
 
 
 _COLOURS: Final = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
@@ -188,17 +188,17 @@ def _number(value: float) -> str:
 
 def _hours(status: LiveStatus, *names: str) -> list[tuple[float, Mapping[str, Any]]]:
     """Return the notes that have these facts, in hours since the first note; thinned."""
-    noted = [((at - status.history[0][0]) / _HOUR_S, facts) for at, facts in status.history]
-    kept = [(hours, facts) for hours, facts in noted if all(name in facts for name in names)]
-    return [*kept[: -1 : max(len(kept) // _MOST_POINTS, 1)], *kept[-1:]]
+    history = [((at - status.history[0][0]) / _HOUR_S, entry) for at, entry in status.history]
+    complete = [(hours, entry) for hours, entry in history if all(name in entry for name in names)]
+    return [*complete[: -1 : max(len(complete) // _MOST_POINTS, 1)], *complete[-1:]]
 
 
 def _quality(status: LiveStatus) -> Chart | None:
-    noted = _hours(status, "mean", "lower", "upper")
-    if not noted or status.verdict is None:
+    history = _hours(status, "mean", "lower", "upper")
+    if not history or status.verdict is None:
         return None
-    points = [(hours, float(facts["mean"])) for hours, facts in noted]
-    bounds = [(float(facts["lower"]), float(facts["upper"])) for _, facts in noted]
+    points = [(hours, float(entry["mean"])) for hours, entry in history]
+    bounds = [(float(entry["lower"]), float(entry["upper"])) for _, entry in history]
     line = Line("agreement in the pool, between its bounds", points, bounds)
     return line_chart(
         "quality over time",
@@ -211,7 +211,7 @@ def _quality(status: LiveStatus) -> Chart | None:
 
 
 def _progress(status: LiveStatus) -> Chart | None:
-    points = [(hours, facts["true"] / max(facts["count"], 1)) for hours, facts in _hours(status, "true", "count")]
+    points = [(hours, entry["true"] / max(entry["count"], 1)) for hours, entry in _hours(status, "true", "count")]
     if not points:
         return None
     line = Line("true vectors", points)
@@ -219,10 +219,10 @@ def _progress(status: LiveStatus) -> Chart | None:
 
 
 def _spending(status: LiveStatus) -> Chart | None:
-    noted = _hours(status, "tokens", "usd")
-    if not noted:
+    history = _hours(status, "tokens", "usd")
+    if not history:
         return None
-    name = "usd" if any(facts["usd"] for _, facts in noted) else "tokens"
-    line = Line(name, [(hours, float(facts[name])) for hours, facts in noted])
+    name = "usd" if any(entry["usd"] for _, entry in history) else "tokens"
+    line = Line(name, [(hours, float(entry[name])) for hours, entry in history])
     label = "US dollars spent by the worker" if name == "usd" else "tokens sent by the worker"
     return line_chart("spending over time", [line], x_label="hours", y_label=label)

@@ -310,44 +310,46 @@ class LiveSearcher:
         ids, digests = [pool[row] for row in lacking.tolist()], [hashes[row] for row in lacking.tolist()]
         chooser = digest_of(Query("query", query)) if isinstance(query, str) else UNKNOWN_QUERY
         self._want(ids, lacking, chooser)
-        found, rows = vectors.in_memory(digests)
+        present, rows = vectors.in_memory(digests)
 
         def missing(order: Iterable[int]) -> dict[str, bytes]:
-            at_hand = set(found.tolist())
+            at_hand = set(present.tolist())
             pairs = ((ids[row], digests[row]) for row in order if row not in at_hand)
             return {doc_id: digest for doc_id, digest in pairs if digest is not None}
 
         if unasked := {i: digest for i, digest in missing(range(len(ids))).items() if vectors.worth_a_look(digest)}:
             vectors.look_up(self._documents(texts, unasked), seconds=deadline - time.monotonic())
-            found, rows = vectors.in_memory(digests)
-        if len(found) < len(ids):
+            present, rows = vectors.in_memory(digests)
+        if len(present) < len(ids):
             translated = texts.vectors(ids)
 
             def estimates() -> NDArray[np.floating]:
                 if translated is None:
                     return hits.scores[lacking]
                 true = unit_rows(rows) if cosine else rows
-                return estimate_scores(query_vector, hits.scores[lacking], translated, found, true, metric=info.metric)
+                return estimate_scores(
+                    query_vector, hits.scores[lacking], translated, present, true, metric=info.metric
+                )
 
             order = np.argsort(estimates() if info.metric == "l2" else -estimates(), kind="stable").tolist()
             accepted = [pair for pair in missing(order).items() if vectors.refusal(pair[1]) is None]
             if chosen := dict(accepted[: self._allowed()]):
                 documents = self._documents(texts, chosen)
                 vectors.embed(documents, chooser=chooser, seconds=deadline - time.monotonic())
-                found, rows = vectors.in_memory(digests)
+                present, rows = vectors.in_memory(digests)
             scores = np.array(hits.scores, np.float64)
             scores[lacking] = estimates()
         best = rerank(
             query_vector,
             hits.ids,
             scores,
-            lacking[found],
+            lacking[present],
             unit_rows(rows) if cosine else rows,
             metric=info.metric,
             kept=min(max(k, _MONITORED), len(hits.ids)),
         )
         ranked = np.array([score for _, score in best], np.float32)
-        return LiveAnswer(tuple(doc_id for doc_id, _ in best), ranked, len(ids) - len(found), generation.key)
+        return LiveAnswer(tuple(doc_id for doc_id, _ in best), ranked, len(ids) - len(present), generation.key)
 
     def _vector(self, generation: Generation, query: str | Vectors) -> Vectors:
         if isinstance(query, str):
@@ -361,12 +363,12 @@ class LiveSearcher:
         vector: Vectors = rows[0]
         return vector
 
-    def _want(self, ids: Sequence[str], places: NDArray[np.intp], chooser: str) -> None:
+    def _want(self, ids: Sequence[str], positions: NDArray[np.intp], chooser: str) -> None:
         """Note documents without a true vector in the store, their places in a pool, and who wants them."""
         with self._lock:
             if ids:
                 self._buffer.choosers.add(chooser)
-            self._buffer.wanted.update(dict(zip(ids, (1 / (places + 1)).tolist(), strict=True)))
+            self._buffer.wanted.update(dict(zip(ids, (1 / (positions + 1)).tolist(), strict=True)))
 
     def _allowed(self) -> int:
         """Return how many documents a query may have embedded now."""
@@ -432,8 +434,8 @@ class LiveSearcher:
         try:
             with self._state.transaction():
                 if buffer.wanted:
-                    wanted = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
-                    self._state.want(wanted, buffer.choosers)
+                    demand = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
+                    self._state.want(demand, buffer.choosers)
                 if buffer.queries:
                     self._state.keep_queries(buffer.queries)
                 if buffer.counts:
@@ -450,9 +452,9 @@ class LiveSearcher:
             raise
 
 
-def _embedders(store: Store, own: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:
+def _embedders(store: Store, identity: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:
     """Return the models by which queries may be embedded, each behind a cache; `own` is the store's own."""
-    named = own.spec if models is None else models
+    named = identity.spec if models is None else models
     listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
     if not listed or not all(isinstance(model, str | Embedder) for model in listed):
         raise UsageError(
@@ -462,19 +464,21 @@ def _embedders(store: Store, own: ModelIdentity, models: Models, cache: Path | N
     embedders = []
     for model in listed:
         if isinstance(model, str):
-            model = load_known(model, own, state=folder_of(store))
+            model = load_known(model, identity, state=folder_of(store))
         model = whole_embedder(model)
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())
-        embedders.append(model.with_model(lambda inner: _AsNoted(inner, own) if _is_noted(inner, own) else inner))
+        embedders.append(
+            model.with_model(lambda inner: _AsNoted(inner, identity) if _is_noted(inner, identity) else inner)
+        )
     return embedders
 
 
-def _is_noted(model: Embedder, own: ModelIdentity) -> bool:
+def _is_noted(model: Embedder, identity: ModelIdentity) -> bool:
     """Tell if a model of an API, which may be out when a server starts, is by its name the store's own."""
     profile = model.profile
     named = (profile.spec, profile.document_prefix, profile.query_prefix)
-    return profile.is_api and named == (own.spec, own.document_prefix, own.query_prefix)
+    return profile.is_api and named == (identity.spec, identity.document_prefix, identity.query_prefix)
 
 
 class _AsNoted(WrappedEmbedder):

@@ -257,9 +257,9 @@ class LiveState(OwnDatabase):
                 np.frombuffer(vector, "<f4").astype(np.float32),
                 tuple(json.loads(ids)),
                 np.frombuffer(scores, "<f4").astype(np.float32),
-                *others,
+                *columns,
             )
-            for vector, ids, scores, *others in rows
+            for vector, ids, scores, *columns in rows
         ]
 
     # Counters and facts.
@@ -276,26 +276,26 @@ class LiveState(OwnDatabase):
         totals = dict(self._read("SELECT name, total FROM counters"))
         return {name: totals.get(name, 0.0) for name in get_args(Counter)}
 
-    def note_history(self, facts: Mapping[str, Any]) -> None:
+    def note_history(self, entry: Mapping[str, Any]) -> None:
         """Keep what a chart over time shows, with the time of now."""
-        self._write("INSERT INTO history (at, facts) VALUES (?, ?)", [(time.time(), json.dumps(dict(facts)))])
+        self._write("INSERT INTO history (at, facts) VALUES (?, ?)", [(time.time(), json.dumps(dict(entry)))])
 
     def history(self) -> list[tuple[float, dict[str, Any]]]:
         """Return what was noted, and when, in order."""
-        return [(at, json.loads(facts)) for at, facts in self._read("SELECT at, facts FROM history ORDER BY number")]
+        return [(at, json.loads(entry)) for at, entry in self._read("SELECT at, facts FROM history ORDER BY number")]
 
     def worker(self) -> WorkerFacts:
         """Return what the worker last said of itself."""
-        facts = self.noted("worker") or {}
-        return WorkerFacts(**{field.name: facts[field.name] for field in fields(WorkerFacts) if field.name in facts})
+        entry = self.noted("worker") or {}
+        return WorkerFacts(**{field.name: entry[field.name] for field in fields(WorkerFacts) if field.name in entry})
 
-    def set_worker(self, facts: WorkerFacts) -> None:
+    def set_worker(self, entry: WorkerFacts) -> None:
         """Say it; `updated` becomes now."""
-        self.note("worker", {**asdict(facts), "updated": time.time()})
+        self.note("worker", {**asdict(entry), "updated": time.time()})
 
-    def note(self, name: str, fact: Any) -> None:
+    def note(self, name: str, value: Any) -> None:
         """Keep a fact under a name, as JSON holds it."""
-        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(fact))])
+        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
 
     def noted(self, name: str) -> Any:
         """Return the fact of that name; None where there is none."""

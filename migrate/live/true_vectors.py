@@ -65,11 +65,11 @@ class VectorMemory:
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """Return the places of those digests that are known, (n,), and their vectors, (n, dim)."""
-        known = [(position, digest) for position, digest in enumerate(digests) if digest in self._vectors]
-        for _, digest in known:
+        present = [(position, digest) for position, digest in enumerate(digests) if digest in self._vectors]
+        for _, digest in present:
             self._vectors.move_to_end(digest)  # type: ignore[arg-type]
-        rows = [self._vectors[digest] for _, digest in known]  # type: ignore[index]
-        positions = np.array([position for position, _ in known], np.intp)
+        rows = [self._vectors[digest] for _, digest in present]  # type: ignore[index]
+        positions = np.array([position for position, _ in present], np.intp)
         return positions, np.stack(rows) if rows else np.empty((0, self._dim), np.float32)
 
     def keep(self, digest: bytes, vector: Vectors) -> None:
@@ -221,7 +221,7 @@ class LiveVectors:
         try:
             with self._turn:
                 embedder = self._embedder
-                before = embedder.usage_tokens
+                tokens_before = embedder.usage_tokens
                 rows = embedder.chosen_by({chooser}).embed_documents(list(documents.values()))
         except InputError as error:
             if len(documents) == 1:
@@ -229,12 +229,12 @@ class LiveVectors:
                 self._refused[next(iter(documents))] = str(error)
                 self._count({"refused_documents": 1})
                 return {}
-            parts = [self._embedded({digest: document}, chooser) for digest, document in documents.items()]
-            return {digest: vector for part in parts for digest, vector in part.items()}
+            answers_of = [self._embedded({digest: document}, chooser) for digest, document in documents.items()]
+            return {digest: vector for answer in answers_of for digest, vector in answer.items()}
         source = embedder.profile.spec
         as_vectors(rows, dim=embedder.identity.dim, source=source)
         check_vectors([one.id for one in documents.values()], rows, source=source)
-        self._count({"embedded_by_queries": len(rows), "tokens": embedder.usage_tokens - before})
+        self._count({"embedded_by_queries": len(rows), "tokens": embedder.usage_tokens - tokens_before})
         return dict(zip(documents, rows, strict=True))
 
     @property

@@ -349,11 +349,11 @@ class Worker:
         unpaid = {document.id for document in new[fits:]}
         batch = [document for document in documents if document.id not in unpaid]
         try:
-            for part, vectors in self._embedded(batch):
-                if self.writer.put(self.store, part, vectors) < len(part):
+            for chunk, vectors in self._embedded(batch):
+                if self.writer.put(self.store, chunk, vectors) < len(chunk):
                     self._surveyed_at = -np.inf
                 if as_files(self.store) is None:  # where one was left out, the survey is made anew
-                    self.survey.true.update({document.id: text_hash(document.text) for document in part})
+                    self.survey.true.update({document.id: text_hash(document.text) for document in chunk})
         except RemoteError:
             self.survey.left.extend(document.id for document in batch)
             raise
@@ -470,9 +470,9 @@ class Worker:
     # Telling.
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
-        facts = WorkerFacts(phase, os.getpid(), self.account.usd, message)
-        if replace(self.state.worker(), updated=0.0) != facts:
-            self.state.set_worker(facts)
+        status = WorkerFacts(phase, os.getpid(), self.account.usd, message)
+        if replace(self.state.worker(), updated=0.0) != status:
+            self.state.set_worker(status)
 
     def _note_history(self, *, now: bool = False) -> None:
         if not now and time.monotonic() - self._noted_at < _MINUTE_S:

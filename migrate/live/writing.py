@@ -82,7 +82,7 @@ class Renewal:
 
     def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
         """Return the shares that are reached and were not acted on."""
-        return tuple(one for one in self.shares if one <= share and one not in done)
+        return tuple(share_due for share_due in self.shares if share_due <= share and share_due not in done)
 
     def require_of(self, store: Store) -> None:
         """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store."""
@@ -107,16 +107,16 @@ class Renewal:
 
         `embedder` is the model of the store behind its cache, `texts` are as for `check`.
         """
-        location, known = self.source.info.location, self.fitted.sample
+        location, sample = self.source.info.location, self.fitted.sample
         if self._shared(texts) < len(self.texts) / 2:
             raise StitchError(
                 f"{location}: its documents are not those of {store.info.location}; name the store that it was "
                 "translated from, and its stitch"
             )
-        documents = list(self.source.documents(_rows_of(self.source, known.row_of)[:64]))
+        documents = list(self.source.documents(_rows_of(self.source, sample.row_of)[:64]))
         same = [
-            np.allclose(vector, known.vectors[known.row_of[documents[place].id]], atol=1e-3)
-            for place, vector in embedder.find(documents, "document").items()
+            np.allclose(vector, sample.vectors[sample.row_of[documents[position].id]], atol=1e-3)
+            for position, vector in embedder.find(documents, "document").items()
         ]
         if not documents or sum(same) < len(same) / 2:
             raise StitchError(
@@ -129,8 +129,8 @@ class Renewal:
 
         `texts` are the hashes of the texts of its documents, by id.
         """
-        own, is_in_files = len(self.texts), as_files(store) is not None
-        if self._shared(texts) < (own if is_in_files else own / 2) or (is_in_files and len(texts) != own):
+        count, is_in_files = len(self.texts), as_files(store) is not None
+        if self._shared(texts) < (count if is_in_files else count / 2) or (is_in_files and len(texts) != count):
             raise StoreError(
                 f"{store.info.location}: its documents are not those of {self.source.info.location} any more; the "
                 "translations stay as they are"
@@ -146,15 +146,15 @@ class Renewal:
 
     def refitted(self, embedder: Embedder, *, seed: int) -> FittedStitch:
         """Return the stitch of all pairs that the cache has, up to as many as a fit takes."""
-        known, new_rows, documents_of = self.fitted.sample, list[int](), self.source.documents()
+        sample, new_rows, documents_of = self.fitted.sample, list[int](), self.source.documents()
         for start in range(0, self.source.info.count, batch_rows(self.source.info.dim)):
             block = list(islice(documents_of, batch_rows(self.source.info.dim)))
             cached = embedder.find(block, "document")
-            new_rows += [start + row for row in cached if block[row].id not in known.row_of]
+            new_rows += [start + row for row in cached if block[row].id not in sample.row_of]
         chosen = np.sort(np.random.default_rng(seed).permutation(np.array(new_rows, dtype=np.int64))[:MOST_PAIRS])
         documents = list(self.source.documents(chosen))
         vectors: Vectors = embedder.embed_documents(documents)  # all of them from the cache
-        pairs = extended(self.source, known, documents, vectors)
+        pairs = extended(self.source, sample, documents, vectors)
         fitted = refit(self.source, self.fitted, pairs, _rows_of(self.source, pairs.row_of), seed=seed)
         choices = [choice for choice in embedder.choices(documents, "document") if choice is not None]
         chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
@@ -308,8 +308,8 @@ def _complete(old: Path, new: Path) -> None:
     """
 
     def passed_over(folder: str, names: list[str]) -> set[str]:
-        there = new / Path(folder).relative_to(old)
-        written = {name for name in names if os.path.lexists(there / name) and not (there / name).is_dir()}
+        target = new / Path(folder).relative_to(old)
+        written = {name for name in names if os.path.lexists(target / name) and not (target / name).is_dir()}
         return written | {name for name in names if is_endless(Path(folder, name))}
 
     shutil.copytree(old, new, symlinks=True, ignore=passed_over, dirs_exist_ok=True)

@@ -39,7 +39,7 @@ def bm25_run(
     weights = _weights(BM25Okapi(texts), set(chain.from_iterable(asked.values())))
     keys = [key(document.id) for document in documents]
     names = sorted(set(keys))  # ties break by doc_id: number documents in that order
-    number = {name: place for place, name in enumerate(names)}
+    number = {name: position for position, name in enumerate(names)}
     document_of = np.array([number[name] for name in keys], dtype=np.int64)
     rankings = {}
     for query_id, query_words in asked.items():
@@ -50,9 +50,9 @@ def bm25_run(
             hit[rows] = True
         best = np.full(len(names), -np.inf)
         np.maximum.at(best, document_of[hit], scores[hit])
-        found = np.flatnonzero(best > -np.inf)
-        order = found[np.argsort(-best[found], kind="stable")[:depth]].tolist()
-        rankings[query_id] = tuple(names[place] for place in order)
+        scored = np.flatnonzero(best > -np.inf)
+        order = scored[np.argsort(-best[scored], kind="stable")[:depth]].tolist()
+        rankings[query_id] = tuple(names[position] for position in order)
     return Rankings(rankings)
 
 
@@ -68,7 +68,7 @@ def _weights(index: BM25Okapi, query_words: Iterable[str]) -> dict[str, tuple[ND
             occurrences[word].append((row, frequencies[word]))
     lengths = index.k1 * (1 - index.b + index.b * np.array(index.doc_len) / index.avgdl)
     weights = {}
-    for word, found in occurrences.items():
-        rows, times = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    for word, count in occurrences.items():
+        rows, times = np.array(count, dtype=np.int64).reshape(-1, 2).T
         weights[word] = rows, index.idf.get(word, 0) * (times * (index.k1 + 1) / (times + lengths[rows]))
     return weights

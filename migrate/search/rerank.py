@@ -76,6 +76,6 @@ def rerank(
     count = kept + len(keys) - len(set(keys))
     if count < len(keys):  # the others cannot be among the best; sorting them costs more than all the rest
         chosen = np.flatnonzero(nearness >= np.partition(nearness, -count)[-count])
-        keys, nearness = [keys[place] for place in chosen.tolist()], nearness[chosen]
+        keys, nearness = [keys[position] for position in chosen.tolist()], nearness[chosen]
     best = rank(zip(keys, nearness.tolist(), strict=True), kept)
     return [(key, max(square - near, 0.0)) for key, near in best] if metric == "l2" else best

@@ -159,8 +159,10 @@ def search(
 
 def without_self(run: Rankings) -> Rankings:
     """Return the run without the document that is the query itself (ArguAna and Quora ask with their own documents)."""
-    kept = {query_id: [i for i, d in enumerate(docs) if d != query_id] for query_id, docs in run.rankings.items()}
+    positions_of = {
+        query_id: [i for i, d in enumerate(docs) if d != query_id] for query_id, docs in run.rankings.items()
+    }
     return Rankings(
-        {query_id: tuple(run.rankings[query_id][i] for i in places) for query_id, places in kept.items()},
-        {query_id: tuple(scores[i] for i in kept[query_id]) for query_id, scores in run.scores.items()},
+        {query_id: tuple(run.rankings[query_id][i] for i in positions) for query_id, positions in positions_of.items()},
+        {query_id: tuple(scores[i] for i in positions_of[query_id]) for query_id, scores in run.scores.items()},
     )

@@ -127,13 +127,13 @@ def _cached_rows(
     documents, start = store.documents(), 0
     for batch in store.scan(batch_size=4_096):
         texts = list(islice(documents, len(batch)))
-        places = np.flatnonzero(rows[start : start + len(batch)])
-        wanted = [texts[place] for place in places]
-        cached = embedder.find(wanted, "document") if wanted else {}
-        choices = embedder.choices(wanted, "document") if cached else []
+        positions = np.flatnonzero(rows[start : start + len(batch)])
+        texts_read = [texts[position] for position in positions]
+        cached = embedder.find(texts_read, "document") if texts_read else {}
+        choices = embedder.choices(texts_read, "document") if cached else []
         for number, vector in cached.items():
-            if _is_same(batch.vectors[places[number]], vector, equal):
-                yield start + int(places[number]), choices[number]
+            if _is_same(batch.vectors[positions[number]], vector, equal):
+                yield start + int(positions[number]), choices[number]
         start += len(batch)
 
 

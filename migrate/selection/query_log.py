@@ -45,8 +45,8 @@ class QueryLog:
     def digest(self) -> str:
         """SHA-256 of all that the choice of rows depends on besides the store."""
         model = self.embedder.cache_scope("query") if self.embedder else None
-        facts = canonical_json([model, [[query.id, query.text] for query in self.queries]])
-        return hashlib.sha256(facts.encode(errors="surrogatepass")).hexdigest()
+        content = canonical_json([model, [[query.id, query.text] for query in self.queries]])
+        return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 
 def query_log_rows(

@@ -72,25 +72,25 @@ def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress 
     directions = unit_rows(vectors)
     rng = np.random.default_rng(seed)
     chosen = np.empty(size, dtype=np.int64)
-    left = np.ones(len(vectors), dtype=bool)
+    available = np.ones(len(vectors), dtype=bool)
     nearest = np.full(len(vectors), 4.0)  # squared distance to the nearest chosen row; none is farther than this
-    for place in range(size):
-        progress("choose a diverse sample", place, size)
-        row = _drawn(np.where(left, nearest, 0), left, rng.random())
-        chosen[place], left[row] = row, False
+    for step in range(size):
+        progress("choose a diverse sample", step, size)
+        row = _drawn(np.where(available, nearest, 0), available, rng.random())
+        chosen[step], available[row] = row, False
         # einsum, for BLAS may sum in another order with another number of threads, and so draw other rows
         np.minimum(nearest, np.maximum(2 - 2 * np.einsum("nd,d->n", directions, directions[row]), 0), out=nearest)
     return chosen
 
 
-def _drawn(weights: NDArray[np.float64], left: NDArray[np.bool_], chance: float) -> int:
+def _drawn(weights: NDArray[np.float64], available: NDArray[np.bool_], chance: float) -> int:
     """Draw a row in proportion to its weight; any remaining row where all weights are 0, as among copies."""
     if not weights.any():
-        weights = left.astype(np.float64)
+        weights = available.astype(np.float64)
     rows = np.flatnonzero(weights)
     sums = weights[rows].cumsum()
-    place = sums.searchsorted(chance * sums[-1], side="right")
-    return int(rows[min(place, len(rows) - 1)])  # rounding may take it past the end
+    position = sums.searchsorted(chance * sums[-1], side="right")
+    return int(rows[min(position, len(rows) - 1)])  # rounding may take it past the end
 
 
 def random_order(store: Store, *seeds: int) -> NDArray[np.int64]:
@@ -134,10 +134,10 @@ def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     """
     if not store.info.has_texts:
         return {}
-    place_of = {text_digest(document.text): place for place, document in enumerate(documents)}
+    place_of = {text_digest(document.text): row for row, document in enumerate(documents)}
     sampled = {document.id for document in documents}
-    places = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
-    return {doc_id: place for doc_id, place in places if place is not None and doc_id not in sampled}
+    matches = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
+    return {doc_id: row for doc_id, row in matches if row is not None and doc_id not in sampled}
 
 
 def text_digest(text: str) -> bytes:
@@ -211,8 +211,8 @@ def draw_sample(
         first = query_log_rows(store, query_log, seed=seed, progress=progress)
         order = np.concatenate([first, order[~np.isin(order, first)]])
     if paid:
-        known = _rows_of(store, paid)
-        order = np.concatenate([known, order[~np.isin(order, known)]])
+        paid_rows = _rows_of(store, paid)
+        order = np.concatenate([paid_rows, order[~np.isin(order, paid_rows)]])
     candidates = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
     if not candidates:
         if store.info.has_texts:
@@ -225,11 +225,11 @@ def draw_sample(
 
 def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
     """Return the rows of some documents, ascending; ids that the store lacks are left out."""
-    wanted, found, done = frozenset(ids), list[int](), 0
+    ids_paid, rows, done = frozenset(ids), list[int](), 0
     for batch in store.scan():
-        found += [done + place for place, doc_id in enumerate(batch.ids) if doc_id in wanted]
+        rows += [done + position for position, doc_id in enumerate(batch.ids) if doc_id in ids_paid]
         done += len(batch)
-    return np.array(found, dtype=np.int64)
+    return np.array(rows, dtype=np.int64)
 
 
 def _diverse_rows(

@@ -79,8 +79,8 @@ class OutsideDetector:
 
         self._k = min(NEIGHBOURS, len(vectors) - 1)
         self._model: Any = NearestNeighbors(n_neighbors=self._k, algorithm="brute").fit(unit_rows(vectors))
-        own = self._model.kneighbors()[0][:, -1]  # without the vector itself
-        self.threshold = float(np.quantile(own, 0.95))
+        distances = self._model.kneighbors()[0][:, -1]  # without the vector itself
+        self.threshold = float(np.quantile(distances, 0.95))
 
     def distances(self, vectors: Vectors) -> NDArray[np.float64]:
         """Return how far each row lies from those that belong, (m,)."""
@@ -92,5 +92,5 @@ def divide(numbers: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], ND
     order = np.random.default_rng(seed).permutation(len(numbers))
     order = order[np.argsort(numbers[order], kind="stable")]
     counts = np.bincount(numbers)
-    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return order[place % 2 == 0], order[place % 2 == 1]
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[rank % 2 == 0], order[rank % 2 == 1]

@@ -241,7 +241,7 @@ def compare_described(a: Space, b: Space, forth: Stitching, back: Stitching, *, 
 
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
     a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
-    known = np.isfinite(a.local) & np.isfinite(b.local)
+    finite = np.isfinite(a.local) & np.isfinite(b.local)
     return Similarity(
         documents=len(a.vectors),
         cka=cka,
@@ -251,7 +251,7 @@ def compare_described(a: Space, b: Space, forth: Stitching, back: Stitching, *, 
         rank_similarity=rank_similarity(a_near, b_near),
         relative_orientation=relative_orientation(a.vectors, b.vectors, seed=seed),
         local_geometry=local_geometry(unit_rows(a.vectors), unit_rows(b.vectors), a_near, b_near),
-        dimension_agreement=spearman(a.local[known], b.local[known]) if known.any() else float("nan"),
+        dimension_agreement=spearman(a.local[finite], b.local[finite]) if finite.any() else float("nan"),
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
         forth=forth,

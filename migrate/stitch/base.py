@@ -105,10 +105,10 @@ class Stitch(ABC):
         """
         pairs = pairs if self.reads_texts else replace(pairs, texts=None)
         for fit_rows, held_out in splits:
-            known, asked = pairs.take(fit_rows), pairs.take(held_out)
-            fitted = copy.copy(self).fit(known.source, known.target, known.texts)
-            fitted = fitted.with_reach(known.source) if with_variance else fitted
-            yield fitted.predict(asked.source, asked.texts)
+            fitted_on, judged = pairs.take(fit_rows), pairs.take(held_out)
+            fitted = copy.copy(self).fit(fitted_on.source, fitted_on.target, fitted_on.texts)
+            fitted = fitted.with_reach(fitted_on.source) if with_variance else fitted
+            yield fitted.predict(judged.source, judged.texts)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """An unfitted copy with the options that are chosen once for a sample, not in every fit to a part of it."""
@@ -211,7 +211,7 @@ class Pairing:
 def fold_rows(n: int, *, seed: int = 0) -> list[NDArray[np.int64]]:
     """Split 0..n-1 at random into `FOLDS` sorted parts of nearly equal size (fewer where n is smaller)."""
     order = np.random.default_rng(seed).permutation(n)
-    return [np.sort(part) for part in np.array_split(order, min(FOLDS, n))]
+    return [np.sort(rows) for rows in np.array_split(order, min(FOLDS, n))]
 
 
 def cross_predict(stitch: Stitch, pairs: Pairing, *, share: float = 1.0, with_variance: bool = True) -> Prediction:
@@ -225,17 +225,17 @@ def cross_predict(stitch: Stitch, pairs: Pairing, *, share: float = 1.0, with_va
     variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
     splits = []
     for held_out in fold_rows(len(pairs), seed=pairs.seed):
-        rest = np.setdiff1d(np.arange(len(pairs)), held_out)
+        remaining = np.setdiff1d(np.arange(len(pairs)), held_out)
         if share < 1:
-            drawn = np.random.default_rng(pairs.seed).permutation(rest)
-            rest = np.sort(drawn[: max(round(share * len(rest)), 2)])
-        splits.append((rest, held_out))
+            drawn = np.random.default_rng(pairs.seed).permutation(remaining)
+            remaining = np.sort(drawn[: max(round(share * len(remaining)), 2)])
+        splits.append((remaining, held_out))
     predictions = stitch.cross_predict(pairs, splits, with_variance=with_variance)
     for (_, rows), prediction in zip(splits, predictions, strict=True):
         vectors[rows] = prediction.vectors
-        for values, found in ((variance, prediction.variance), (prior, prediction.prior)):
-            if found is not None:
-                values[rows] = found
+        for values, fold_values in ((variance, prediction.variance), (prior, prediction.prior)):
+            if fold_values is not None:
+                values[rows] = fold_values
     if isinstance(stitch, StretchableStitch) and stitch.spread is not None:
         vectors = stitch.spread.of(vectors).astype(np.float32)
     complete = [None if np.isnan(values).any() else values for values in (variance, prior)]

@@ -189,9 +189,11 @@ class FittedStitch:
         dims = [input_dim(self.manifest), self.dim]
         if self.direction == QUERY:
             names.reverse()
-        facts = f"{dims[0]} -> {dims[1]} dimensions, {self.manifest.counts.get('pairs', len(self.sample.ids)):,} pairs"
+        summary = (
+            f"{dims[0]} -> {dims[1]} dimensions, {self.manifest.counts.get('pairs', len(self.sample.ids)):,} pairs"
+        )
         overlap = f"held-out overlap@10 {self.selection.best.scores.overlap_at_10:.3f}"
-        return f"<FittedStitch {self.stitch.spec}: {' -> '.join(names)}, {facts}, {overlap}>"
+        return f"<FittedStitch {self.stitch.spec}: {' -> '.join(names)}, {summary}, {overlap}>"
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)
@@ -292,8 +294,8 @@ class FittedStitch:
         """The prediction and the squared norms of its vectors."""
         check_vectors(ids, vectors, source=source, noun=noun)
         prediction = self.stitch.predict(vectors, texts)
-        after = f"{source} after the {self.stitch.spec} stitch"
-        return prediction, check_vectors(ids, prediction.vectors, source=after, noun=noun)
+        description = f"{source} after the {self.stitch.spec} stitch"
+        return prediction, check_vectors(ids, prediction.vectors, source=description, noun=noun)
 
     def _of_norm(self, predicted: Vectors, squares: Vectors, inputs: Vectors) -> Vectors:
         """The predicted rows scaled to `norm`; `inputs` is not changed."""
@@ -302,15 +304,15 @@ class FittedStitch:
 
     def digest(self) -> str:
         """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
-        parts = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
-        parts |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
-        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), parts])
+        hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
+        hashes |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
+        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         reader = {} if self.reader is None else self.reader.arrays()
-        parts = {"stitch": self.stitch.saved(), "reader": reader, "sample": {"vectors": self.sample.vectors}}
-        return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        groups = {"stitch": self.stitch.saved(), "reader": reader, "sample": {"vectors": self.sample.vectors}}
+        return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
 
     def _payloads(self) -> dict[str, bytes]:
         return {**self.state, **(self.reader.state() if self.reader is not None else {})}
@@ -324,25 +326,25 @@ class FittedStitch:
         Raises UsageError: something is there, and `force` is not given; or nothing is known of such places.
         LockedError, OutputError: another process is writing it, or the place cannot be written to.
         """
-        place = place_of(location)
-        if isinstance(place, Path):
-            self._save(place, force=force)
+        target = place_of(location)
+        if isinstance(target, Path):
+            self._save(target, force=force)
             return
-        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as aside:
-            self._save(Path(aside) / "stitch", force=False)
-            upload(Path(aside) / "stitch", place, last=MANIFEST_NAME, force=force)
+        with tempfile.TemporaryDirectory(prefix="lead-migrate-") as temporary:
+            self._save(Path(temporary) / "stitch", force=False)
+            upload(Path(temporary) / "stitch", target, last=MANIFEST_NAME, force=force)
 
     def _save(self, folder: Path, *, force: bool) -> None:
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{f"fallback.{name}": array for name, array in spare.items()}}
         if self.prior is not None:
             arrays |= {"prior.matrix": self.prior.matrix, "prior.offset": self.prior.offset}
-        with atomic_folder(folder, force=force) as aside:
-            write_bytes(aside / WEIGHTS_NAME, save({n: np.ascontiguousarray(array) for n, array in arrays.items()}))
-            write_json(aside / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
+        with atomic_folder(folder, force=force) as temporary:
+            write_bytes(temporary / WEIGHTS_NAME, save({n: np.ascontiguousarray(array) for n, array in arrays.items()}))
+            write_json(temporary / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
             for name, payload in self._payloads().items():
-                write_bytes(aside / name, payload)
-            facts = replace(
+                write_bytes(temporary / name, payload)
+            details = replace(
                 self.manifest.stitch,
                 fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
                 stitch=self.stitch.spec,
@@ -351,10 +353,10 @@ class FittedStitch:
                 kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
                 selection=_selection_facts(self.selection),
                 arrays=tuple(sorted(arrays)),
-                files={name: sha256_file(aside / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
+                files={name: sha256_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
             )
             unknown = StitchFacts.unknown(self.manifest.details)
-            replace(self.manifest, details={**unknown, **facts.as_details()}).write(aside)
+            replace(self.manifest, details={**unknown, **details.as_details()}).write(temporary)
 
 
 def fit_norm(target: Vectors) -> float:
@@ -365,7 +367,7 @@ def fit_norm(target: Vectors) -> float:
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:
     """The selection without its timings, which differ from run to run."""
-    facts = selection.facts()
-    for row in facts["candidates"]:
+    details = selection.facts()
+    for row in details["candidates"]:
         del row["fit_s"]
-    return facts
+    return details

@@ -72,7 +72,9 @@ class Kernels:
         for name, weight in weighing.weights.items():
             if name in self.scales:
                 rows, scale = self.views[name].matrix(), weight * self.scales[name]
-                relative = [share * one.weights.get(name, 0.0) / weight for share, one in weighing.companions]
+                relative = [
+                    share * regression.weights.get(name, 0.0) / weight for share, regression in weighing.companions
+                ]
                 shares = (weighing.own_share, *relative) if relative else ()
                 width = self.widths.get(name)
                 parts.append(
@@ -115,7 +117,7 @@ def solve_on_landmarks(
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    cross = np.asarray(np.sum([part.cross(landmarks) for part in parts], axis=0))
+    cross = np.asarray(np.sum([kernel.cross(landmarks) for kernel in parts], axis=0))
     means = cross.mean(axis=0)
     among = cross[landmarks].copy()
     cross -= means
@@ -232,13 +234,14 @@ class Additive(StretchableStitch):
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
-        taken = None if texts is None else texts.take(rows)
-        kernels = self._kernels(source[rows], taken, self.mean_)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], taken)
+        landmark_texts = None if texts is None else texts.take(rows)
+        kernels = self._kernels(source[rows], landmark_texts, self.mean_)
+        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], landmark_texts)
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
         residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
         solved = [
-            solve_on_landmarks(every.parts(one), rows, residual, one.total_penalty) for _, one in weighing.regressions
+            solve_on_landmarks(every.parts(regression), rows, residual, regression.total_penalty)
+            for _, regression in weighing.regressions
         ]
         system = KernelSystem(kernels.total(weighing), residual)
         self._keep(kernels.parts(weighing), weighing, system, solved, weighing.total_penalty)
@@ -253,14 +256,14 @@ class Additive(StretchableStitch):
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
         leant_on = copy.copy(self)._lean(weighing, source, target, texts)
         residual = target - leant_on
-        several = [(share, one, kernels.total(one)) for share, one in weighing.regressions]
+        several = [(share, regression, kernels.total(regression)) for share, regression in weighing.regressions]
         for fit_rows, held_out in splits:
             vectors = leant_on[held_out]
             predictions: list[Prediction] = []
-            for share, one, total in several:
+            for share, regression, total in several:
                 system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
                 prior = np.diag(total)[held_out] if with_variance and not predictions else None
-                predictions.append(_predict(system, total[np.ix_(held_out, fit_rows)], prior, one.total_penalty))
+                predictions.append(_predict(system, total[np.ix_(held_out, fit_rows)], prior, regression.total_penalty))
                 vectors += share * predictions[-1].vectors
             yield replace(predictions[0], vectors=vectors.astype(np.float32))
 
@@ -320,9 +323,9 @@ class Additive(StretchableStitch):
         views = self._views(vectors, texts, self.mean_)
         columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
         prior = np.zeros(len(vectors), dtype=np.float32)
-        for part, alpha in zip(self.parts_, self._coefficients, strict=True):
-            columns += part.columns(views[part.name], alpha)
-            prior += part.diagonal(views[part.name])
+        for kernel, alpha in zip(self.parts_, self._coefficients, strict=True):
+            columns += kernel.columns(views[kernel.name], alpha)
+            prior += kernel.diagonal(views[kernel.name])
         q = self.dim_
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
@@ -339,12 +342,12 @@ class Additive(StretchableStitch):
         if kept is None or kept[0] is not self.alpha_ or kept[1] is not self.companions_:
             tables: list[Vectors] = []
             kept = self.__dict__["_mixed"] = (self.alpha_, self.companions_, tables)
-            for part in self.parts_:
+            for kernel in self.parts_:
                 mixed, q = self.alpha_, self.dim_
-                if part.shares:
+                if kernel.shares:
                     mixed = mixed.copy()
-                    mixed[:, :q] *= np.float32(part.shares[0])
-                    for share, alpha in zip(part.shares[1:], self.companions_, strict=True):
+                    mixed[:, :q] *= np.float32(kernel.shares[0])
+                    for share, alpha in zip(kernel.shares[1:], self.companions_, strict=True):
                         mixed[:, :q] += np.float32(share) * alpha
                 tables.append(mixed)
         coefficients: list[Vectors] = kept[2]
@@ -362,7 +365,7 @@ class Additive(StretchableStitch):
     @property
     def views(self) -> Collection[str]:
         """Names of the views that have a weight, the old vector's among them."""
-        return [part.name for part in self.parts_]
+        return [kernel.name for kernel in self.parts_]
 
     def with_reach(self, source: Vectors) -> Self:
         """Return self: `predict` has the posterior variance of the views."""
@@ -378,8 +381,8 @@ class Additive(StretchableStitch):
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
         if len(self.companions_):
             arrays["companions"] = self.companions_
-        for part in self.parts_:
-            arrays |= part.arrays()
+        for kernel in self.parts_:
+            arrays |= kernel.arrays()
         return arrays
 
     def restore(self, arrays: Arrays) -> Self:
@@ -390,7 +393,7 @@ class Additive(StretchableStitch):
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
         self.companions_ = arrays.get("companions", none)
-        counts = {len(part.shares) for part in self.parts_} - {1 + len(self.companions_)}
+        counts = {len(kernel.shares) for kernel in self.parts_} - {1 + len(self.companions_)}
         if self.companions_.shape[1:] != none.shape[1:] or counts - ({0} if not len(self.companions_) else set()):
             raise ValueError(f"coefficients of companions {self.companions_.shape} that views do not share")
         if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
@@ -450,7 +453,9 @@ class RidgeNear(Additive):
 
     def nearest_linear(self) -> AffineMap | None:
         """The linear map that is nearest to this one on the fit documents; None where the vector has no weight."""
-        rows_kept = next((np.asarray(part.rows, dtype=np.float64) for part in self.parts_ if part.name == VECTOR), None)
+        rows_kept = next(
+            (np.asarray(kernel.rows, dtype=np.float64) for kernel in self.parts_ if kernel.name == VECTOR), None
+        )
         if rows_kept is None:
             return None
         predicted = self.transform((rows_kept + self.mean_).astype(np.float32)).astype(np.float64)

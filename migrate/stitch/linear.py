@@ -78,7 +78,7 @@ def ridge_path(
     scores = x @ basis if is_primal else basis
     moments, squares = scores.T @ y, scores**2
     grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
-    loo_mse, best, best_loss, kept = np.empty(len(grid)), 0, (np.inf, np.inf), np.empty(0)
+    loo_mse, best, best_loss, best_errors = np.empty(len(grid)), 0, (np.inf, np.inf), np.empty(0)
     for index, penalty in enumerate(grid.tolist()):
         if is_primal:
             shrink = 1 / (eigenvalues + penalty)
@@ -94,9 +94,9 @@ def ridge_path(
         loo_mse[index] = mean_square(errors)
         current_loss = (loss(errors) if len(grid) > 1 else 0.0, float(loo_mse[index]))
         if current_loss <= best_loss:
-            best, best_loss, kept = index, current_loss, errors
+            best, best_loss, best_errors = index, current_loss, errors
     solved = basis @ (moments / (eigenvalues + grid[best])[:, None])
-    return RidgePath(grid, loo_mse, best, solved if is_primal else x.T @ solved, kept)
+    return RidgePath(grid, loo_mse, best, solved if is_primal else x.T @ solved, best_errors)
 
 
 def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix]:
@@ -216,12 +216,12 @@ def thin_svd(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     of few documents; its QR iteration is slower, and does not.
     """
     try:
-        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        left_vectors, values, right = np.linalg.svd(matrix, full_matrices=False)
     except np.linalg.LinAlgError:
         from scipy.linalg import svd
 
-        left, values, right = svd(matrix, full_matrices=False, lapack_driver="gesvd")
-    return left, values, right
+        left_vectors, values, right = svd(matrix, full_matrices=False, lapack_driver="gesvd")
+    return left_vectors, values, right
 
 
 class Procrustes(Affine):
@@ -236,10 +236,10 @@ class Procrustes(Affine):
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
-        left, singular, right = thin_svd(x.T @ y)
+        left_vectors, singular, right = thin_svd(x.T @ y)
         spread = float(np.einsum("ij,ij->", x, x))
         scale = singular.sum() / spread if spread > 0 else 0.0
-        rotation: Matrix = scale * (left @ right)
+        rotation: Matrix = scale * (left_vectors @ right)
         return rotation
 
 

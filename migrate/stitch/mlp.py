@@ -81,10 +81,10 @@ def new_network(widths: Sequence[int], generator: Generator) -> Sequential:
     lift = 1.5 * math.sqrt(widths[0] / max(widths))
     lifts = [0.0, *[lift] * (len(widths) - 2), 0.0]
     layers: list[nn.Module] = []
-    for (inputs, outputs), (before, after) in zip(pairwise(widths), pairwise(lifts), strict=True):
+    for (inputs, outputs), (lift_in, lift_out) in zip(pairwise(widths), pairwise(lifts), strict=True):
         layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")  # by no random numbers of others
         nn.init.orthogonal_(layer.weight, generator=generator)
-        layer.bias.data = after - before * layer.weight.data.sum(1)
+        layer.bias.data = lift_out - lift_in * layer.weight.data.sum(1)
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -109,9 +109,9 @@ def _loss(network: Sequential, x: Tensor, y: Tensor) -> Tensor:
     """Mean squared error plus one minus the mean cosine; `y` is centred and of unit variance."""
     from torch.nn import functional
 
-    found = network(x)
-    cosine = functional.cosine_similarity(found, y, dim=1).mean()
-    return functional.mse_loss(found, y) + 1 - cosine
+    predicted = network(x)
+    cosine = functional.cosine_similarity(predicted, y, dim=1).mean()
+    return functional.mse_loss(predicted, y) + 1 - cosine
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _descend(
     optimizer = new_optimizer(network, settings)
     schedule = CosineAnnealingLR(optimizer, epochs)
     curve: list[tuple[float, ...]] = []
-    best, best_epoch, kept = math.inf, 0, deepcopy(network.state_dict())
+    best, best_epoch, best_state = math.inf, 0, deepcopy(network.state_dict())
     for epoch in range(1, epochs + 1):
         total = 0.0
         for rows in torch.split(torch.randperm(len(fit[0]), generator=generator), settings.batch_size):
@@ -187,10 +187,10 @@ def _descend(
             break
         curve.append((epoch, *losses))
         if losses[-1] < best - 1e-4 or not n_held_out:
-            best, best_epoch, kept = losses[-1], epoch, deepcopy(network.state_dict())
+            best, best_epoch, best_state = losses[-1], epoch, deepcopy(network.state_dict())
         if epoch - best_epoch >= max(1, round(settings.patience * epochs)):
             break
-    network.load_state_dict(kept)
+    network.load_state_dict(best_state)
     return np.array(curve, dtype=np.float32).reshape(len(curve), 3 if n_held_out else 2)
 
 
@@ -249,8 +249,8 @@ class Mlp(StretchableStitch):
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Layer after layer, in parts of at most 4,096 rows."""
         # Parts of nearly equal size: the products of a few rows alone may differ in the last bit.
-        parts = np.array_split(vectors, max(1, -(-len(vectors) // 4_096)))
-        return np.concatenate([self._forward(part) for part in parts])
+        batches = np.array_split(vectors, max(1, -(-len(vectors) // 4_096)))
+        return np.concatenate([self._forward(batch) for batch in batches])
 
     def _forward(self, rows: Vectors) -> Vectors:
         for index, (weights, biases) in enumerate(self.layers_):
@@ -283,9 +283,9 @@ class Mlp(StretchableStitch):
         """Layers, epochs that were trained, and the best held-out loss where pairs were held out."""
         if not hasattr(self, "loss_curve_"):
             return {}
-        facts = {"layers": float(self.layers), "epochs": float(len(self.loss_curve_))}
+        figures = {"layers": float(self.layers), "epochs": float(len(self.loss_curve_))}
         held_out = self.loss_curve_[:, 2:]
-        return {**facts, "held_out_loss": float(held_out.min())} if held_out.size else facts
+        return {**figures, "held_out_loss": float(held_out.min())} if held_out.size else figures
 
 
 def _standardised(vectors: Vectors) -> tuple[Vectors, Matrix, float]:

@@ -38,12 +38,12 @@ _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 def stitch_folder(location: str | Path) -> Path:
     """The folder that a stitch lies in; of one at a URL the copy that `load_stitch` has read."""
-    place = place_of(location)
-    if isinstance(place, Path):
-        return place
-    if place not in _copies:
-        _fetch(place)
-    return Path(_copies[place].name)
+    target = place_of(location)
+    if isinstance(target, Path):
+        return target
+    if target not in _copies:
+        _fetch(target)
+    return Path(_copies[target].name)
 
 
 def _fetch(url: str) -> Path:
@@ -62,22 +62,22 @@ def load_stitch(location: str | Path) -> FittedStitch:
     Raises ManifestError: there is no stitch, or one of another format version. StitchError: a file is missing, damaged
     or inconsistent with the others. UsageError: nothing is known of such URLs. OutputError: a file cannot be read.
     """
-    place = place_of(location)
-    if isinstance(place, Path):
-        return _load(place)
-    folder = _fetch(place)
+    target = place_of(location)
+    if isinstance(target, Path):
+        return _load(target)
+    folder = _fetch(target)
     try:
         return _load(folder)
     except LeadMigrateError as error:  # the user knows the place by its URL
-        raise type(error)(str(error).replace(str(folder), place)) from error
+        raise type(error)(str(error).replace(str(folder), target)) from error
 
 
 def _load(folder: Path) -> FittedStitch:
     manifest = read_manifest(folder, "stitch")
-    facts = manifest.stitch
+    details = manifest.stitch
     try:
-        spec, norm = _required(facts.stitch, "stitch"), float(_required(facts.norm, "norm"))
-        files = _required(facts.files, "files")
+        spec, norm = _required(details.stitch, "stitch"), float(_required(details.norm, "norm"))
+        files = _required(details.files, "files")
         for name, digest in files.items():
             # These files are copied into every store that the stitch translates, so no name may point outside of it.
             if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not re.fullmatch(r"embedder\.[a-z]+", name):
@@ -86,7 +86,7 @@ def _load(folder: Path) -> FittedStitch:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
         tensors = load_file(folder / WEIGHTS_NAME)
         # A stitch without one of its views would still translate, but worse
-        if missing := sorted(set(facts.arrays) - tensors.keys()):
+        if missing := sorted(set(details.arrays) - tensors.keys()):
             raise StitchError(
                 f"{folder / WEIGHTS_NAME}: the array {missing[0]!r}, which the manifest names, is missing "
                 f"({len(missing)} missing in all); fit the stitch again"
@@ -95,11 +95,11 @@ def _load(folder: Path) -> FittedStitch:
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop("sample.vectors"), ids_and_copies["copies"])
         stitch = new_stitch(spec).restore_saved(_part(tensors, "stitch"))
         fallback = None
-        if facts.fallback is not None:
-            judged = _read_selection(facts.fallback)
+        if details.fallback is not None:
+            judged = _read_selection(details.fallback)
             spare = new_stitch(judged.chosen).restore_saved(_part(tensors, "fallback"))
             fallback = Fallback(spare, judged)
-        selection = _read_selection(_required(facts.selection, "selection"))
+        selection = _read_selection(_required(details.selection, "selection"))
         state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _part(tensors, "reader")
@@ -107,7 +107,7 @@ def _load(folder: Path) -> FittedStitch:
             load_embedder, state=folder, **({} if manifest.model is None else recorded_options(manifest.model))
         )
         reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
-        prior = AffineMap(**found) if (found := _part(tensors, "prior")) else None
+        prior = AffineMap(**arrays) if (arrays := _part(tensors, "prior")) else None
         fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, prior)
         _check_sample(folder, sample)
         source_dim = input_dim(manifest, source=str(folder))
@@ -131,13 +131,13 @@ def _required(fact: Fact | None, name: str) -> Fact:
     return fact
 
 
-def _part(tensors: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(f"{part}."): rows for name, rows in tensors.items() if name.startswith(f"{part}.")}
+def _part(tensors: Mapping[str, NDArray[Any]], group: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(f"{group}."): rows for name, rows in tensors.items() if name.startswith(f"{group}.")}
 
 
-def _read_selection(facts: Mapping[str, Any]) -> Selection:
+def _read_selection(details: Mapping[str, Any]) -> Selection:
     names = Selection.__dataclass_fields__.keys() - {"tuned"}
-    selection = typed(Selection, {name: fact for name, fact in facts.items() if name in names})
+    selection = typed(Selection, {name: value for name, value in details.items() if name in names})
     if all(row.stitch != selection.chosen for row in selection.candidates):
         raise LookupError(f"{selection.chosen!r}, which was chosen, is no candidate")
     if selection.confidence is not None and len(selection.confidence.coefficients) not in (3, 4):

@@ -44,8 +44,8 @@ def fit_spread(predicted: Vectors, truth: Vectors) -> AffineMap:
     mean = true.mean(axis=0)
     true -= mean
     variances, directions = _principal(true)
-    found = np.square((predicted - mean) @ directions).sum(axis=0)
-    shortfall = np.sqrt(variances / np.maximum(found, variances / 10.0**2))
+    spread = np.square((predicted - mean) @ directions).sum(axis=0)
+    shortfall = np.sqrt(variances / np.maximum(spread, variances / 10.0**2))
     # A higher power gains nDCG@10 and loses overlap@10; up to here hardly any of the latter
     stretch = np.clip(shortfall**1.25, 1 / 10.0, 10.0)
     matrix = np.eye(len(mean)) + (directions * (stretch - 1)) @ directions.T
@@ -61,6 +61,6 @@ def _principal(centred: Matrix) -> tuple[Matrix, Matrix]:
     few = len(centred) < centred.shape[1]
     variances, directions = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
     # Directions with less hold rounding errors
-    kept = variances > 1e-6 * max(float(variances[-1]), np.finfo(float).tiny)
-    variances, directions = variances[kept], directions[:, kept]
+    significant = variances > 1e-6 * max(float(variances[-1]), np.finfo(float).tiny)
+    variances, directions = variances[significant], directions[:, significant]
     return variances, centred.T @ (directions / np.sqrt(variances)) if few else directions

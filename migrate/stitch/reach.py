@@ -48,8 +48,8 @@ class Reach:
         size = len(gram)
         values, vectors = eigh(gram, subset_by_index=(max(size - DIRECTIONS, 0), size - 1))
         total = float(np.trace(gram))
-        kept = values > 1e-10 * total  # the others are rounding error
-        values, vectors = values[kept], vectors[:, kept]
+        significant = values > 1e-10 * total  # the others are rounding error
+        values, vectors = values[significant], vectors[:, significant]
         basis = vectors if primal else rows.T @ (vectors / np.sqrt(values))
         # In units of the mean non-zero eigenvalue, as λ of ridge; between 0.001 and 0.1 it hardly matters
         penalty = 0.03 * total / max(min(n - 1, p), 1)

@@ -97,17 +97,17 @@ def learning_curve(
     if len(pairs) < 40:
         return None
     parts = (0.25, 0.5)
-    smaller = [cross_predict(stitch, pairs, share=part, with_variance=False).vectors for part in parts]
+    smaller = [cross_predict(stitch, pairs, share=share, with_variance=False).vectors for share in parts]
     steps = np.column_stack([*map(neighbours.overlap, smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)
-    there = n_pairs or len(pairs)
-    current, target = (float(np.log2(count / len(pairs))) for count in (there, there + MORE))
+    n_sample = n_pairs or len(pairs)
+    current, target = (float(np.log2(count / len(pairs))) for count in (n_sample, n_sample + MORE))
     draws = np.random.default_rng(pairs.seed).integers(len(steps), size=(1_000, len(steps)))
     means = [steps.mean(axis=0), *(steps[draw].mean(axis=0) for draw in draws)]
     gain, *gains = [_gain(overlap, target) - _gain(overlap, current) for overlap in means]
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     return LearningCurve(
-        tuple(round(part * learned_from) for part in (*parts, 1)),
+        tuple(round(share * learned_from) for share in (*parts, 1)),
         tuple(means[0].tolist()),
         gain,
         low,
@@ -117,10 +117,10 @@ def learning_curve(
 
 def _gain(overlap: Sequence[float] | NDArray[np.float64], doublings: float) -> float:
     """The gain of further doublings, extrapolated from the overlap at a quarter, a half and all of the pairs."""
-    before, last = overlap[1] - overlap[0], overlap[2] - overlap[1]
+    previous, last = overlap[1] - overlap[0], overlap[2] - overlap[1]
     if last <= 0:
         return 0.0
-    ratio = min(last / before, 1.0) if before > 0 else 1.0
+    ratio = min(last / previous, 1.0) if previous > 0 else 1.0
     steps = doublings if ratio > 1 - 1e-6 else (1 - ratio**doublings) / (1 - ratio)
     return float(min(last * ratio * steps, 1 - overlap[2]))
 
@@ -155,9 +155,9 @@ class TriedViews:
     is_target: bool = False
 
     @classmethod
-    def compare(cls, specs: tuple[str, ...], found: Selection, plain: Selection, *, documents: int) -> Self:
+    def compare(cls, specs: tuple[str, ...], with_views: Selection, plain: Selection, *, documents: int) -> Self:
         """Set what was chosen with the views beside what was chosen without."""
-        scores, bare = found.best.scores, plain.best.scores
+        scores, bare = with_views.best.scores, plain.best.scores
         helps = scores.overlap_at_10 - bare.overlap_at_10 > scores.overlap_error
         return cls(specs, scores.overlap_at_10, bare.overlap_at_10, helps, documents)
 
@@ -205,9 +205,9 @@ class Selection:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that a file keeps of it."""
-        facts = asdict(replace(self, tuned={}))
-        del facts["tuned"]
-        return facts
+        content = asdict(replace(self, tuned={}))
+        del content["tuned"]
+        return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,17 +295,17 @@ def select_stitch(
     worth, readers = None, [candidate for candidate in judged if candidate.stitch.reads_prefix]
     if prefix is not None and readers and len(readers) < len(judged):
         reader, choice_of_readers = _choose(readers, pairs, neighbours)
-        worth, other = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs), reader
+        worth, alternative = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs), reader
         if worth.is_used:
-            chosen, other, choice = reader, chosen, choice_of_readers
+            chosen, alternative, choice = reader, chosen, choice_of_readers
             curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)
-        worth = replace(worth, partial=_look_closer(other.stitch, pairs, neighbours)[1])
+        worth = replace(worth, partial=_look_closer(alternative.stitch, pairs, neighbours)[1])
     confidence, partial = _look_closer(chosen.stitch, pairs, neighbours)
     selection = Selection(
         chosen.row.stitch, tuple(rows), confidence, curve, worth, stitches, partial=partial, choice=choice
     )
-    kept = {row.stitch for row in (chosen.row, selection.best_of_vectors) if row is not None}
-    return replace(selection, tuned={spec: stitch for spec, stitch in stitches.items() if spec in kept})
+    kept_specs = {row.stitch for row in (chosen.row, selection.best_of_vectors) if row is not None}
+    return replace(selection, tuned={spec: stitch for spec, stitch in stitches.items() if spec in kept_specs})
 
 
 def _controls(
@@ -348,7 +348,9 @@ def _prefix_worth(
     gain = 0.0 if curve is None else curve.gain_of(n_pairs, enlarged - n_pairs)[0]
     without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
     gained = reader.shares - plain.shares
-    alone = next((one.row.scores.overlap_at_10 for one in readers if one.row.stitch == FirstTokens.kind), None)
+    alone = next(
+        (candidate.row.scores.overlap_at_10 for candidate in readers if candidate.row.stitch == FirstTokens.kind), None
+    )
     pays_for_all = n_pairs + cost.pairs >= cost.documents
     is_used = not pays_for_all and bool(gained.mean() > max(gain, 2 * standard_error(gained)))
     return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
@@ -400,48 +402,64 @@ def _judge(
 
 def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours) -> tuple[_Judged, Clarity]:
     """The best candidate; those that noise does not tell from it are compared on two divisions into folds."""
-    contenders, divisions = _near_the_best(judged), {pairs.seed: {one.row.stitch: one.shares for one in judged}}
+    contenders, divisions = (
+        _near_the_best(judged),
+        {pairs.seed: {candidate.row.stitch: candidate.shares for candidate in judged}},
+    )
     if len(contenders) > 1:
-        anew = replace(pairs, seed=pairs.seed + 1)
-        divisions[anew.seed] = {
-            one.row.stitch: neighbours.overlap(cross_predict(one.stitch, anew, with_variance=False).vectors)
-            for one in contenders
+        divided_again = replace(pairs, seed=pairs.seed + 1)
+        divisions[divided_again.seed] = {
+            candidate.row.stitch: neighbours.overlap(
+                cross_predict(candidate.stitch, divided_again, with_variance=False).vectors
+            )
+            for candidate in contenders
         }
-    means = [np.mean([found[one.row.stitch] for found in divisions.values()], axis=0) for one in contenders]
-    chosen = _pick([replace(one, shares=shares) for one, shares in zip(contenders, means, strict=True)]).row.stitch
-    wins = [
-        all(found[chosen][part].mean() >= shares[part].mean() for shares in found.values())
-        for fold_seed, found in divisions.items()
-        for rows in fold_rows(len(pairs), seed=fold_seed)
-        for part in [np.isin(neighbours.query_rows, rows)]
-        if part.any()  # of more than 1,000 pairs some parts ask nothing
+    means = [
+        np.mean([shares_of[candidate.row.stitch] for shares_of in divisions.values()], axis=0)
+        for candidate in contenders
     ]
-    rivals = tuple(one.row.stitch for one in contenders if one.row.stitch != chosen)
-    return next(one for one in judged if one.row.stitch == chosen), Clarity(sum(wins), len(wins), rivals)
+    chosen = _pick(
+        [replace(candidate, shares=shares) for candidate, shares in zip(contenders, means, strict=True)]
+    ).row.stitch
+    wins = [
+        all(shares_of[chosen][is_held_out].mean() >= shares[is_held_out].mean() for shares in shares_of.values())
+        for fold_seed, shares_of in divisions.items()
+        for rows in fold_rows(len(pairs), seed=fold_seed)
+        for is_held_out in [np.isin(neighbours.query_rows, rows)]
+        if is_held_out.any()  # of more than 1,000 pairs some parts ask nothing
+    ]
+    rivals = tuple(candidate.row.stitch for candidate in contenders if candidate.row.stitch != chosen)
+    return next(candidate for candidate in judged if candidate.row.stitch == chosen), Clarity(
+        sum(wins), len(wins), rivals
+    )
 
 
 def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
     """The best candidate, and those that are behind it by no more than noise."""
     best = _best(judged)
-    return [one for one in judged if _is_near(one, best, _TEXTS_NOISE if one.stitch.reads_texts else _NOISE)]
+    return [
+        candidate
+        for candidate in judged
+        if _is_near(candidate, best, _TEXTS_NOISE if candidate.stitch.reads_texts else _NOISE)
+    ]
 
 
 def _pick(near: Sequence[_Judged]) -> _Judged:
     """Pick the cheapest of those that read texts, unless these can add nothing, else of all near the best."""
-    readers = [one for one in _near_the_best(near) if one.stitch.reads_texts]
+    readers = [candidate for candidate in _near_the_best(near) if candidate.stitch.reads_texts]
     # From there on the old vectors leave nothing for texts to add
     group = readers if readers and _best(near).shares.mean() < 0.95 else near
     # A whole standard error gave up to 0.02 of overlap@10 away, for nothing but a cheaper product of matrices; none
     # would let rounding errors decide
-    return next(one for one in group if _is_near(one, _best(group), 0.25))
+    return next(candidate for candidate in group if _is_near(candidate, _best(group), 0.25))
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
-    return max(judged, key=lambda one: (one.shares.mean(), -one.row.scores.mse))
+    return max(judged, key=lambda candidate: (candidate.shares.mean(), -candidate.row.scores.mse))
 
 
-def _is_near(one: _Judged, best: _Judged, errors: float) -> bool:
-    behind = best.shares - one.shares
+def _is_near(candidate: _Judged, best: _Judged, errors: float) -> bool:
+    behind = best.shares - candidate.shares
     return bool(behind.mean() <= errors * standard_error(behind))
 
 

@@ -79,8 +79,8 @@ class Words:
         """
         from scipy.sparse import csr_array
 
-        places = np.arange(len(self.flat)) - np.repeat(self.starts[:-1], np.diff(self.starts))
-        weights = ((1.0 + places) ** -DECAY).astype(np.float32)
+        positions = np.arange(len(self.flat)) - np.repeat(self.starts[:-1], np.diff(self.starts))
+        weights = ((1.0 + positions) ** -DECAY).astype(np.float32)
         if lengths is not None and limit is not None:
             weights[self._tokens_before(lengths) >= limit] = 0
         shape = (len(self.starts) - 1, len(self.words))
@@ -225,21 +225,21 @@ class Pieces:
         rows = self._token_ids(words)
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // np.dtype(np.int32).itemsize
         ids = np.frombuffer(b"".join(rows), dtype=np.int32)
-        places = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
-        is_kept = self.kept[places] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
+        positions = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
+        is_kept = self.kept[positions] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
         owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[is_kept]
         ones = np.ones(len(owners), dtype=np.float32)
         shape = (len(words), len(self.kept))
-        return coo_array((ones, (owners, places[is_kept])), shape=shape).tocsr(), lengths
+        return coo_array((ones, (owners, positions[is_kept])), shape=shape).tocsr(), lengths
 
     def _token_ids(self, words: Sequence[str]) -> list[bytes]:
         """The token ids of each word, int32."""
-        known = self.remembered
-        unread = [word for word in words if word not in known]
+        remembered = self.remembered
+        unread = [word for word in words if word not in remembered]
         encoded = self._encode([self._lead + word for word in unread]) if unread else []
         new = {word: array("i", code.ids).tobytes() for word, code in zip(unread, encoded, strict=True)}
-        rows = [known[word] if word in known else new[word] for word in words]
-        known.update(islice(new.items(), max(REMEMBERED - len(known), 0)))
+        rows = [remembered[word] if word in remembered else new[word] for word in words]
+        remembered.update(islice(new.items(), max(REMEMBERED - len(remembered), 0)))
         return rows
 
     @cached_property
@@ -295,20 +295,20 @@ class TextReader:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
         pieces = None if table is None else Pieces.of(table)
         ngrams, terms = np.zeros(BUCKETS), np.zeros(BUCKETS if pieces is None else len(pieces.kept))
-        parts = []
+        blocks = []
         for start in range(0, len(texts), 2_048):
             words = split_words(texts[start : start + 2_048])
             plain, (weights, counts) = plain_words(words.words), _terms(words, pieces)
             every = words.weights()
             ngrams += _document_frequency(every @ plain.counts(), ngram_counts(plain.words))
             terms += _document_frequency(every, counts)
-            parts.append((weights, counts))
+            blocks.append((weights, counts))
         if pieces is not None:
             used = terms > 0
             pieces, terms = pieces.only(used), terms[used]
-            parts = [(weights, counts[:, used]) for weights, counts in parts]
+            blocks = [(weights, counts[:, used]) for weights, counts in blocks]
         ngram_idf, term_idf = _inverse(ngrams, len(texts)), _inverse(terms, len(texts))
-        topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in parts], len(texts), seed)
+        topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in blocks], len(texts), seed)
         return cls(ngram_idf, term_idf, topics, pieces, models or {}, base)
 
     def for_stitch(self, stitch: Stitch) -> Self:
@@ -408,14 +408,14 @@ def _terms(words: Words, pieces: Pieces | None) -> tuple[Sparse, Sparse]:
     return words.weights(lengths, pieces.limit), counts
 
 
-def _find_topics(parts: Sequence[Sparse], n: int, seed: int) -> Vectors:
+def _find_topics(blocks: Sequence[Sparse], n: int, seed: int) -> Vectors:
     """From terms to topics, (t, k), for the terms of `n` texts in parts; empty where they are few."""
     from scipy.sparse import vstack
 
-    k = min(150, n // 4, parts[0].shape[1]) if parts else 0
+    k = min(150, n // 4, blocks[0].shape[1]) if blocks else 0
     if k < 2:
         return np.empty((0, 0), dtype=np.float32)
-    terms = vstack([unit_terms(part) for part in parts], format="csr")
+    terms = vstack([unit_terms(block) for block in blocks], format="csr")
     topics = np.zeros((terms.shape[1], k), dtype=np.float32)
     used = np.unique(terms.indices)
     if used.size:

@@ -130,7 +130,7 @@ class Search:
             return weighing
         penalties = [weighing.penalty * factor for factor in (1 / 3, 1.0, 3.0, 10.0)]
         several = [weighing, *(self.best_penalty(weights, penalties) for weights in groups)]
-        residuals = [self._system(one.weights).solve(one.total_penalty).residuals for one in several]
+        residuals = [self._system(item.weights).solve(item.total_penalty).residuals for item in several]
         predicted = [self.target - rows.astype(np.float32) for rows in residuals]
         overlap = float(self._overlaps(predicted[0]).mean())
         # Regressions of different views err differently, so that their average is nearer
@@ -138,12 +138,12 @@ class Search:
             tried = []
             for of_others in (0.0, 0.15, 0.3):
                 shares = (1 - of_texts - of_others, of_texts, of_others)
-                mean = np.sum([share * one for share, one in zip(shares, predicted, strict=True)], axis=0)
+                mean = np.sum([share * item for share, item in zip(shares, predicted, strict=True)], axis=0)
                 tried.append((float(self._overlaps(mean).mean()), shares))
-            found, best = max(tried)
-            if found >= overlap - 0.005:
+            score, best = max(tried)
+            if score >= overlap - 0.005:
                 companions = zip(best[1:], several[1:], strict=True)
-                return replace(weighing, overlap=found, companions=tuple(pair for pair in companions if pair[0]))
+                return replace(weighing, overlap=score, companions=tuple(pair for pair in companions if pair[0]))
         return weighing
 
     def _overlaps(self, predicted: AnyMatrix) -> Matrix:

@@ -149,7 +149,7 @@ class Driver(ABC):
             raise self.explain(error, message) from error
 
     def explain(self, error: Exception, message: str) -> LeadMigrateError:
-        """Return what is raised in the place of a client's error, whose message in one line is `words`."""
+        """Return what is raised in the place of a client's error, whose message in one line is `message`."""
         return ClientError(f"{self.location}: {self.support.store} says: {message}; see to that, and run again")
 
     def secret(self, variable: str) -> str | None:

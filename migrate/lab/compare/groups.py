@@ -89,13 +89,13 @@ def contrast(
     counts = np.zeros((draws, len(matrix)))
     label = np.full(len(matrix), -1)
     for number, members in enumerate(groups):
-        places = list(members)
-        label[places] = number
-        counts[:, places] = rng.multinomial(len(places), np.full(len(places), 1 / len(places)), size=draws)
-    known = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool) & (label[:, None] >= 0) & (label >= 0)
+        stores = list(members)
+        label[stores] = number
+        counts[:, stores] = rng.multinomial(len(stores), np.full(len(stores), 1 / len(stores)), size=draws)
+    valid = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool) & (label[:, None] >= 0) & (label >= 0)
     same = label[:, None] == label
     everyone = np.vstack([(label >= 0).astype(float), counts])  # the first row is the stores as they are
-    within, between = (_means(matrix, known & mask, everyone) for mask in (same, ~same))
+    within, between = (_means(matrix, valid & mask, everyone) for mask in (same, ~same))
     bounded = min(map(len, groups)) >= FEWEST_DRAWN
     if not np.isfinite(within[0]):
         return None, _interval(between, bounded=bounded), None

@@ -128,8 +128,8 @@ def distance_rows(groups: Groups) -> list[list[str]]:
     """Return a head, and the distance of layers from each group to each; no rows where no two have as many stores."""
     names = list(groups.places)
     rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
-    known = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
-    return [["", *names], *rows] if known else []
+    distances = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
+    return [["", *names], *rows] if distances else []
 
 
 def _stitch_document(stitch: Stitching) -> dict[str, Any]:
@@ -232,15 +232,17 @@ def tenths(value: float) -> str:
 
 def stitch_rows(comparison: StoresComparison, letters: Sequence[str], spec: str) -> list[list[str]]:
     """Return a head, and the figures of a stitch in each direction and from a store to itself."""
-    places = sorted(comparison.stitches[spec], key=lambda ends: (ends[0] == ends[1], min(ends), max(ends), ends))
-    rows = _rows(comparison, places, letters, "→", list(_STITCHES), spec)
+    pairs = sorted(comparison.stitches[spec], key=lambda ends: (ends[0] == ends[1], min(ends), max(ends), ends))
+    rows = _rows(comparison, pairs, letters, "→", list(_STITCHES), spec)
     return filled_columns([["from→to", *_STITCHES.values()], *rows])
 
 
 def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> list[MeasureFigures]:
     """Return the figures of these measures by this stitch, in the order of the keys."""
-    found = {figures.measure.key: figures for figures in figures_of(comparison) if figures.stitch in (spec, None)}
-    return [found[key] for key in keys]
+    figures_by_key = {
+        figures.measure.key: figures for figures in figures_of(comparison) if figures.stitch in (spec, None)
+    }
+    return [figures_by_key[key] for key in keys]
 
 
 def extremes_sentences(comparison: StoresComparison, names: Sequence[str], spec: str) -> Iterator[str]:
@@ -298,8 +300,11 @@ def comparison_sentences(
     """Yield for each pair, by these names, which way a stitch would work, whether one is needed, and what limits it."""
     for (a, b), pair in comparison.pairs.items():
         ends = names[a], names[b]
-        own = {name: comparison.own_stitches[place] for name, place in zip(ends, (a, b), strict=True)}
-        yield (a, b), [_direction(ends, pair), _sample_size(ends, pair), _own(own), _more_than_mean(ends, pair)]
+        own_stitch_of = {name: comparison.own_stitches[index] for name, index in zip(ends, (a, b), strict=True)}
+        yield (
+            (a, b),
+            [_direction(ends, pair), _sample_size(ends, pair), _own(own_stitch_of), _more_than_mean(ends, pair)],
+        )
 
 
 def _direction(ends: tuple[str, str], pair: Similarity) -> str:
@@ -373,23 +378,25 @@ def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
     return f"is the stitch only a mean estimator? {answer}: {'; '.join(each)}"
 
 
-def space_rows(found: StoresComparison, names: Sequence[str]) -> list[list[str]]:
+def space_rows(comparison: StoresComparison, names: Sequence[str]) -> list[list[str]]:
     """Return one row a pair of stores, by these names: what their spaces have in common."""
-    return filled_columns([["pair", *_SPACES.values()], *_rows(found, list(found.pairs), names, "–", list(_SPACES))])
+    return filled_columns(
+        [["pair", *_SPACES.values()], *_rows(comparison, list(comparison.pairs), names, "–", list(_SPACES))]
+    )
 
 
-def letter(place: int) -> str:
+def letter(index: int) -> str:
     """Return a short name for a column, as spreadsheets have it.
 
     >>> [letter(place) for place in (0, 25, 26, 51, 52)]
     ['A', 'Z', 'AA', 'AZ', 'BA']
     """
-    return (letter(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
+    return (letter(index // 26 - 1) if index >= 26 else "") + chr(ord("A") + index % 26)
 
 
 def _rows(
     comparison: StoresComparison,
-    places: Sequence[tuple[int, int]],
+    pairs: Sequence[tuple[int, int]],
     letters: Sequence[str],
     sign: str,
     keys: Sequence[str],
@@ -397,7 +404,7 @@ def _rows(
 ) -> Iterator[list[str]]:
     by_key = {measure.key: measure for measure in MEASURES}
     matrices = [matrix_of(by_key[key], comparison, spec) for key in keys]
-    for a, b in places:
+    for a, b in pairs:
         yield [f"{letters[a]}{sign}{letters[b]}", *(number(matrix[a][b]) for matrix in matrices)]
 
 
@@ -414,9 +421,9 @@ def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:
 def labels_rows(comparison: StoresComparison, scored: Downstream) -> Iterator[list[str]]:
     """Return a head, and a row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
     yield ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
-    for place, store in enumerate(comparison.stores):
-        name = shorten(store.name, 30) + (" (true)" if place == 0 else "")
-        yield [name, *_cells(scored.probe[place]), *_cells(scored.knn[place])]
+    for index, store in enumerate(comparison.stores):
+        name = shorten(store.name, 30) + (" (true)" if index == 0 else "")
+        yield [name, *_cells(scored.probe[index]), *_cells(scored.knn[index])]
 
 
 def _cells(accuracy: Accuracy | None) -> list[str]:
@@ -424,8 +431,8 @@ def _cells(accuracy: Accuracy | None) -> list[str]:
 
 
 @notebook_html.register
-def _(found: StoresComparison) -> str:
-    names = [store.name for store in found.stores]
-    words = [sentence for _, several in comparison_sentences(found, names) for sentence in several]
-    answer = f"{len(found.stores)} spaces of the same {found.documents:,} documents"
-    return notebook_piece(answer, TextTable(space_rows(found, names)), words, Listed(found.notes))
+def _(comparison: StoresComparison) -> str:
+    names = [store.name for store in comparison.stores]
+    sentences = [sentence for _, several in comparison_sentences(comparison, names) for sentence in several]
+    answer = f"{len(comparison.stores)} spaces of the same {comparison.documents:,} documents"
+    return notebook_piece(answer, TextTable(space_rows(comparison, names)), sentences, Listed(comparison.notes))

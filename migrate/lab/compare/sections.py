@@ -46,9 +46,9 @@ def loss_curves(series: Mapping[str, Sequence[Sequence[float]]]) -> Chart | None
     lines = []
     for name, curve in series.items():
         columns = {"held out": 2, "training": 1} if curve and len(curve[0]) > 2 else {"training": 1}
-        for what, column in columns.items():
+        for label, column in columns.items():
             points = [(row[0], row[column]) for row in curve]
-            lines += [Line(f"{name}, {what}", thinned(points))] if points else []
+            lines += [Line(f"{name}, {label}", thinned(points))] if points else []
     if not lines:
         return None
     return line_chart("losses", lines[:_MOST_LINES], x_label="epoch", y_label="loss")
@@ -89,7 +89,7 @@ def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
         ]
         return element("tr", element("th", head, scope="row"), cells, class_=kind)
 
-    letters = [letter(place) for place in range(len(names))]
+    letters = [letter(index) for index in range(len(names))]
     head = element("tr", element("td"), [element("th", mark, scope="col") for mark in letters])
     rows = [
         row([mark, " ", element("span", name)], values)
@@ -134,7 +134,7 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
 def compare_sections(comparison: StoresComparison) -> Report:
     """Return the words, maps of every measure, which are tables of letters on a terminal, spectra and loss curves."""
     names = [store.name for store in comparison.stores]
-    letters = [letter(place) for place in range(len(names))]
+    letters = [letter(index) for index in range(len(names))]
     every = [figures for figures in figures_of(comparison) if figures.measure.key not in _CONTROLS]
     spaces = [figures for figures in every if not figures.measure.directed]
     controls = [figures for figures in every if figures.measure.is_control]
@@ -153,8 +153,8 @@ def compare_sections(comparison: StoresComparison) -> Report:
             if several
             else None,
             **{
-                f"What {spec if place else 'a stitch'} makes of them": list(_stitch(comparison, spec, every, place))
-                for place, spec in enumerate(comparison.specs)
+                f"What {spec if index else 'a stitch'} makes of them": list(_stitch(comparison, spec, every, index))
+                for index, spec in enumerate(comparison.specs)
             },
             "Without a stitch": [element("p", without), _maps(controls, names)],
             "How alike the spaces are": [
@@ -180,8 +180,8 @@ def compare_sections(comparison: StoresComparison) -> Report:
 def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Element:
     order = sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
 
-    def ends(place: int) -> Content:
-        (a, b), pair = order[place]
+    def ends(index: int) -> Content:
+        (a, b), pair = order[index]
         return [element("b", names[a]), " and ", element("b", names[b]), f" ({number(pair.cka)})."]
 
     least = [" Least alike: ", ends(-1)] if len(order) > 1 else None
@@ -189,11 +189,11 @@ def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Element:
 
 
 def _meanings(comparison: StoresComparison, names: Sequence[str]) -> list[Block]:
-    parts: list[Block] = []
+    blocks: list[Block] = []
     for (a, b), sentences in comparison_sentences(comparison, names):
-        parts += [Heading(f"{names[a]} and {names[b]}")] if len(comparison.pairs) > 1 else []
-        parts.append(_bullets(sentences))
-    return parts
+        blocks += [Heading(f"{names[a]} and {names[b]}")] if len(comparison.pairs) > 1 else []
+        blocks.append(_bullets(sentences))
+    return blocks
 
 
 def _bullets(sentences: Sequence[str]) -> Either:
@@ -204,7 +204,7 @@ def _stores(comparison: StoresComparison) -> list[Block]:
     head = ["letter", "store", "dim", "documents", "local dimension", "TwoNN", "read back"]
     rows = [
         [
-            letter(place),
+            letter(index),
             store.name,
             str(store.dim),
             f"{store.documents:,}",
@@ -212,7 +212,7 @@ def _stores(comparison: StoresComparison) -> list[Block]:
             tenths(store.two_nn),
             "exact" if store.exact else "approximate",
         ]
-        for place, store in enumerate(comparison.stores)
+        for index, store in enumerate(comparison.stores)
     ]
     dimensions = (
         "Local dimension and TwoNN are intrinsic dimensions. The local one is the maximum likelihood estimate of "
@@ -226,23 +226,23 @@ def _maps(several: Sequence[MeasureFigures], names: Sequence[str]) -> Element:
     return element("div", [heat_map(figures, names) for figures in several], class_="pair")
 
 
-def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures], place: int) -> Iterator[Block]:
+def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigures], index: int) -> Iterator[Block]:
     names = [store.name for store in comparison.stores]
-    letters = [letter(place) for place in range(len(names))]
-    own = comparison.stitches[spec][0, 0]
+    letters = [letter(index) for index in range(len(names))]
+    on_self = comparison.stitches[spec][0, 0]
     penalty = ", whose penalty is chosen by retrieval" if spec == "ridge" else ""
     controls = controls_sentence(comparison)
     about = element(
         "p",
         "The stitch ",
         element("code", spec),
-        f"{penalty}, from the store of the row to the store of the column: fitted on {own.fitted_on:,} documents, "
-        f"judged on {own.judged_on:,} others. On the diagonal a store is stitched to itself in the same way: what is "
-        "lost there, is lost for want of documents. Errors are in the target's own units. ",
-        None if place else sentence(controls),
+        f"{penalty}, from the store of the row to the store of the column: fitted on {on_self.fitted_on:,} "
+        f"documents, judged on {on_self.judged_on:,} others. On the diagonal a store is stitched to itself in the "
+        "same way: what is lost there, is lost for want of documents. Errors are in the target's own units. ",
+        None if index else sentence(controls),
     )
-    fitted = f"stitches: {spec}, fitted on {own.fitted_on:,} documents and judged on {own.judged_on:,} others"
-    yield Either(about, [fitted, [] if place else f"controls: {controls}"])
+    fitted = f"stitches: {spec}, fitted on {on_self.fitted_on:,} documents and judged on {on_self.judged_on:,} others"
+    yield Either(about, [fitted, [] if index else f"controls: {controls}"])
     yield _bullets(list(extremes_sentences(comparison, names, spec)))
     maps = _maps([figures for figures in every if figures.stitch == spec and figures.mean is not None], names)
     yield Either(maps, TextTable(stitch_rows(comparison, letters, spec)))
@@ -250,14 +250,14 @@ def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigu
         yield Heading("By source and by target")
         yield Note("means over all other stores, from each and to each")
         yield TextTable(marginal_rows(comparison, names, spec), text_columns=[0])
-    charts = [(words, chart) for words, chart in _charts(comparison, spec) if chart is not None]
+    charts = [(text, chart) for text, chart in _charts(comparison, spec) if chart is not None]
     if charts:
         yield element("h3", f"Spectra{' and losses' if len(charts) > 1 else ''}")
-        yield [[element("p", words), chart.figure()] for words, chart in charts]
+        yield [[element("p", text), chart.figure()] for text, chart in charts]
 
 
 def _groups(groups: Groups) -> Iterator[Block]:
-    listed = "; ".join(f"{name}: {', '.join(map(letter, places))}" for name, places in groups.places.items())
+    listed = "; ".join(f"{name}: {', '.join(map(letter, indices))}" for name, indices in groups.places.items())
     yield f"{listed}. {bounds_sentence(groups).capitalize()}"
     yield TextTable(group_rows(groups))
     if distances := distance_rows(groups):
@@ -282,7 +282,7 @@ def _charts(comparison: StoresComparison, spec: str) -> Iterator[tuple[str, Char
         layers = {} if stitch.affine else dict(enumerate(stitch.layers, 1))
         yield (
             f"Singular values of the layers from {name} to {names[0]}, in units of the greatest of each.",
-            spectra({f"layer {place}": layer.singular_values for place, layer in layers.items()}) if layers else None,
+            spectra({f"layer {index}": layer.singular_values for index, layer in layers.items()}) if layers else None,
         )
     curves = {name: stitch.loss_curve for name, stitch in to_first.items()}
     yield f"The loss of the networks to {names[0]}, epoch by epoch; training draws noise anew.", loss_curves(curves)
@@ -294,14 +294,14 @@ def _local_dimensions(comparison: StoresComparison) -> Iterator[Block]:
         "documents in the same store."
     )
     yield element("p", about)
-    for place, (store, local) in enumerate(zip(comparison.stores, comparison.local, strict=True)):
+    for index, (store, local) in enumerate(zip(comparison.stores, comparison.local, strict=True)):
         few = ", ".join(f"{shorten(document.id, 20)} {tenths(document.dimension)}" for document in local.lowest[:3])
-        yield Either(_local(comparison, place), f"lowest in {letter(place)} {store.name}: {few}" if few else None)
+        yield Either(_local(comparison, index), f"lowest in {letter(index)} {store.name}: {few}" if few else None)
 
 
-def _local(comparison: StoresComparison, place: int) -> Element | None:
+def _local(comparison: StoresComparison, index: int) -> Element | None:
     """Return documents of low and of high dimension with how their texts begin, and their nearest; None without any."""
-    local, texts = comparison.local[place], comparison.texts
+    local, texts = comparison.local[index], comparison.texts
     rows = [
         [
             tenths(document.dimension),
@@ -311,5 +311,5 @@ def _local(comparison: StoresComparison, place: int) -> Element | None:
         for document in (*local.lowest[:8], *reversed(local.highest[:8]))
     ]
     shown = content(TextTable([["dimension", "document", "nearest"], *rows], text_columns=[1, 2]))
-    summary = element("summary", f"{letter(place)} {comparison.stores[place].name}")
-    return element("details", summary, shown, open="" if place == 0 else None) if rows else None
+    summary = element("summary", f"{letter(index)} {comparison.stores[index].name}")
+    return element("details", summary, shown, open="" if index == 0 else None) if rows else None

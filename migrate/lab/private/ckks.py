@@ -169,10 +169,10 @@ class EncryptedMap:
         steps: list[dict[tuple[int, int], Any]] = [{} for _ in range(BLOCK // _BABY)]
         level, rows = self._scheme.context.first_parms_id(), np.arange(BLOCK)
         for source in range(self._in):
-            part = self._matrix[source * BLOCK : (source + 1) * BLOCK, block * BLOCK : (block + 1) * BLOCK]
+            block_matrix = self._matrix[source * BLOCK : (source + 1) * BLOCK, block * BLOCK : (block + 1) * BLOCK]
             for giant, diagonals in enumerate(steps):
                 for baby in range(_BABY):
-                    diagonal = np.roll(part[(rows + giant * _BABY + baby) % BLOCK, rows], giant * _BABY)
+                    diagonal = np.roll(block_matrix[(rows + giant * _BABY + baby) % BLOCK, rows], giant * _BABY)
                     if diagonal.any():  # SEAL refuses what would hide nothing
                         values = np.repeat(diagonal, _STEP)
                         diagonals[source, baby] = self._scheme.encode(values, level, SCALE)

@@ -228,22 +228,22 @@ def _read_keyring(folder: Path) -> KeyringFacts:
 def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
     """Return the manifest and its facts, after making sure that all files are there and whole."""
     manifest = read_manifest(folder, CIPHERTEXT)
-    facts = manifest.ciphertext
+    details = manifest.ciphertext
     count, dim = (manifest.counts.get(name, 0) for name in ("vectors", "dim"))
-    if count < 1 or dim < 1 or None in (facts.key, facts.norm_bound) or facts.files is None:
+    if count < 1 or dim < 1 or None in (details.key, details.norm_bound) or details.files is None:
         raise ManifestError(f"{folder}: the manifest of the ciphertext says too little; encrypt the store again")
-    if facts.norm is not None and not 0 < facts.norm < np.inf:
-        raise ManifestError(f"{folder}: the norm in the manifest, {facts.norm}, is not above 0; translate again")
+    if details.norm is not None and not 0 < details.norm < np.inf:
+        raise ManifestError(f"{folder}: the norm in the manifest, {details.norm}, is not above 0; translate again")
     names = {path.name for group in range(-(-count // GROUP)) for path in _paths(folder, group, range(blocks_of(dim)))}
-    if facts.norm is None:
+    if details.norm is None:
         names.add(TURNS_NAME)
-    if facts.files.keys() != names:
+    if details.files.keys() != names:
         raise ManifestError(
-            f"{folder}: the manifest names {len(facts.files)} files, and {count:,} vectors of dimension {dim} have "
+            f"{folder}: the manifest names {len(details.files)} files, and {count:,} vectors of dimension {dim} have "
             f"{len(names)}; copy the folder again"
         )
-    _check_files(folder, facts.files)
-    return manifest, facts
+    _check_files(folder, details.files)
+    return manifest, details
 
 
 def _check_files(folder: Path, files: Mapping[str, str]) -> None:
