@@ -41,7 +41,7 @@ class Tolerance:
         return self.allowed > 5e-3
 
     def least(self, stored: Vectors, reembedded: Vectors) -> NDArray[np.float64]:
-        """Return the least cosine at which each row of `stored`, (n, dim), is the same as that of `reembedded`; (n,)."""
+        """Return the least cosine at which a row of `stored`, (n, dim), is the same as that of `reembedded`; (n,)."""
         if not self.coded:
             return np.full(len(stored), 1 - self.allowed)
         expected = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(reembedded))
