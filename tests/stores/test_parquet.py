@@ -43,11 +43,6 @@ def test_the_text_is_found_by_name_or_as_the_only_one(name, write):
     assert next(store.documents()) == Document("doc-0", "words", {"n": 1.5})
 
 
-def test_without_ids_the_row_numbers_are_the_ids(write):
-    store = open_store(write(text=["words"] * COUNT))
-    assert read(store)[0] == list(map(str, range(COUNT)))
-
-
 def test_without_a_column_of_texts_there_are_none(write):
     store = open_store(write(id=IDS, a=["x"] * COUNT, b=["y"] * COUNT))
     assert not store.info.has_texts

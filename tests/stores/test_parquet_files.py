@@ -47,15 +47,14 @@ def _own_folders(tmp_path_factory, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path_factory.mktemp("own")))
 
 
-def table_of(documents, vectors, metric="ip", kind=None, metadata=None):
-    """A table of documents with a column `metadata`, a struct by default."""
-    kind = kind or pa.list_(pa.float32(), vectors.shape[1])
-    found = [dict(document.metadata) for document in documents]
+def table_of(documents, vectors, metric="ip"):
+    """A table of documents, whose metadata are a struct."""
+    metadata = [dict(document.metadata) for document in documents]
     columns = {
         "id": [document.id for document in documents],
         "text": [document.text for document in documents],
-        "metadata": pa.array(found, metadata) if documents else pa.array([], pa.struct([("page", pa.int64())])),
-        "embedding": pa.array(list(vectors), kind),
+        "metadata": pa.array(metadata, None if documents else pa.struct([("page", pa.int64())])),
+        "embedding": pa.array(list(vectors), pa.list_(pa.float32(), vectors.shape[1])),
     }
     own = {b"lead-migrate": b'{"distance": "%s"}' % metric.encode()}
     return pa.table(columns).replace_schema_metadata(own)
@@ -143,10 +142,7 @@ HALF = np.float16(0.5)
 AWKWARD = [
     (pa.field("day", pa.date32()), [datetime.date(1969, 12, 31), None, None]),
     (pa.field("doc_id", pa.string(), nullable=False, metadata={"why": "ü"}), IDS),
-    (
-        pa.field("made", pa.timestamp("ns", "Europe/Berlin")),
-        [None, 1_600_000_000_123_456_789],
-    ),
+    (pa.field("made", pa.timestamp("ns", "Europe/Berlin")), [None, 1_600_000_000_123_456_789]),
     (pa.field("price", pa.decimal128(30, 5)), [None, decimal.Decimal(10**24 + 1) / 100_000]),
     (pa.field("big", pa.int64()), [2**63 - 1, -(2**63), None]),
     (pa.field("huge", pa.uint64()), [2**64 - 1, 2**64 - 2]),
