@@ -259,7 +259,7 @@ def test_another_server_is_started_where_one_was_killed(coded):
     open_store(coded)
     first = child._server.process
     os.kill(first, signal.SIGKILL)
-    time.sleep(0.1)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
     assert open_store(coded).info.count == COUNT
     assert child._server.process != first
 
