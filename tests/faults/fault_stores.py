@@ -13,7 +13,7 @@ from migrate.stores.create import create_store
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.vectors import Document
 
-COUNT = 12
+COUNT = 5
 DIM = 8
 IDS = [f"id-{row}" for row in range(COUNT)]
 DOCUMENTS = [Document(doc_id, f"the text of {doc_id}", {"page": row}) for row, doc_id in enumerate(IDS)]
@@ -59,7 +59,7 @@ def parquet(place):
 
     folder = fresh(place)
     save_index(folder / "index.faiss")
-    pyarrow.parquet.write_table(table(), folder / "docs.parquet", row_group_size=5)
+    pyarrow.parquet.write_table(table(), folder / "docs.parquet", row_group_size=2)
 
 
 def dataset(place):
@@ -69,7 +69,7 @@ def dataset(place):
     folder = fresh(place)
     save_index(folder / "my.faiss")
     with pyarrow.ipc.new_stream(str(folder / "data-0.arrow"), table().schema) as stream:
-        stream.write_table(table(), max_chunksize=5)
+        stream.write_table(table(), max_chunksize=2)
     write_json(folder / "state.json", {"_data_files": [{"filename": "data-0.arrow"}], "_fingerprint": "0"})
     write_json(folder / "dataset_info.json", {"citation": "", "features": {}})
 

@@ -111,7 +111,7 @@ INDEX = [
           "store/index.pkl: the unpickler cannot read the file (*); copy the file again, or save the store again with "
           "LangChain"),
     cuts("docs.jsonl", "store/docs.jsonl", cut.lines, nothing,
-          "store/docs.jsonl:*: not a JSON object (*); correct the line"),
+          "store/docs.jsonl:*: not a JSON object (*); correct the line", around=(0,)),
     cuts("LlamaIndex's docstore", "store/docstore.json", cut.json_tokens, stores.llamaindex,
           CUT_JSON.format("store/docstore.json")),
     cuts("LlamaIndex's index store", "store/index_store.json", cut.json_tokens, stores.llamaindex,
@@ -651,7 +651,7 @@ HOSTILES = [
           "store/index.pkl: the unpickler cannot read the file: it takes longer than its size explains; copy the "
           "file again, or save the store again with LangChain"),
     Fault("a pickle that refers to itself so often", stores.pickled(HOSTILE["doubled lists"][0]), FIT, 4,
-          "store/index.pkl: its 1 ids are not those of the rows 0 to 11 of the index; the pickle and the index "
+          "store/index.pkl: its 1 ids are not those of the rows 0 to 4 of the index; the pickle and the index "
           "are not of the same store"),
     Fault("a server that sends on to another", models.server(fake.status(
         307, Location="http://localhost:1/v1/embeddings")), FIT_API, 7,
