@@ -1,58 +1,47 @@
 """Cuts files at the boundaries of their sections, which are computed from the files themselves."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickletools
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
 
 import faiss
-from fault_place import Place, Spoiler
+from fault_place import spoiler
 
 _NUMBER_BYTES = 8
-Sections = Callable[[bytes], Iterable[int]]
 
 
-def cuts(name: str, sections: Sections, prepare: Spoiler, around: tuple[int, ...] = (-1, 0, 1)) -> Spoiler:
+@spoiler
+def cuts(place, name, sections, prepare, around=(-1, 0, 1)):
     """Cut a file at each boundary, and so many bytes off it."""
-
-    def spoil(place: Place) -> Iterator[None]:
-        prepare(place)
-        sound = (place / name).read_bytes()
-        boundaries = {place + by for place in sections(sound) for by in around}
-        # a line end that is missing at the end of a file of text does no harm
-        ends = sorted(end for end in boundaries if 0 <= end < len(sound.rstrip(b"\n")))
-        assert len(ends) > 3
-        for end in ends:
-            (place / name).write_bytes(sound[:end])
-            yield
-
-    return spoil
+    prepare(place)
+    sound = (place / name).read_bytes()
+    boundaries = {boundary + by for boundary in sections(sound) for by in around}
+    # a line end that is missing at the end of a file of text does no harm
+    ends = sorted(end for end in boundaries if 0 <= end < len(sound.rstrip(b"\n")))
+    assert len(ends) > 3
+    for end in ends:
+        (place / name).write_bytes(sound[:end])
+        yield
 
 
-def every_byte(content: bytes) -> Iterable[int]:
-    return range(len(content))
-
-
-def faiss_fields(content: bytes) -> Iterable[int]:
+def faiss_fields(content):
     """Where FAISS itself begins to read another field."""
     return [place for place, _ in _reads(content)]
 
 
-def faiss_arrays(content: bytes) -> Iterable[int]:
+def faiss_arrays(content):
     """Where FAISS itself begins and ends to read more than a number."""
     return [end for place, size in _reads(content) if size > _NUMBER_BYTES for end in (place, place + size)]
 
 
-def _reads(content: bytes) -> list[tuple[int, int]]:
+def _reads(content):
     """Place and size of each piece that FAISS reads."""
     pieces, stream = [], io.BytesIO(content)
 
-    def read(size: int) -> bytes:
+    def read(size):
         pieces.append((stream.tell(), size))
         return stream.read(size)
 
@@ -60,34 +49,34 @@ def _reads(content: bytes) -> list[tuple[int, int]]:
     return pieces
 
 
-def pickle_instructions(content: bytes) -> Iterable[int]:
+def pickle_instructions(content):
     return (position for _, _, position in pickletools.genops(content) if position is not None)
 
 
-def json_tokens(content: bytes) -> Iterable[int]:
+def json_tokens(content):
     """Beginnings of tokens; the white space at the end is none."""
     return (match.start() for match in re.finditer(rb'[\[\]{},:]|"(?:[^"\\]|\\.)*"', content.rstrip()))
 
 
-def last_json_tokens(content: bytes) -> Iterable[int]:
+def last_json_tokens(content):
     """The first and the last 20 of them, of large files."""
     places = list(json_tokens(content))
     return [*places[:20], *places[-20:]]
 
 
-def lines(content: bytes) -> Iterable[int]:
+def lines(content):
     """The middle of each line: a file cut between two lines is a whole one, of fewer lines."""
     ends = [match.start() for match in re.finditer(rb"\n", content)]
     return [(begin + end) // 2 for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def sqlite_pages(content: bytes) -> Iterable[int]:
+def sqlite_pages(content):
     """Beginnings of pages, and of the parts of the first one's header."""
     size = struct.unpack_from(">H", content, 16)[0]
     return [16, 100, *range(0, len(content), size)]
 
 
-def zip_members(content: bytes) -> Iterable[int]:
+def zip_members(content):
     """Beginnings of members, of their data, of the directory and of its end."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for member in archive.infolist():
@@ -98,14 +87,14 @@ def zip_members(content: bytes) -> Iterable[int]:
     yield content.rindex(b"PK\x05\x06")
 
 
-def tensors(content: bytes) -> Iterable[int]:
+def tensors(content):
     """Beginnings of the header and of each tensor, in the layout of safetensors."""
     (size,) = struct.unpack_from("<Q", content)
     facts = json.loads(content[8 : 8 + size])
     return [0, 8, *(8 + size + place for entry in facts.values() for place in entry.get("data_offsets", ()))]
 
 
-def parquet_parts(content: bytes) -> Iterable[int]:
+def parquet_parts(content):
     """Beginnings of the columns of each row group, of the footer, of its length and of the last letters."""
     import pyarrow.parquet
 
@@ -117,7 +106,7 @@ def parquet_parts(content: bytes) -> Iterable[int]:
     return [4, *pages, len(content) - 8 - footer, len(content) - 8, len(content) - 4]
 
 
-def arrow_messages(content: bytes) -> Iterable[int]:
+def arrow_messages(content):
     """Beginnings of messages and of their bodies; what marks the end of the stream is not needed to read it."""
     import pyarrow
 

@@ -1,136 +1,119 @@
 """Spoils the index: its bytes, or the whole of it for another one that FAISS writes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import faiss
 import numpy as np
-from fault_place import Place, Spoiler
+from fault_place import spoiler
 
 HEADER_BYTES = 45
 DIM = 32
 ROWS = 150
 ROW_BYTES = DIM * 4
 
-Make = Callable[[np.ndarray], faiss.Index]
 
-
-def content(place: Place) -> bytearray:
+def content(place):
     return bytearray(place.index.read_bytes())
 
 
-def put(value: bytes) -> Spoiler:
+@spoiler
+def put(place, value):
     """Replace the bytes of the index."""
-    return lambda place: place.index.write_bytes(value)
+    place.index.write_bytes(value)
 
 
-def edit(change: Callable[[bytearray], bytes | bytearray]) -> Spoiler:
+@spoiler
+def edit(place, change):
     """Change the bytes of the index."""
-    return lambda place: place.index.write_bytes(change(content(place)))
+    place.index.write_bytes(change(content(place)))
 
 
-def pack(offset: int, layout: str, value: int) -> Spoiler:
+@spoiler
+def pack(place, offset, layout, value):
     """Write a number into the index."""
-
-    def spoil(place: Place) -> None:
-        raw = content(place)
-        struct.pack_into(layout, raw, offset, value)
-        place.index.write_bytes(raw)
-
-    return spoil
+    raw = content(place)
+    struct.pack_into(layout, raw, offset, value)
+    place.index.write_bytes(raw)
 
 
-def flip(place_of_byte: int, bit: int = 0) -> Spoiler:
-    """Flip one bit of the index."""
-
-    def change(raw: bytearray) -> bytearray:
-        raw[place_of_byte] ^= 1 << bit
-        return raw
-
-    return edit(change)
+def flipped(raw, byte, bit=0):
+    """The bytes with one bit flipped."""
+    changed = bytearray(raw)
+    changed[byte] ^= 1 << bit
+    return changed
 
 
-def then(*spoilers: Spoiler) -> Spoiler:
+@spoiler
+def flip(place, byte):
+    """Flip a bit of the index."""
+    place.index.write_bytes(flipped(content(place), byte))
+
+
+@spoiler
+def then(place, *spoilers):
     """One after the other."""
-
-    def spoil(place: Place) -> None:
-        for part in spoilers:
-            part(place)
-
-    return spoil
+    for spoil in spoilers:
+        spoil(place)
 
 
-def change_details(place: Place, folder: str, change: Callable[[dict], object]) -> None:
-    """Change the details of a manifest, which has no hash of its own then, like an older one."""
+def change_manifest(place, folder, change):
+    """Change the facts of a manifest, which has no hash of its own then, like an older one."""
     path = place / folder / "lead-migrate.json"
     facts = json.loads(path.read_text())
     facts.pop("manifest_sha256", None)
-    change(facts["details"])
+    change(facts)
     path.write_text(json.dumps(facts))
 
 
-def forget_checksum(place: Place) -> None:
+def forget_checksum(place):
     """The manifest knows no hash of the index."""
-    change_details(place, "store", lambda details: details.pop("index_sha256", None))
+    change_manifest(place, "store", lambda facts: facts["details"].pop("index_sha256", None))
 
 
-def forget_documents(place: Place) -> None:
+def forget_documents(place):
     """The manifest knows no hash of the documents."""
-    change_details(place, "store", lambda details: details.pop("documents_sha256", None))
+    change_manifest(place, "store", lambda facts: facts["details"].pop("documents_sha256", None))
 
 
-def flipped_copy(place: Place) -> None:
+def flipped_copy(place):
     """Beside the store stands a copy with a flipped bit."""
     shutil.copytree(place / "store", place / "copy")
-    path = place / "copy/index.faiss"
-    raw = bytearray(path.read_bytes())
-    raw[9_999] ^= 1
-    path.write_bytes(raw)
+    (place / "copy/index.faiss").write_bytes(flipped(content(place), 9_999))
 
 
-def forget_texts(place: Place) -> None:
+def forget_texts(place):
     """The manifest knows no hash of the documents, and no stitch that of the texts."""
     if (place / "store/lead-migrate.json").is_file():
         forget_documents(place)
     if (place / "stitch/lead-migrate.json").is_file():
-        change_details(place, "stitch", lambda details: details["fingerprint"].pop("texts_sha256", None))
+        change_manifest(place, "stitch", lambda facts: facts["details"]["fingerprint"].pop("texts_sha256", None))
 
 
-def renew_checksum(place: Place) -> None:
-    """The manifest has the hash of the index as it is, and none of documents."""
+def random_rows():
+    return np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
+
+
+@spoiler
+def faiss_writes(place, make):
+    """Replace the index by one that FAISS makes of rows; the documents go, so that its labels are the ids."""
+    place.docs.unlink(missing_ok=True)
+    made = make(random_rows())
+    write = faiss.write_index_binary if isinstance(made, faiss.IndexBinary) else faiss.write_index
+    write(made, str(place.index))
     digest = hashlib.sha256(place.index.read_bytes()).hexdigest()
-    change_details(place, "store", lambda details: details.update(index_sha256=digest, documents_sha256={}))
+    hashes = {"index_sha256": digest, "documents_sha256": {}}
+    change_manifest(place, "store", lambda facts: facts["details"].update(hashes))
 
 
-def random_rows(count: int = ROWS) -> np.ndarray:
-    return np.random.default_rng(0).normal(size=(count, DIM)).astype(np.float32)
-
-
-def faiss_writes(make: Make) -> Spoiler:
-    """Replace the index by one that FAISS writes; the documents go, so that its labels are the ids."""
-
-    def spoil(place: Place) -> None:
-        place.docs.unlink(missing_ok=True)
-        made = make(random_rows())
-        write = faiss.write_index_binary if isinstance(made, faiss.IndexBinary) else faiss.write_index
-        write(made, str(place.index))
-        renew_checksum(place)
-
-    return spoil
-
-
-def of_factory(factory: str, metric: int = faiss.METRIC_L2) -> Make:
+def of_factory(factory):
     """What `faiss.index_factory` makes, trained and filled."""
 
-    def make(rows: np.ndarray) -> faiss.Index:
-        index = faiss.index_factory(DIM, factory, metric)
+    def make(rows):
+        index = faiss.index_factory(DIM, factory)
         index.train(np.tile(rows, (4, 1)))
         if factory.startswith("IDMap"):
             index.add_with_ids(rows, np.arange(len(rows)) * 7 + 1000)
@@ -141,22 +124,22 @@ def of_factory(factory: str, metric: int = faiss.METRIC_L2) -> Make:
     return make
 
 
-def binary(rows: np.ndarray) -> faiss.IndexBinary:
+def binary(rows):
     index = faiss.IndexBinaryFlat(64)
     index.add(np.packbits(rows[:, :1].repeat(64, axis=1) > 0, axis=1))
     return index
 
 
-def other_metric(rows: np.ndarray) -> faiss.Index:
+def other_metric(rows):
     index = faiss.IndexFlat(DIM, faiss.METRIC_L1)
     index.add(rows)
     return index
 
 
-def labelled(*first: int) -> Make:
+def labelled(*first):
     """An id map whose first ids are these."""
 
-    def make(rows: np.ndarray) -> faiss.Index:
+    def make(rows):
         index = faiss.IndexIDMap2(faiss.IndexFlatIP(DIM))
         index.add_with_ids(rows, np.r_[first, np.arange(len(rows))[len(first) :]].astype(np.int64))
         return index
@@ -164,14 +147,14 @@ def labelled(*first: int) -> Make:
     return make
 
 
-def sparse_lists(rows: np.ndarray) -> faiss.Index:
+def sparse_lists(rows):
     index = of_factory("IVF4,Flat")(rows)
     index.reset()
     index.add_with_ids(rows, np.arange(len(rows)) * 1_000_003)
     return index
 
 
-def lists_that_lost_a_row(rows: np.ndarray) -> faiss.Index:
+def lists_that_lost_a_row(rows):
     index = of_factory("IVF4,Flat")(rows)
     index.reset()
     rows[7] = np.nan
@@ -179,128 +162,115 @@ def lists_that_lost_a_row(rows: np.ndarray) -> faiss.Index:
     return index
 
 
-def untrained(_rows: np.ndarray) -> faiss.Index:
+def untrained(_rows):
     return faiss.index_factory(DIM, "IVF4,Flat")
 
 
-def empty(_rows: np.ndarray) -> faiss.Index:
+def empty(_rows):
     return faiss.IndexFlatIP(DIM)
 
 
-def fractions_as_bytes(rows: np.ndarray) -> faiss.Index:
+def fractions_as_bytes(rows):
     index = faiss.index_factory(DIM, "SQ8_direct")
     index.train(rows)
     index.add(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     return index
 
 
-def two_metrics(rows: np.ndarray) -> faiss.Index:
+def two_metrics(rows):
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4, faiss.METRIC_INNER_PRODUCT)
     index.train(rows)
     index.add(rows)
     return index
 
 
-def graph_without_vectors(place: Place) -> None:
+def graph_without_vectors(place):
     index = faiss.IndexHNSWFlat(DIM, 8)
     index.add(random_rows())
     place.docs.unlink()
     faiss.write_index(index, str(place.index), faiss.IO_FLAG_SKIP_STORAGE)
 
 
-def lists_on_disk(place: Place) -> Path:
+def lists_on_disk(place):
     """An index with its lists in a second file, in a folder that is not the store."""
     place.docs.unlink()
     forget_checksum(place)
     forget_texts(place)
-    elsewhere = place / "elsewhere"
-    elsewhere.mkdir()
+    lists_file = place / "elsewhere/lists.ivfdata"
+    lists_file.parent.mkdir()
     index = of_factory("IVF4,Flat")(random_rows())
-    lists = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(elsewhere / "lists.ivfdata"))
+    lists = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(lists_file))
     lists.merge_from(index.invlists, index.ntotal)
     index.replace_invlists(lists)
     faiss.write_index(index, str(place.index))
-    return elsewhere / "lists.ivfdata"
+    return lists_file
 
 
-def lists_elsewhere(place: Place) -> None:
+def lists_elsewhere(place):
     lists_on_disk(place)
 
 
-def lists_missing(place: Place) -> None:
+def lists_missing(place):
     lists_on_disk(place).unlink()
 
 
-def lists_moved_beside(place: Place) -> None:
+def lists_moved_beside(place):
     lists_on_disk(place).rename(place / "store/lists.ivfdata")
 
 
-def lists_linked(place: Place) -> None:
+def lists_linked(place):
     (place / "store/lists.ivfdata").symlink_to(lists_on_disk(place))
 
 
-def lists_cut(place: Place) -> None:
+def lists_cut(place):
     lists_moved_beside(place)
     path = place / "store/lists.ivfdata"
     os.truncate(path, path.stat().st_size - 1)
 
 
-def fifo(name: str) -> Spoiler:
+@spoiler
+def fifo(place, name):
     """A pipe into which nobody writes, in the place of a file."""
-
-    def spoil(place: Place) -> None:
-        (place / name).unlink(missing_ok=True)
-        os.mkfifo(place / name)
-
-    return spoil
+    (place / name).unlink(missing_ok=True)
+    os.mkfifo(place / name)
 
 
-def device(name: str) -> Spoiler:
+@spoiler
+def device(place, name):
     """A file without an end."""
-
-    def spoil(place: Place) -> None:
-        (place / name).unlink()
-        (place / name).symlink_to("/dev/zero")
-
-    return spoil
+    (place / name).unlink()
+    (place / name).symlink_to("/dev/zero")
 
 
-def as_folder(place: Place) -> None:
+def as_folder(place):
     place.index.unlink()
     place.index.mkdir()
 
 
-def second_index(place: Place) -> None:
+def second_index(place):
     (place / "store/second.faiss").write_bytes(content(place))
 
 
-def unreadable(name: str) -> Spoiler:
-    def spoil(place: Place) -> None:
-        (place / name).chmod(0)
-        place.unprivileged = True
-
-    return spoil
+@spoiler
+def unreadable(place, name):
+    (place / name).chmod(0)
+    place.unprivileged = True
 
 
-def read_only(place: Place) -> None:
+def read_only(place):
     for path in (place / "store").iterdir():
         path.chmod(0o444)
     (place / "store").chmod(0o555)
     place.unprivileged = True
 
 
-def flips_in(make: Make | None, count: int) -> Spoiler:
+@spoiler
+def flips_in(place, make, count):
     """Flip bits of the first bytes in turn; the checksum stays that of the sound index."""
-
-    def spoil(place: Place) -> Iterator[None]:
-        if make is not None:
-            faiss_writes(make)(place)
-        sound = content(place)
-        for byte in range(count):
-            for bit in (0, 3, 7):
-                spoiled = sound.copy()
-                spoiled[byte] ^= 1 << bit
-                place.index.write_bytes(spoiled)
-                yield
-
-    return spoil
+    if make is not None:
+        faiss_writes(make)(place)
+    sound = content(place)
+    for byte in range(count):
+        for bit in (0, 3, 7):
+            place.index.write_bytes(flipped(sound, byte, bit))
+            yield

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,11 +37,11 @@ class Outcome:
     err: str
 
     @property
-    def complaints(self) -> list[str]:
+    def complaints(self):
         return [line.removeprefix(PREFIX) for line in self.err.splitlines() if line.startswith(PREFIX)]
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self):
         return [*self.out.splitlines(), *self.err.splitlines()]
 
 
@@ -62,50 +63,48 @@ class Place:
     words: dict[str, str] = field(default_factory=dict)
     meddled: set[str] = field(default_factory=set)
     servers: list[OpenAIServer] = field(default_factory=list)
-    started: Callable[[subprocess.Popen[str]], None] = lambda _process: None
 
-    def __truediv__(self, name: str) -> Path:
+    def __truediv__(self, name):
         return self.folder / name
 
     @property
-    def index(self) -> Path:
+    def index(self):
         return self.folder / "store" / "index.faiss"
 
     @property
-    def docs(self) -> Path:
+    def docs(self):
         return self.folder / "store" / "docs.jsonl"
 
-    def run(self, command: tuple[str, ...]) -> Outcome:
+    def run(self, command):
         arguments = [part.format(**self.words) for part in command]
         if self.child is not None:
-            return self._run_child(arguments)
+            program = [sys.executable, "-c", f"{self.child}\n{MAIN}", *arguments]
+            environment = os.environ | self.environment
+            done = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=100)
+            return Outcome(done.returncode, done.stdout, done.stderr)
         out, err = io.StringIO(), io.StringIO()
         rights = without_privileges() if self.unprivileged else nullcontext()
         with redirect_stdout(out), redirect_stderr(err), rights:
             code = run(arguments)
         return Outcome(code, out.getvalue(), err.getvalue())
 
-    def _run_child(self, arguments: list[str]) -> Outcome:
-        process = subprocess.Popen(
-            [sys.executable, "-c", f"{self.child}\n{MAIN}", *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | self.environment,
-        )  # fmt: skip
-        self.started(process)
-        out, err = process.communicate(timeout=100)
-        return Outcome(process.returncode, out, err)
+    def make(self, *command):
+        """Run a command that succeeds."""
+        outcome = self.run(command)
+        assert outcome.code == 0, outcome
 
-    def inputs(self) -> dict[str, str]:
+    def inputs(self):
         """Hash of every input file, by name."""
         paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
         names = ((str(path.relative_to(self.folder)), path) for path in paths)
         return {name: digest(path) for name, path in names if not (name.startswith(OURS) or name in self.meddled)}
 
-    def locks(self) -> set[Path]:
+    def locks(self):
         """The lock files that stand about."""
         return set(self.folder.rglob(".*.lock"))
 
 
-def digest(path: Path) -> str:
+def digest(path):
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except PermissionError:
@@ -115,14 +114,25 @@ def digest(path: Path) -> str:
 Spoiler = Callable[[Place], object]
 
 
+def spoiler(function):
+    """Let a function of a place and more be called with the rest alone, and give a spoiler, which takes the place."""
+
+    @functools.wraps(function)
+    def with_rest(*rest, **options):
+        def spoil(place):
+            return function(place, *rest, **options)
+
+        return spoil
+
+    return with_rest
+
+
 @dataclass(frozen=True)
 class Fault:
     """One row.
 
     Attributes
     ----------
-    number
-        The fault, counted through all sections; one fault may have several rows.
     spoil
         Brings it about. A generator brings about many, one after the other, each of which must end in the same way.
     command
@@ -135,7 +145,6 @@ class Fault:
         What else must hold.
     """
 
-    number: int
     name: str
     spoil: Spoiler
     command: tuple[str, ...]
@@ -144,32 +153,24 @@ class Fault:
     after: Spoiler = lambda _place: None
 
     @property
-    def is_error(self) -> bool:
+    def is_error(self):
         return self.code not in (0, 1, 3)
 
-    def matches(self, line: str) -> bool:
+    def matches(self, line):
         return re.fullmatch(".*".join(map(re.escape, self.says.split("*"))), line) is not None
 
 
-def states(fault: Fault, place: Place) -> Iterator[None]:
-    """The states that the spoiler brings about: one, unless it is a generator."""
+def play(fault, place):
+    """Play a row and check all that holds for every row; returns how many states the spoiler brought about."""
     brought = fault.spoil(place)
-    if isinstance(brought, Iterator):
-        yield from brought
-    else:
-        yield
-
-
-def play(fault: Fault, place: Place) -> int:
-    """Play a row and check all that holds for every row; returns how many states it had."""
     count = 0
-    for _ in states(fault, place):
+    for _ in brought if isinstance(brought, Iterator) else [None]:
         count += 1
         _play_state(fault, place)
     return count
 
 
-def _play_state(fault: Fault, place: Place) -> None:
+def _play_state(fault, place):
     inputs, output, locks = place.inputs(), entry(place / "out"), place.locks()
     outcome = place.run(fault.command)
     assert outcome.code == fault.code, outcome
@@ -191,7 +192,7 @@ def _play_state(fault: Fault, place: Place) -> None:
     fault.after(place)
 
 
-def entry(path: Path) -> object:
+def entry(path):
     """What stands under a name: nothing, a link, a file or a folder with these contents."""
     if path.is_symlink():
         return path.readlink()
@@ -200,7 +201,7 @@ def entry(path: Path) -> object:
     return digest(path) if path.exists() else None
 
 
-def files_of(folder: Path) -> Mapping[str, str]:
+def files_of(folder):
     """Hash of every file of a folder, by name."""
     found = entry(folder)
     assert isinstance(found, dict), folder

@@ -1,7 +1,5 @@
 """Spoils the surroundings: disks that fill, calls that fail, signals, limits, other runs."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -10,91 +8,87 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from fault_place import Place, Spoiler, files_of
+from fault_place import files_of, spoiler
+from hostile_jobs import put_in_place_of
 from refusing_disk import RefusingDisk
 
-from migrate.work.rows import Rows
+from migrate.stores.faiss.reader import JOBS
+from migrate.stores.file_store import RowFileWriter
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
-EXPECTED = ("translate", "store", "stitch", "-o", "expected", "-q")
+ENOSPC, EIO = errno.ENOSPC, errno.EIO
 
 
-def expect(place: Place) -> None:
+def expect(place):
     """Make what an undisturbed run makes, once."""
     if not (place / "expected").exists():
-        made = place.run(EXPECTED)
-        assert made.code == 0, made
+        place.make("translate", "store", "stitch", "-o", "expected", "-q")
 
 
-def goes_on(place: Place) -> None:
-    """The same command without the fault ends as an undisturbed run does."""
+def run_undisturbed(place):
+    """Let the next commands run in this process, without the fault."""
     place.patch.undo()
     place.child, place.environment = None, {}
     expect(place)
-    again = place.run(TRANSLATE)
-    assert again.code == 0, again
+
+
+def goes_on(place):
+    """The same command without the fault ends as an undisturbed run does."""
+    run_undisturbed(place)
+    place.make(*TRANSLATE)
     assert files_of(place / "out") == files_of(place / "expected")
     assert not place.locks()
     assert not (place / ".out.work").exists()
     shutil.rmtree(place / "out")
 
 
-def same_bytes(place: Place) -> None:
+def same_bytes(place):
     """What was made is what an undisturbed run makes."""
-    place.patch.undo()
-    place.child, place.environment = None, {}
-    expect(place)
+    run_undisturbed(place)
     assert files_of(place / "out") == files_of(place / "expected")
     shutil.rmtree(place / "out")
 
 
-def disk(number: int, *, stays: bool) -> Spoiler:
+@spoiler
+def disk(place, number, *, stays):
     """Refuse each write, fsync and rename of the command in turn; with `stays` what needs room after it, too."""
-
-    def spoil(place: Place) -> Iterator[None]:
-        expect(place)
-        with place.patch.context() as patch:
-            counting = RefusingDisk(1 << 30, number, stays=stays)
-            counting.install(patch)
-            assert place.run(TRANSLATE).code == 0
-        shutil.rmtree(place / "out")
-        assert counting.count > 15
-        for at in range(1, counting.count + 1):
-            RefusingDisk(at, number, stays=stays).install(place.patch)
-            yield
-
-    return spoil
+    expect(place)
+    with place.patch.context() as patch:
+        counting = RefusingDisk(1 << 30, number, stays=stays)
+        counting.install(patch)
+        place.make(*TRANSLATE)
+    shutil.rmtree(place / "out")
+    assert counting.count > 15
+    for at in range(1, counting.count + 1):
+        RefusingDisk(at, number, stays=stays).install(place.patch)
+        yield
 
 
-def file_limits(*spare: int) -> Spoiler:
+@spoiler
+def file_limits(place, *spare):
     """A limit on the sizes of files that ends the run so many bytes before the end of the index."""
-
-    def spoil(place: Place) -> Iterator[None]:
-        expect(place)
-        size = (place / "expected/index.faiss").stat().st_size
-        for bytes_left in spare:
-            kept = resource.getrlimit(resource.RLIMIT_FSIZE)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size - bytes_left, kept[1]))
-            place.stack.callback(resource.setrlimit, resource.RLIMIT_FSIZE, kept)
-            yield
-
-    return spoil
+    expect(place)
+    size = (place / "expected/index.faiss").stat().st_size
+    for bytes_left in spare:
+        kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size - bytes_left, kept[1]))
+        place.stack.callback(resource.setrlimit, resource.RLIMIT_FSIZE, kept)
+        yield
 
 
-def lift_limit_and_go_on(place: Place) -> None:
+def lift_limit_and_go_on(place):
     place.stack.close()
     goes_on(place)
 
 
-def little_room(place: Place) -> None:
+def little_room(place):
     usage = shutil.disk_usage(place.folder)
     place.patch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
 
 
-def dies_at_each_step(place: Place) -> Iterator[None]:
+def dies_at_each_step(place):
     """A process that is killed at each step of its work."""
     expect(place)
     for moment in ("begun", "synced", "written", "recorded", "filled", "complete", "published"):
@@ -102,14 +96,15 @@ def dies_at_each_step(place: Place) -> Iterator[None]:
         yield
 
 
-def dies_at(moment: str, place: Place) -> None:
+def dies_at(moment, place):
     place.child = f"import dying\ndying.die_at({moment!r})"
     place.environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
 
 
-def signalled(number: int) -> Spoiler:
+@spoiler
+def signalled(place, number):
     """A signal comes when the first part is on disk. A shell may have had its children ignore Ctrl-C."""
-    prelude = f"""
+    place.child = f"""
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from migrate.work.shards import ShardFolder
@@ -120,29 +115,20 @@ def add_and_signal(shards, shard, name):
 ShardFolder.add = add_and_signal
 """
 
-    def spoil(place: Place) -> None:
-        place.child = prelude
 
-    return spoil
-
-
-def killed_while_it_writes(place: Place) -> None:
-    signalled(signal.SIGKILL)(place)
-
-
-def locked(place: Place) -> None:
+def locked(place):
     """Another process holds the lock."""
     file = place.stack.enter_context((place / ".out.lock").open("a"))
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def lock_of_the_dead(place: Place) -> None:
+def lock_of_the_dead(place):
     """A process died with the lock."""
     dead = subprocess.run(["true"], check=True)  # its number is free again
     (place / ".out.lock").write_text(str(dead.returncode))
 
 
-def unfinished(place: Place) -> None:
+def unfinished(place):
     """An earlier run was killed."""
     dies_at("recorded", place)
     died = place.run(TRANSLATE)
@@ -150,13 +136,14 @@ def unfinished(place: Place) -> None:
     place.child, place.environment = None, {}
 
 
-def touch_docs(place: Place) -> None:
+def touch_docs(place):
     os.utime(place.docs, ns=(1, 1))
 
 
-def memory(spare_bytes: int) -> Spoiler:
+@spoiler
+def memory(place, spare_bytes):
     """So much memory beside what the program itself takes."""
-    prelude = f"""
+    place.child = f"""
 import resource
 import faiss, numpy, safetensors.numpy, sqlite3
 import migrate.translate, migrate.steps.fit.job, migrate.stores, migrate.pipeline.job
@@ -165,92 +152,69 @@ mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize(
 resource.setrlimit(resource.RLIMIT_AS, (mapped + {spare_bytes},) * 2)
 """
 
-    def spoil(place: Place) -> None:
-        place.child = prelude
 
-    return spoil
-
-
-def changes_meanwhile(how: str) -> Spoiler:
+@spoiler
+def changes_meanwhile(place, how):
     """The source changes between the vectors and the end of the run."""
-    from migrate.stores.file_store import RowFileWriter
-
     finish = RowFileWriter.finish
+    path = place.docs if how == "docs" else place.index
 
-    def spoil(place: Place) -> None:
-        def changing(writer: RowFileWriter, rows: Rows) -> None:
-            finish(writer, rows)
-            path = place.index if how != "docs" else place.docs
-            stat = path.stat()
-            if how == "time":
-                os.utime(path, ns=(1, 1))
-            elif how == "vanished":
-                path.rename(place / "out-of-the-way")
-            else:
-                path.write_bytes(path.read_bytes()[::-1])
-                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    def changing(writer, rows):
+        finish(writer, rows)
+        stat = path.stat()
+        if how == "time":
+            os.utime(path, ns=(1, 1))
+        elif how == "vanished":
+            path.rename(place / "out-of-the-way")
+        else:
+            path.write_bytes(path.read_bytes()[::-1])
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
 
-        place.meddled = {"store/docs.jsonl" if how == "docs" else "store/index.faiss"}
-        place.patch.setattr(RowFileWriter, "finish", changing)
-
-    return spoil
+    place.meddled = {str(path.relative_to(place.folder))}
+    place.patch.setattr(RowFileWriter, "finish", changing)
 
 
-def child_dies(place: Place) -> None:
+def child_dies(place):
     """The process that FAISS reads in is killed when it begins to answer."""
-    from hostile_jobs import put_in_place_of
-
-    from migrate.stores.faiss.reader import JOBS
-
     put_in_place_of(place.patch, f"{JOBS}:read", "die", signal=signal.SIGSEGV.value)
 
 
-def with_threads(count: int) -> Spoiler:
-    def spoil(place: Place) -> None:
-        place.child = ""
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        place.environment = dict.fromkeys(names, str(count))
-
-    return spoil
+@spoiler
+def with_threads(place, count):
+    place.child = ""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    place.environment = dict.fromkeys(names, str(count))
 
 
-def clock_jumps_back(place: Place) -> None:
+def clock_jumps_back(place):
     place.child = "import time\nnow = time.time\ntime.time = lambda: now() - 86_400 * 9_000\n"
     place.environment = {"TZ": "Pacific/Kiritimati"}
 
 
-def folder_without_writing(place: Place) -> None:
+def folder_without_writing(place):
     (place / "sealed").mkdir(mode=0o555)
     place.unprivileged = True
 
 
-def summary_is_folder(place: Place) -> None:
+def summary_is_folder(place):
     """GitHub Actions names a place for the summary that cannot be written to."""
     place.patch.setenv("GITHUB_ACTIONS", "true")
     place.patch.setenv("GITHUB_STEP_SUMMARY", "beir")
 
 
-def stdout_full(place: Place) -> None:
+def stdout_full(place):
     """Standard output is a device on which there is no room."""
     place.child = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
 
 
-def out_is_link(to: str) -> Spoiler:
-    def spoil(place: Place) -> None:
-        (place / "out").symlink_to(place / to)
-
-    return spoil
+@spoiler
+def out_is_link(place, to):
+    (place / "out").symlink_to(place / to)
 
 
-def link_beside(name: str, to: str = "precious") -> Spoiler:
+@spoiler
+def link_beside(place, name):
     """Somebody laid a link out of the folder where our own files would be."""
-
-    def spoil(place: Place) -> None:
-        (place / to).mkdir()
-        (place / to / "file").write_text("mine")
-        (place / name).symlink_to(place / to)
-
-    return spoil
-
-
-ENOSPC, EIO = errno.ENOSPC, errno.EIO
+    (place / "precious").mkdir()
+    (place / "precious/file").write_text("mine")
+    (place / name).symlink_to(place / "precious")

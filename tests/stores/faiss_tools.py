@@ -66,3 +66,20 @@ def rewrite(store, folder, transform=lambda vectors: vectors, dim=None):
 
 def digest(folder):
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+
+
+def damaged(path, cuts, first=0, spoils=60):
+    """Cut a file after so many bytes, or that part of it, then spoil some bytes in the whole of it, again and again.
+
+    Yields each time whether it was cut; no byte before the `first` is spoilt.
+    """
+    whole, random = path.read_bytes(), np.random.default_rng(3)
+    for cut in cuts:
+        path.write_bytes(whole[: int(cut * len(whole)) if isinstance(cut, float) else cut])
+        yield True
+    for _ in range(spoils):
+        content = bytearray(whole)
+        for place in random.integers(first, len(whole), 8):
+            content[place] = int(random.integers(256))
+        path.write_bytes(content)
+        yield False

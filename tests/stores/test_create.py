@@ -6,7 +6,7 @@ from datetime import date
 
 import numpy as np
 import pytest
-from faiss_tools import COUNT, DIM, build, read, serialize
+from faiss_tools import COUNT, DIM, build, read, rewrite, serialize, write_docs
 
 import migrate
 from migrate.embedders import load_embedder
@@ -16,7 +16,6 @@ from migrate.stores.base import read_all
 from migrate.stores.file_store import index_is_verified
 from migrate.stores.registry import output_of
 from migrate.vectors import Document
-from migrate.work.writer import write_rows
 
 DOCUMENTS = [Document(f"dök-{row}", f"text\n{row} \u2028", {"page": row}) for row in range(COUNT)]
 
@@ -61,14 +60,15 @@ def test_ids_that_could_pass_for_row_numbers_keep_their_vectors(others, store_fo
     writer.append(documents[2:], vectors[2:])
     writer.finish()
     store = open_store(tmp_path / "new")
-    ids, found = read(store)
-    assert ids == [document.id for document in store.documents()] == [document.id for document in documents]
-    assert np.array_equal(found, vectors)
-    (tmp_path / "copy").mkdir()
-    copy = store.destination(tmp_path / "copy", 3)
-    write_rows(copy, [(0, next(store.scan()).vectors)], store.info.count)
-    ids, found = read(open_store(tmp_path / "copy"))
-    assert (ids, found.tolist()) == ([document.id for document in documents], vectors.tolist())
+    for written in (store, rewrite(store, tmp_path / "copy")):
+        ids, found = read(written)
+        assert ids == [document.id for document in written.documents()] == [document.id for document in documents]
+        assert np.array_equal(found, vectors)
+
+
+@pytest.fixture
+def writer(store_format, tmp_path):
+    return create_store(tmp_path, format=store_format, dim=DIM)
 
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
@@ -97,17 +97,16 @@ def test_the_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
 
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
-def test_two_documents_of_one_id_are_refused(store_format, vectors, tmp_path):
-    writer = create_store(tmp_path, format=store_format, dim=DIM)
+def test_two_documents_of_one_id_are_refused(writer, vectors):
     writer.append([*DOCUMENTS[:9], DOCUMENTS[3]], vectors[:10])
     with pytest.raises(StoreError, match="dök-3"):
         writer.finish()
 
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])
-def test_a_store_of_nothing_is_refused(store_format, tmp_path):
+def test_a_store_of_nothing_is_refused(writer):
     with pytest.raises(StoreError, match="there is no document to write"):
-        create_store(tmp_path, format=store_format, dim=DIM).finish()
+        writer.finish()
 
 
 def test_vectors_and_documents_must_be_as_many(vectors, tmp_path):
@@ -136,8 +135,7 @@ def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
     model.fit(documents)
     folder.mkdir()
     np.save(folder / "vectors.npy", model.embed_documents(documents))
-    lines = ({"id": d.id, "text": d.text, "metadata": dict(d.metadata)} for d in documents)
-    (folder / "docs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_docs(folder, documents)
     fitted = migrate.fit(folder, "tfidf:6", sample=40)
     done = migrate.translate(folder, fitted, f"faiss:{tmp_path}/new")
     same_kind = migrate.translate(folder, fitted, tmp_path / "same")

@@ -1,4 +1,7 @@
+"""Documents in `docs.jsonl` or Parquet beside an index: how they are matched to its labels, and what is refused."""
+
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,16 +13,23 @@ from migrate.stores.documents import jsonl
 from migrate.stores.documents.jsonl import scan_docs
 from migrate.vectors import Document
 
-OWN_LABELS = np.random.default_rng(5).permutation(COUNT) * 3 + 1000
+LABELS = (np.random.default_rng(5).permutation(COUNT) * 3 + 1000).tolist()
+IDS = [f"doc-{row}" for row in range(COUNT)]
 
 
-def write_docs(folder, records):
-    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-    (folder / "docs.jsonl").write_text("\n".join(lines), encoding="utf-8", newline="")
+def write_lines(folder, records):
+    (folder / "docs.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
 
 
-def records(ids, **more):
-    return [{"id": doc_id, "text": f"text of {doc_id}", **more} for doc_id in ids]
+def write_parquet(folder, records):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(records), folder / "docs.parquet")
+
+
+@pytest.fixture(params=[write_lines, write_parquet], ids=["docs.jsonl", "docs.parquet"])
+def write(request):
+    """Writes documents beside an index, in each form."""
+    return request.param
 
 
 @pytest.fixture
@@ -30,107 +40,119 @@ def folder(vectors, tmp_path):
 
 @pytest.fixture
 def mapped(vectors, tmp_path):
-    save(build("IDMap2,Flat", vectors, labels=OWN_LABELS), tmp_path)
+    save(build("IDMap2,Flat", vectors, labels=LABELS), tmp_path)
     return tmp_path
+
+
+def records(ids, faiss_ids=None):
+    found = [{"id": doc_id, "text": f"text of {doc_id}"} for doc_id in ids]
+    return found if faiss_ids is None else [{**r, "faiss_id": n} for r, n in zip(found, faiss_ids, strict=True)]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Documents in the order of their file, the ids that rows get of them, and how they were matched."""
+
+    records: list
+    ids: list
+    how: str
+
+
+NUMBERS = list(map(str, range(COUNT)))
+PADDED = [f"{row:03}" for row in reversed(range(COUNT))]
+NUMBERED = {
+    "by position": Matching(records(IDS), IDS, "by position"),
+    "by id rather than position": Matching(records(NUMBERS[::-1]), NUMBERS, "by id"),
+    "by faiss_id rather than position": Matching(records(IDS[::-1], range(COUNT)[::-1]), IDS, "by faiss_id"),
+    "by position where ids are numbers with zeros before": Matching(records(PADDED), PADDED, "by position"),
+}
+OF_LABELS = [f"doc-{label}" for label in LABELS]
+OTHERWISE = {
+    "by id": Matching(records(map(str, sorted(LABELS))), list(map(str, LABELS)), "by id"),
+    "by faiss_id": Matching(
+        records([f"doc-{label}" for label in sorted(LABELS)], sorted(LABELS)), OF_LABELS, "by faiss_id"
+    ),
+}
+
+
+def assert_matched(folder, matching):
+    store = open_store(folder)
+    assert read(store)[0] == matching.ids
+    assert list(store.documents()) == [Document(doc_id, f"text of {doc_id}") for doc_id in matching.ids]
+    assert f"matched {matching.how}" in store.info.details["documents"]
+
+
+@pytest.mark.parametrize("case", NUMBERED)
+def test_documents_are_matched_to_rows(case, write, folder):
+    write(folder, NUMBERED[case].records)
+    assert_matched(folder, NUMBERED[case])
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_documents_are_matched_to_labels(case, write, mapped):
+    write(mapped, OTHERWISE[case].records)
+    assert_matched(mapped, OTHERWISE[case])
+
+
+def test_position_means_the_label_also_in_the_order_of_inverted_lists(write, vectors, tmp_path):
+    save(build("IVF16,Flat", vectors), tmp_path)
+    write(tmp_path, records(IDS))
+    ids, found = read(open_store(tmp_path))
+    assert ids != IDS
+    assert np.array_equal(found, vectors[[IDS.index(doc_id) for doc_id in ids]])
 
 
 def test_without_texts_the_ids_are_the_labels(mapped):
     store = open_store(mapped)
-    assert read(store)[0] == list(map(str, OWN_LABELS.tolist()))
+    assert read(store)[0] == list(map(str, LABELS))
     assert not store.info.has_texts
     with pytest.raises(StoreError, match=r"docs\.jsonl"):
         list(store.documents())
 
 
-def test_lines_are_matched_to_labels_by_value_in_any_order(mapped):
-    write_docs(mapped, records(map(str, sorted(OWN_LABELS.tolist()))))
-    store = open_store(mapped)
-    assert read(store)[0] == list(map(str, OWN_LABELS.tolist()))
-    assert [document.text for document in store.documents()] == [f"text of {label}" for label in OWN_LABELS.tolist()]
-    assert "by id" in store.info.details["documents"]
-
-
-def test_value_comes_before_position(folder):
-    write_docs(folder, records(map(str, reversed(range(COUNT)))))
-    store = open_store(folder)
-    assert read(store)[0] == list(map(str, range(COUNT)))
-    assert next(store.documents(np.array([7]))).text == "text of 7"
-
-
-def test_lines_are_matched_by_position_where_labels_are_row_numbers(folder):
-    write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
-    store = open_store(folder)
-    assert read(store)[0] == [f"doc-{line}" for line in range(COUNT)]
-    assert "by position" in store.info.details["documents"]
-
-
-def test_position_means_the_label_also_in_the_order_of_inverted_lists(vectors, tmp_path):
-    save(build("IVF16,Flat", vectors), tmp_path)
-    write_docs(tmp_path, records(f"doc-{line}" for line in range(COUNT)))
-    ids, found = read(open_store(tmp_path))
-    assert ids != [f"doc-{line}" for line in range(COUNT)]
-    assert all(
-        np.array_equal(vectors[int(i.removeprefix("doc-"))], vector) for i, vector in zip(ids, found, strict=True)
-    )
-
-
-def test_lines_are_matched_by_faiss_id(mapped):
-    ordered = sorted(OWN_LABELS.tolist())
-    write_docs(mapped, [{"id": f"doc-{label}", "text": "t", "faiss_id": label} for label in ordered])
-    store = open_store(mapped)
-    assert read(store)[0] == [f"doc-{label}" for label in OWN_LABELS.tolist()]
-    assert "by faiss_id" in store.info.details["documents"]
-
-
-def test_faiss_id_comes_before_position(folder):
-    write_docs(folder, [{"id": f"doc-{row}", "faiss_id": row} for row in reversed(range(COUNT))])
-    assert read(open_store(folder))[0] == [f"doc-{row}" for row in range(COUNT)]
-
-
-def test_labels_that_match_nothing_are_refused(mapped):
-    write_docs(mapped, records(f"doc-{line}" for line in range(COUNT)))
-    with pytest.raises(StoreError, match=f"the {COUNT} documents do not match .*faiss_id"):
+def test_labels_that_match_nothing_are_refused(write, mapped):
+    write(mapped, records(IDS))
+    reason = f"the {COUNT} documents do not match .*, as their ids are not its labels, which are not 0 to n-1 either"
+    with pytest.raises(StoreError, match=f'{reason}.*"faiss_id"'):
         open_store(mapped)
 
 
-def test_wrong_faiss_ids_are_refused_even_where_position_would_do(folder):
-    write_docs(folder, [{"id": f"doc-{row}", "faiss_id": row + 1} for row in range(COUNT)])
+def test_wrong_faiss_ids_are_refused_even_where_position_would_do(write, folder):
+    write(folder, records(IDS, range(1, COUNT + 1)))
     with pytest.raises(StoreError, match="faiss_id differs"):
         open_store(folder)
 
 
-def test_numbers_that_are_not_written_as_labels_are_not_matched_by_value(folder):
-    padded = [f"{row:03}" for row in reversed(range(COUNT))]
-    write_docs(folder, records(padded))
-    assert read(open_store(folder))[0] == padded
-
-
 @pytest.mark.parametrize("count", [0, COUNT - 1, COUNT + 1])
-def test_another_number_of_documents_is_refused(count, folder):
-    write_docs(folder, records(f"doc-{line}" for line in range(count)))
+def test_another_number_of_documents_is_refused(count, write, folder):
+    write(folder, records(f"doc-{line}" for line in range(count)))
     with pytest.raises(StoreError, match=f"has {count} documents for {COUNT} vectors"):
         open_store(folder)
 
 
+def test_a_file_that_changed_is_noticed(write, folder):
+    write(folder, records(IDS))
+    store = open_store(folder)
+    write(folder, records(f"new-{line}" for line in range(COUNT + 1)))
+    with pytest.raises(StoreError, match="changed while it was read"):
+        list(store.documents())
+
+
 def test_documents_come_back_whole_and_in_the_order_asked_for(folder):
-    lines = [
-        {"id": f"ü{line}", "text": f"zeile\n{line}", "metadata": {"page": line, "of": [1, None]}}
-        for line in range(COUNT)
-    ]
-    write_docs(folder, lines)
-    found = list(open_store(folder).documents(np.array([3, 399, 0])))
-    assert found == [Document(f"ü{line}", f"zeile\n{line}", {"page": line, "of": [1, None]}) for line in (3, 399, 0)]
+    documents = [Document(f"ü{row}", f"zeile\n{row}", {"page": row, "of": [1, None]}) for row in range(COUNT)]
+    write_lines(folder, [{"id": d.id, "text": d.text, "metadata": d.metadata} for d in documents])
+    assert list(open_store(folder).documents(np.array([3, 399, 0]))) == [documents[row] for row in (3, 399, 0)]
 
 
 def test_missing_texts_are_told(folder):
-    write_docs(folder, [{"id": f"doc-{line}"} if line else {"id": "x", "text": "here"} for line in range(COUNT)])
+    write_lines(folder, [{"id": "x", "text": "here"}, *({"id": doc_id} for doc_id in IDS[1:])])
     info = open_store(folder).info
     assert info.has_texts
     assert any(f"{COUNT - 1} of {COUNT}" in note for note in info.notes)
 
 
 def test_lines_without_any_text_are_no_texts(folder):
-    write_docs(folder, [{"id": f"doc-{line}"} for line in range(COUNT)])
+    write_lines(folder, [{"id": doc_id} for doc_id in IDS])
     store = open_store(folder)
     assert not store.info.has_texts
     assert read(store)[0][5] == "doc-5"
@@ -139,14 +161,14 @@ def test_lines_without_any_text_are_no_texts(folder):
 
 
 def test_byte_order_mark_crlf_and_blank_lines_are_accepted(folder):
-    lines = [json.dumps({"id": f"doc-{line}", "text": "t"}) for line in range(COUNT)]
+    lines = [json.dumps(record) for record in records(IDS)]
     (folder / "docs.jsonl").write_bytes(b"\xef\xbb\xbf" + "\r\n\r\n   \n".join(lines).encode() + b"\r\n\n")
-    assert [document.id for document in open_store(folder).documents()] == [f"doc-{line}" for line in range(COUNT)]
+    assert [document.id for document in open_store(folder).documents()] == IDS
 
 
 def test_line_separators_of_unicode_do_not_split_lines(folder):
-    lines = [json.dumps({"id": f"doc-{line}", "text": "a\u2028b\x85c"}, ensure_ascii=False) for line in range(COUNT)]
-    write_docs(folder, lines)
+    lines = [json.dumps({"id": doc_id, "text": "a\u2028b\x85c"}, ensure_ascii=False) for doc_id in IDS]
+    (folder / "docs.jsonl").write_text("\n".join(lines), encoding="utf-8", newline="")
     assert next(open_store(folder).documents()).text == "a\u2028b\x85c"
 
 
@@ -167,7 +189,7 @@ def test_line_separators_of_unicode_do_not_split_lines(folder):
     ],
 )
 def test_bad_lines_are_refused_with_their_number(line, expected, folder):
-    lines = [json.dumps({"id": f"doc-{number}"}).encode() for number in range(COUNT)]
+    lines = [json.dumps({"id": doc_id}).encode() for doc_id in IDS]
     lines[20] = line
     (folder / "docs.jsonl").write_bytes(b"\n".join(lines))
     with pytest.raises(StoreError) as error:
@@ -179,40 +201,31 @@ def test_bad_lines_are_refused_with_their_number(line, expected, folder):
 
 def test_equal_hashes_alone_do_not_make_a_duplicate(folder, monkeypatch):
     monkeypatch.setattr(jsonl, "hash", lambda _: 1, raising=False)
-    write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
-    assert read(open_store(folder))[0] == [f"doc-{line}" for line in range(COUNT)]
-    write_docs(folder, records(["doc-5", *(f"doc-{line}" for line in range(1, COUNT))]))
+    write_lines(folder, records(IDS))
+    assert read(open_store(folder))[0] == IDS
+    write_lines(folder, records(["doc-5", *IDS[1:]]))
     with pytest.raises(StoreError, match=r"jsonl:6: .*'doc-5', the id of line 1"):
         open_store(folder)
 
 
 def test_only_places_and_hashes_are_kept(folder):
-    write_docs(folder, [{"id": f"doc-{line}", "text": "x" * 5000} for line in range(COUNT)])
+    write_lines(folder, [{"id": doc_id, "text": "x" * 5000} for doc_id in IDS])
     scan = scan_docs(folder / "docs.jsonl")
     kept = [scan.offsets, scan.sizes, scan.line_numbers, scan.hashes]
-    assert scan.values is None
-    assert scan.faiss_ids is None
+    assert scan.values is scan.faiss_ids is None
     assert sum(column.nbytes for column in kept) == 32 * COUNT
 
 
 def test_ids_of_batches_are_not_read_before_somebody_looks(folder, monkeypatch):
-    write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
+    write_lines(folder, records(IDS))
     store = open_store(folder)
     monkeypatch.setattr(store.source, "ids", lambda rows: pytest.fail(f"read {rows}"))
     assert sum(len(batch) for batch in store.scan(batch_size=64)) == COUNT
 
 
 def test_ids_of_a_batch_are_a_sequence_like_any_other(folder):
-    write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
+    write_lines(folder, records(IDS))
     ids = next(open_store(folder).scan(batch_size=4)).ids
     assert ids == ["doc-0", "doc-1", "doc-2", "doc-3"]
     assert ids != ["doc-0"]
     assert (ids[1], ids[-1], ids[1:3], len(ids), "doc-2" in ids) == ("doc-1", "doc-3", ["doc-1", "doc-2"], 4, True)
-
-
-def test_a_docs_file_that_changed_is_noticed(folder):
-    write_docs(folder, records(f"doc-{line}" for line in range(COUNT)))
-    store = open_store(folder)
-    write_docs(folder, records(f"new-{line}" for line in range(COUNT + 1)))
-    with pytest.raises(StoreError, match="changed while it was read"):
-        next(iter(store.documents()))

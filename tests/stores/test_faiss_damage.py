@@ -96,14 +96,3 @@ def test_inner_labels_beyond_the_id_map_are_refused(vectors, tmp_path):
     struct.pack_into("<q", content, last_label, COUNT)
     with pytest.raises(StoreError, match="inner labels"):
         open_store(write(tmp_path, bytes(content)))
-
-
-def test_unknown_codes_are_refused(tmp_path):
-    with pytest.raises(StoreError, match="bytes that begin with"):
-        open_store(write(tmp_path, b"Zx\xff\x00" + bytes(200)))
-
-
-def test_the_message_names_the_file_and_a_remedy(vectors, tmp_path):
-    content = serialize(build("Flat", vectors))
-    with pytest.raises(StoreError, match=r"index\.faiss: FAISS cannot read the file \(.*\); copy it again or build it"):
-        open_store(write(tmp_path, content[:-1]))

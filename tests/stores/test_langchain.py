@@ -13,6 +13,7 @@ from langchain_tools import FAISS, DistanceStrategy, Document, InMemoryDocstore,
 
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
+from migrate.stores.documents.langchain import _DocstorePickler
 from migrate.stores.documents.unpickle import DocstoreStub, DocumentStub
 from migrate.vectors import Document as StoredDocument
 
@@ -54,18 +55,22 @@ def old_pickle(docstore_module, document_module, documents, row_ids):
             self.write(pickle.STACK_GLOBAL)
             self.memoize(obj)
 
-    states = {
-        doc_id: DocumentStub(
-            {
-                "__dict__": {"page_content": text, "metadata": metadata},
-                "__fields_set__": {"page_content", "metadata"},
-                "__private_attribute_values__": {"_lc_kwargs": {"page_content": text, "metadata": metadata}},
-            },
-        )
-        for doc_id, (text, metadata) in documents.items()
-    }
+    states = {}
+    for doc_id, (text, metadata) in documents.items():
+        fields = {"page_content": text, "metadata": metadata}
+        more = {"__fields_set__": set(fields), "__private_attribute_values__": {"_lc_kwargs": fields}}
+        states[doc_id] = DocumentStub({"__dict__": fields, **more})
     target = io.BytesIO()
     Pickler(target, 4).dump((DocstoreStub({"_dict": states}), row_ids))
+    return target.getvalue()
+
+
+def _pickle_stubs(document, protocol=4):
+    """A docstore of one document, pickled as ours are."""
+    target = io.BytesIO()
+    pickler = _DocstorePickler(target, "test")
+    pickler.proto, pickler.bin = protocol, protocol > 0
+    pickler.dump((DocstoreStub({"_dict": {"a": document}}), {0: "a"}))
     return target.getvalue()
 
 
@@ -96,17 +101,9 @@ def same_documents(folder, store, dim):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "codebasics-faq-old-schema",
-        "gemini-embedding-001",
-        "minilm-inner-product",
-        "minilm-old-langchain",
-        "nv-embed-4096",
-        "openai-ada-002",
-        "titan-v1",
-        "unixcoder-old-langchain",
-    ],
-)
+    ["codebasics-faq-old-schema", "gemini-embedding-001", "minilm-inner-product", "minilm-old-langchain",
+     "nv-embed-4096", "openai-ada-002", "titan-v1", "unixcoder-old-langchain"],
+)  # fmt: skip
 def test_stores_of_public_projects_are_read_and_open_in_langchain_after_rewriting(name, shared_stores, tmp_path):
     before = digest(shared_stores / name)
     store = open_store(shared_stores / name)
@@ -131,15 +128,6 @@ def test_a_store_of_the_present_langchain_is_copied_byte_for_byte(strategy, tmp_
     rewrite(store, tmp_path / "new")
     assert digest(tmp_path / "new") == digest(tmp_path / "old")
     same_documents(tmp_path / "new", store, DIM)
-
-
-def test_each_vector_stays_with_its_text(tmp_path):
-    save_texts(tmp_path / "old", TEXTS, DIM)
-    new = rewrite(open_store(tmp_path / "old"), tmp_path / "new", lambda vectors: vectors * 2)
-    texts = {document.id: document.text for document in new.documents()}
-    for doc_id, vector in zip(*read(new), strict=True):
-        expected = np.array(TextVectors(DIM).embed_query(texts[doc_id]), np.float32) * 2
-        assert np.allclose(vector, expected)
 
 
 def test_deleted_documents_are_gone(tmp_path):
@@ -186,9 +174,7 @@ def test_old_layouts_are_read_remarked_upon_and_written_in_the_present_one(docst
 
 
 def test_a_store_created_anew_opens_in_langchain(tmp_path):
-    from migrate.vectors import Document as OurDocument
-
-    documents = [OurDocument(f"id-{number}", text, RICH) for number, text in enumerate(TEXTS)]
+    documents = [StoredDocument(f"id-{number}", text, RICH) for number, text in enumerate(TEXTS)]
     vectors = np.array(TextVectors(DIM).embed_documents(TEXTS), np.float32)
     writer = create_store(tmp_path, format="langchain", dim=DIM, metric="l2")
     writer.append(documents, vectors)
@@ -201,10 +187,8 @@ def test_a_store_created_anew_opens_in_langchain(tmp_path):
 
 
 def test_metadata_that_could_not_be_read_back_is_not_written(tmp_path):
-    from migrate.vectors import Document as OurDocument
-
     writer = create_store(tmp_path, format="langchain", dim=DIM)
-    writer.append([OurDocument("x", "t", {"path": tmp_path})], np.ones((1, DIM), np.float32))
+    writer.append([StoredDocument("x", "t", {"path": tmp_path})], np.ones((1, DIM), np.float32))
     with pytest.raises(StoreError, match="Path"):
         writer.finish()
 
@@ -244,22 +228,15 @@ def test_functions_are_refused(function, tmp_path):
         open_store(folder)
 
 
-MEMORY = "it asks for more memory than its size explains"
-
-
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"\x80\x04Pid\n.", "an object outside of it"),
         (b"\x80\x04K\x01Q.", "an object outside of it"),
-        (b"\x80\x04\x82\x01.", "unregistered extension code 1"),
         (b"(ios\nsystem\n.", "the class os.system"),
         (b"\x80\x04}}K\x01\x92.", "NEWOBJ_EX"),
         (b"\x80\x04r\xff\xff\xff\xff.", "underflow"),
-        (b"\x80\x04Nr\xff\xff\xff\x7f.", MEMORY),
-        (b"\x80\x04\x8e" + (1 << 62).to_bytes(8, "little") + b"x.", MEMORY),
-        (b"\x80\x04\x8b\xff\xff\xff\x7f.", MEMORY),
-        (b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little") + b"N.", MEMORY),
+        (b"\x80\x04Nr\xff\xff\xff\x7f.", "it asks for more memory than its size explains"),
+        (b"\x80\x04\x8e" + (1 << 62).to_bytes(8, "little") + b"x.", "it asks for more memory than its size explains"),
         (b"\x80\x04N.N.", "bytes after the end"),
         (b"\x80\x04cos\nsys", "truncated"),
         (b"", "Ran out of input"),
@@ -308,7 +285,7 @@ def test_spoiled_pickles_raise_nothing_but_store_errors(tmp_path):
 def test_every_protocol_with_bytes_is_read(protocol, tmp_path):
     values = {"a": [1, 2.5, None, True, "x" * 3_000], "b": (1 << 40, b"y" * 300), "$": {"$": 1}, 5: {1.5}}
     document = DocumentStub({"__dict__": {"page_content": "t", "metadata": values}})
-    content = _pickle_stubs(DocstoreStub({"_dict": {"a": document}}), protocol)
+    content = _pickle_stubs(document, protocol)
     assert next(open_store(store_with_pickle(tmp_path, content, 1)).documents()).metadata == values
 
 
@@ -365,37 +342,20 @@ def test_documents_without_a_vector_are_remarked_upon_and_kept(tmp_path):
     assert set(load(tmp_path / "new", DIM).docstore._dict) == {"a", "b", "c"}
 
 
-def test_documents_of_other_shapes_are_refused(tmp_path):
-    fields = [{}, {"page_content": 5}, {"page_content": "", "metadata": 1}]
-    for state in (None, *({"__dict__": these} for these in fields)):
-        docstore = DocstoreStub({"_dict": {"a": DocumentStub(state)}})
-        content = _pickle_stubs(docstore)
-        with pytest.raises(StoreError, match="'a'"):
-            open_store(store_with_pickle(tmp_path, content, 1))
-
-
-def _pickle_stubs(docstore, protocol=4):
-    from migrate.stores.documents.langchain import _DocstorePickler
-
-    target = io.BytesIO()
-    pickler = _DocstorePickler(target, "test")
-    pickler.proto, pickler.bin = protocol, protocol > 0
-    pickler.dump((docstore, {0: "a"}))
-    return target.getvalue()
+@pytest.mark.parametrize("fields", [None, {}, {"page_content": 5}, {"page_content": "", "metadata": 1}])
+def test_a_document_of_another_shape_is_refused(fields, tmp_path):
+    document = DocumentStub(None if fields is None else {"__dict__": fields})
+    with pytest.raises(StoreError, match="'a'"):
+        open_store(store_with_pickle(tmp_path, _pickle_stubs(document), 1))
 
 
 def test_many_long_texts_are_read_each_under_its_id(tmp_path):
     texts = [f"{row} {'a long text ' * 200}\n" for row in range(3_000)]  # several frames
     documents = [StoredDocument(str(row), text, {"row": row, "copy": text}) for row, text in enumerate(texts)]
-    writer = create_store(make_folder(tmp_path / "old"), format="langchain", dim=2)
+    writer = create_store(tmp_path, format="langchain", dim=2)
     writer.append(documents, np.ones((len(documents), 2), dtype=np.float32))
     writer.finish()
-    store = open_store(tmp_path / "old")
+    store = open_store(tmp_path)
     assert list(store.documents()) == documents
     rows = np.random.default_rng(0).permutation(3_000)[:50]
     assert list(store.documents(rows)) == [documents[row] for row in rows]
-
-
-def make_folder(path):
-    path.mkdir()
-    return path

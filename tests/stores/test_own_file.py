@@ -37,11 +37,24 @@ def lines(records, **dumps):
     return "\n".join(json.dumps(record, **dumps) for record in records)
 
 
-def place(folder, vectors, name, content, *, factory="Flat", labels=None, index="my.faiss"):
-    save(build(factory, vectors, labels=labels), folder, index)
-    data = content if isinstance(content, bytes) else content.encode()
-    (folder / name).write_bytes(data)
+def place(folder, vectors, name, content, *, factory="Flat", labels=None):
+    save(build(factory, vectors, labels=labels), folder, "my.faiss")
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
+
+
+def place_records(folder, vectors, ending, records):
+    """Records beside an index, in a file `items` of this ending."""
+    if ending == "parquet":
+        pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        place(folder, vectors, "unused.txt", "")
+        parquet.write_table(pyarrow.Table.from_pylist(records), folder / "items.parquet")
+        return folder
+    if ending == "csv":
+        content = table([tuple(records[0]), *(record.values() for record in records)])
+    else:
+        content = json.dumps(records) if ending == "json" else lines(records)
+    return place(folder, vectors, f"items.{ending}", content)
 
 
 @pytest.fixture
@@ -89,15 +102,20 @@ def test_ids_and_texts_come_back_to_the_byte(form, few, tmp_path):
     assert store.info.details["documents_file"] == name
 
 
+SOME_BY_ID = {f"d{row}": text for row, text in enumerate(SOME)}
+
+
 @pytest.mark.parametrize("factory", ["Flat", "IVF8,Flat", "HNSW8,Flat"])
-@pytest.mark.parametrize("form", ["list of texts", "commas", "texts by id"])
-def test_a_copy_has_the_same_file_and_each_row_its_text(form, factory, vectors, tmp_path):
-    contents = {
-        "list of texts": ("texts.json", json.dumps(SOME)),
-        "commas": ("docs.csv", table([("id", "text"), *((f"d{row}", text) for row, text in enumerate(SOME))])),
-        "texts by id": ("docs.json", json.dumps({f"d{row}": text for row, text in enumerate(SOME)})),
-    }
-    name, content = contents[form]
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("texts.json", json.dumps(SOME)),
+        ("docs.csv", table([("id", "text"), *SOME_BY_ID.items()])),
+        ("docs.json", json.dumps(SOME_BY_ID)),
+    ],
+    ids=["list of texts", "commas", "texts by id"],
+)
+def test_a_copy_has_the_same_file_and_each_row_its_text(name, content, factory, vectors, tmp_path):
     old = open_store(place(tmp_path / "old", vectors, name, content, factory=factory))
     new = rewrite(old, tmp_path / "new")
     assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "old" / name).read_bytes()
@@ -113,10 +131,8 @@ def test_the_ids_of_an_id_map_are_found_in_any_order(vectors, tmp_path):
     labels = np.random.default_rng(5).permutation(COUNT) * 3 + 1000
     order = sorted(range(COUNT), key=lambda row: labels[row])
     records = [{"id": int(labels[row]), "text": SOME[row]} for row in order]
-    for name, content in (
-        ("a.json", json.dumps(records)),
-        ("b.csv", table([("id", "text"), *(r.values() for r in records)])),
-    ):
+    contents = {"a.json": json.dumps(records), "b.csv": table([("id", "text"), *(r.values() for r in records)])}
+    for name, content in contents.items():
         store = open_store(place(tmp_path / name, vectors, name, content, factory="IDMap2,Flat", labels=labels))
         assert list(store.documents()) == [Document(str(label), text) for label, text in zip(labels, SOME, strict=True)]
         assert "matched by id" in store.info.details["documents"]
@@ -236,10 +252,9 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
     assert list(new.documents()) == list(old.documents())
     manifest = find_manifest(tmp_path / "new", "store")
     assert manifest.store.fields == {"text": "headline", "id": "link"}
-    again = migrate.translate(
-        new, migrate.fit(new, load_embedder("tfidf:6"), sample=60, stitch="ridge"), tmp_path / "newer"
-    )
-    assert again.count == COUNT and open_store(tmp_path / "newer").info.has_texts
+    back = migrate.fit(new, load_embedder("tfidf:6"), sample=60, stitch="ridge")
+    assert migrate.translate(new, back, tmp_path / "newer").count == COUNT
+    assert open_store(tmp_path / "newer").info.has_texts
 
 
 @pytest.mark.parametrize(
@@ -265,9 +280,7 @@ def test_fields_are_named_where_no_file_is(few, tmp_path):
 
 
 def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    folder = place(tmp_path, few, "unused.txt", "")
-    parquet.write_table(pyarrow.table({"headline": TEXTS, "link": IDS}), folder / "items.parquet")
+    folder = place_records(tmp_path, few, "parquet", objects(headline=TEXTS, link=IDS))
     info = open_store(folder).info
     assert not info.has_texts
     assert f"it has headline, link; name it, as in faiss:{folder}" in info.way_to_texts.replace("'", "")
@@ -289,15 +302,7 @@ def test_columns_of_parquet_beside_an_index_are_named_in_the_same_way(few, tmp_p
     ],
 )
 def test_a_column_of_ids_is_found_by_its_name_and_its_values(columns, chosen, ending, few, tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    if ending == "csv":
-        content = table([tuple(columns), *zip(*columns.values(), strict=True)])
-    else:
-        content = lines(objects(**columns))
-    folder = place(tmp_path, few, f"items.{ending}", content)
-    if ending == "parquet":
-        parquet.write_table(pyarrow.Table.from_pylist(objects(**columns)), folder / "items.parquet")
-    store = open_store(folder)
+    store = open_store(place_records(tmp_path, few, ending, objects(**columns)))
     expected = [str(value) for value in columns[chosen]] if chosen else NUMBERED
     assert [document.id for document in store.documents()] == expected
     if ending == "parquet":
@@ -317,15 +322,8 @@ def test_a_file_that_was_changed_is_noticed(few, tmp_path):
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])
 def test_the_field_that_is_named_as_an_example_is_the_longest(ending, few, tmp_path):
-    records = objects(number=IDS, abstract=TEXTS)
-    place(tmp_path, few, "items.json", json.dumps(records))
-    if ending == "parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(
-            pyarrow.Table.from_pylist(records), tmp_path / "items.parquet"
-        )
-        (tmp_path / "items.json").unlink()
-    assert "?text=abstract'" in open_store(tmp_path).info.way_to_texts
+    folder = place_records(tmp_path, few, ending, objects(number=IDS, abstract=TEXTS))
+    assert "?text=abstract'" in open_store(folder).info.way_to_texts
 
 
 def test_commands_name_what_makes_it_fit(few, tmp_path, capsys, monkeypatch):

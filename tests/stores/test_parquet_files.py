@@ -5,18 +5,17 @@ import decimal
 import hashlib
 import json
 import os
-import socket
-import subprocess
 import sys
 import time
 import uuid
 from contextlib import closing
 from dataclasses import replace
+from itertools import cycle, islice
 
 import numpy as np
 import pytest
 from children import call_in_child
-from faiss_tools import build, save, write_docs
+from faiss_tools import build, damaged, save, write_docs
 from sync_tools import Hashed, some_records, translate_in_parts
 from sync_tools import Parquet as Records
 
@@ -48,15 +47,14 @@ def _own_folders(tmp_path_factory, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path_factory.mktemp("own")))
 
 
-def table_of(documents, vectors, metric="ip", kind=None, metadata=None):
-    """A table of documents with a column `metadata`, a struct by default."""
-    kind = kind or pa.list_(pa.float32(), vectors.shape[1])
-    found = [dict(document.metadata) for document in documents]
+def table_of(documents, vectors, metric="ip"):
+    """A table of documents, whose metadata are a struct."""
+    metadata = [dict(document.metadata) for document in documents]
     columns = {
         "id": [document.id for document in documents],
         "text": [document.text for document in documents],
-        "metadata": pa.array(found, metadata) if documents else pa.array([], pa.struct([("page", pa.int64())])),
-        "embedding": pa.array(list(vectors), kind),
+        "metadata": pa.array(metadata, None if documents else pa.struct([("page", pa.int64())])),
+        "embedding": pa.array(list(vectors), pa.list_(pa.float32(), vectors.shape[1])),
     }
     own = {b"lead-migrate": b'{"distance": "%s"}' % metric.encode()}
     return pa.table(columns).replace_schema_metadata(own)
@@ -113,36 +111,21 @@ class TestParquetInMemory(StoreTests):
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory):
+def s3():
     """A bucket of moto's server, which speaks S3."""
-    pytest.importorskip("moto.server")
-    s3fs = pytest.importorskip("s3fs")
+    moto, s3fs = pytest.importorskip("moto.server"), pytest.importorskip("s3fs")
     s3fs.S3FileSystem.clear_instance_cache()  # one of another server
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    settings = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }  # fmt: skip
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
-    server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], stdout=log, stderr=log)
-    bucket = f"bucket-{uuid.uuid4().hex[:8]}"
-    system = fsspec.filesystem("s3")
-    for _ in range(200):
-        try:
-            system.mkdir(bucket)
-            break
-        except Exception:
-            time.sleep(0.2)
-    yield f"s3://{bucket}/"
-    server.kill()
-    server.wait()
-    log.close()
-    for name, value in before.items():
-        os.environ.pop(name) if value is None else os.environ.update({name: value})
+    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "x")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        bucket = f"bucket-{uuid.uuid4().hex[:8]}"
+        fsspec.filesystem("s3").mkdir(bucket)
+        yield f"s3://{bucket}/"
+    server.stop()
 
 
 @pytest.mark.slow
@@ -152,60 +135,34 @@ class TestParquetOnS3(TestParquetInMemory):
         type(self).root = f"{s3}{uuid.uuid4().hex[:8]}/"
 
 
-SCHEMA = pa.schema(
-    [
-        pa.field("day", pa.date32()),
-        pa.field("doc_id", pa.string(), nullable=False, metadata={"why": "ü"}),
-        pa.field("made", pa.timestamp("ns", "Europe/Berlin")),
-        pa.field("price", pa.decimal128(30, 5)),
-        pa.field("big", pa.int64()),
-        pa.field("huge", pa.uint64()),
-        pa.field("raw", pa.large_binary()),
-        pa.field("code", pa.binary(4)),
-        pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False))),
-        pa.field("nested", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.float16())])))])),
-        pa.field("pairs", pa.map_(pa.string(), pa.int8())),
-        pa.field("label", pa.dictionary(pa.int16(), pa.string())),
-        pa.field("gone", pa.null()),
-        pa.field("body", pa.large_string()),
-        pa.field("image", pa.list_(pa.float16(), 3)),
-        pa.field("vector", pa.large_list(pa.field("element", pa.float64(), nullable=False)), metadata={"model": "old"}),
-        pa.field("took", pa.duration("us")),
-    ],
-    metadata={"owner": "ü", "other": "1"},
-)
-
-
+IDS = [("7", "007", " x ", "naïve/路径#?", "🦆")[row % 5] + str(row) for row in range(60)]
+OLD = np.random.default_rng(0).normal(size=(60, DIM))
+NESTED = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.float16())])))])
 HALF = np.float16(0.5)
-
-
-def awkward_rows(count=60):
-    for row in range(count):
-        yield {
-            "doc_id": ("7", "007", " x ", "naïve/路径#?", "🦆")[row % 5] + str(row),
-            "day": None if row % 3 else datetime.date(1969, 12, 31),
-            "made": None if row % 7 == 0 else 1_600_000_000_123_456_789 + row,
-            "price": decimal.Decimal(10**24 + row) / 100_000 if row % 2 else None,
-            "big": (2**63 - 1, -(2**63), None)[row % 3],
-            "huge": 2**64 - 1 - row,
-            "raw": (None, b"", bytes(range(256)))[row % 3],
-            "code": None if row % 2 else bytes([row] * 4),
-            "tags": (None, [], ["", "b"])[row % 3],
-            "nested": (None, {"a": None, "b": None}, {"a": row, "b": [{"c": None}, None, {"c": np.float16(0.5)}]})[
-                row % 3
-            ],
-            "pairs": (None, [], [("k", None), ("l", 1)])[row % 3],
-            "label": ("one", None, "two")[row % 3],
-            "gone": None,
-            "body": ("", None, "long " * 900, "tab\tline\n\u2028")[row % 4],
-            "image": None if row % 5 == 0 else [np.float16(0.25), None, np.float16(-0.0)],
-            "vector": old_vector(row).tolist(),
-            "took": datetime.timedelta(microseconds=row) if row % 2 else None,
-        }
-
-
-def old_vector(row, dim=DIM):
-    return np.random.default_rng(row).normal(size=dim)
+AWKWARD = [
+    (pa.field("day", pa.date32()), [datetime.date(1969, 12, 31), None, None]),
+    (pa.field("doc_id", pa.string(), nullable=False, metadata={"why": "ü"}), IDS),
+    (pa.field("made", pa.timestamp("ns", "Europe/Berlin")), [None, 1_600_000_000_123_456_789]),
+    (pa.field("price", pa.decimal128(30, 5)), [None, decimal.Decimal(10**24 + 1) / 100_000]),
+    (pa.field("big", pa.int64()), [2**63 - 1, -(2**63), None]),
+    (pa.field("huge", pa.uint64()), [2**64 - 1, 2**64 - 2]),
+    (pa.field("raw", pa.large_binary()), [None, b"", bytes(range(256))]),
+    (pa.field("code", pa.binary(4)), [None, b"abcd"]),
+    (pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False))), [None, [], ["", "b"]]),
+    (pa.field("nested", NESTED), [None, {"a": None, "b": None}, {"a": 2, "b": [{"c": None}, None, {"c": HALF}]}]),
+    (pa.field("pairs", pa.map_(pa.string(), pa.int8())), [None, [], [("k", None), ("l", 1)]]),
+    (pa.field("label", pa.dictionary(pa.int16(), pa.string())), ["one", None, "two"]),
+    (pa.field("gone", pa.null()), [None]),
+    (pa.field("body", pa.large_string()), ["", None, "long " * 900, "tab\tline\n\u2028"]),
+    (pa.field("image", pa.list_(pa.float16(), 3)), [None, *[[np.float16(0.25), None, np.float16(-0.0)]] * 4]),
+    (
+        pa.field("vector", pa.large_list(pa.field("element", pa.float64(), nullable=False)), metadata={"model": "old"}),
+        OLD.tolist(),
+    ),
+    (pa.field("took", pa.duration("us")), [None, datetime.timedelta(microseconds=1)]),
+]
+"""Fields of all types, with values that come again and again until there are 60."""
+SCHEMA = pa.schema([field for field, _ in AWKWARD], metadata={"owner": "ü", "other": "1"})
 
 
 def new_vectors(count=60, dim=5):
@@ -213,9 +170,17 @@ def new_vectors(count=60, dim=5):
 
 
 def write_awkward(root):
-    table = pa.Table.from_pylist(list(awkward_rows()), schema=SCHEMA)
+    columns = {field.name: list(islice(cycle(values), 60)) for field, values in AWKWARD}
+    table = pa.table(columns, SCHEMA)
     write_shards(fsspec.filesystem("file"), str(root), table)
     return table
+
+
+def write_faiss(folder, documents):
+    """A FAISS index with a docs.jsonl."""
+    save(build("Flat", example_vectors()), folder)
+    write_docs(folder, documents)
+    return open_store(folder)
 
 
 def write_copy(store, location, vectors, folder):
@@ -235,8 +200,7 @@ def test_every_type_goes_through_field_by_field(place, tmp_path):
     table = write_awkward(tmp_path / "old")
     store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
     assert store.info.index_type == "column of float64"
-    expected = np.array([old_vector(row) for row in range(60)], np.float32)
-    assert np.array_equal(read_all(store.scan(batch_size=11)).vectors, expected)
+    assert np.array_equal(read_all(store.scan(batch_size=11)).vectors, OLD.astype(np.float32))
     new, root = new_vectors(), tmp_path / "new"
     url = str(root) if place == "folder" else f"memory://{tmp_path.name}/new"
     copy = write_copy(store, f"parquet:{url}", new, tmp_path)
@@ -276,17 +240,13 @@ def test_another_reader_finds_the_same(tmp_path):
         question = f"SELECT doc_id, vector FROM '{tmp_path}/new/*.parquet'"
         vectors = dict(connection.execute(question).fetchall())
     assert len(found[0]) == 60 and found[0] == found[1]
-    ids = [row["doc_id"] for row in awkward_rows()]
-    assert np.array_equal(np.array([vectors[doc_id] for doc_id in ids], np.float32), new_vectors())
+    assert np.array_equal(np.array([vectors[doc_id] for doc_id in IDS], np.float32), new_vectors())
 
 
 def test_documents_of_another_kind_come_back_as_they_were(tmp_path):
     metadata = [{}, {"a": None}, {"n": 2**60, "x": {"y": [1, 2.5, None, {"z": ""}]}}, {"text": "mine", "id": 7}]
     documents = [Document(f"d{row}", f"text {row}", metadata[row % 4]) for row in range(60)]
-    (tmp_path / "faiss").mkdir()
-    save(build("Flat", example_vectors()), tmp_path / "faiss")
-    write_docs(tmp_path / "faiss", documents)
-    source = open_store(tmp_path / "faiss")
+    source = write_faiss(tmp_path / "faiss", documents)
     store = write_copy(source, f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
     assert list(store.documents()) == list(source.documents()) == documents
     assert (store.info.metric, store.info.has_texts) == (source.info.metric, True)
@@ -310,10 +270,7 @@ def test_shards_are_told_with_their_rows_ids_norms_and_hashes(tmp_path, monkeypa
     monkeypatch.setattr("migrate.stores.parquet.output._GROUP_BYTES", 5 * 4 * 4)
     monkeypatch.setattr("migrate.stores.parquet.output._GROUPS_A_SHARD", 5)
     documents = example_documents()
-    (tmp_path / "faiss").mkdir()
-    save(build("Flat", example_vectors()), tmp_path / "faiss")
-    write_docs(tmp_path / "faiss", documents)
-    write_copy(open_store(tmp_path / "faiss"), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
+    write_copy(write_faiss(tmp_path / "faiss", documents), f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
     shards = json.loads((tmp_path / "new" / "_shards.json").read_text())["shards"]
     assert [shard["rows"] for shard in shards] == [20, 20, 20]
     for number, shard in enumerate(shards):
@@ -345,17 +302,18 @@ def small(tmp_path, name="x.parquet", **columns):
 )
 def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
     expected = {"page": 1, "x": None}
-    assert [document.metadata for document in open_store(small(tmp_path / "one", metadata=metadata)).documents()] == [
-        expected
-    ] * 3
-    other = small(tmp_path / "other", metadata=None, extra=metadata)
-    assert [document.metadata for document in open_store(f"{other}#?metadata=extra").documents()] == [expected] * 3
-    both = open_store(small(tmp_path / "both", metadata=metadata, more=[1, None, 3]))
-    assert [document.metadata for document in both.documents()] == [{"more": n, **expected} for n in (1, None, 3)]
-    columns = open_store(small(tmp_path / "columns", page=[1] * 3, x=pa.nulls(3)))
-    assert [document.metadata for document in columns.documents()] == [expected] * 3
-    whole = open_store(f"{small(tmp_path / 'whole', metadata=metadata)}#?metadata=")
-    assert all(document.metadata.keys() == {"metadata"} for document in whole.documents())
+    stores = iter(range(9))
+
+    def read_metadata(options="", **columns):
+        location = small(tmp_path / str(next(stores)), **columns)
+        return [document.metadata for document in open_store(f"{location}{options}").documents()]
+
+    assert read_metadata(metadata=metadata) == [expected] * 3
+    assert read_metadata("#?metadata=extra", extra=metadata) == [expected] * 3
+    assert read_metadata(page=[1] * 3, x=pa.nulls(3)) == [expected] * 3
+    both = read_metadata(metadata=metadata, more=[1, None, 3])
+    assert both == [{"more": number, **expected} for number in (1, None, 3)]
+    assert all(whole.keys() == {"metadata"} for whole in read_metadata("#?metadata=", metadata=metadata))
 
 
 @pytest.mark.parametrize(
@@ -461,14 +419,7 @@ def test_a_folder_without_one_of_its_shards_is_refused(tmp_path):
 
 def test_damaged_files_are_one_line(tmp_path):
     write_awkward(tmp_path / "old")
-    path = tmp_path / "old" / "part-00001.parquet"
-    whole = path.read_bytes()
-    random = np.random.default_rng(3)
-    for cut in (0, 4, len(whole) // 2, len(whole) - 1, *[len(whole)] * 40):
-        content = bytearray(whole[:cut])
-        for place in random.integers(4, max(cut, 5), 8 if cut == len(whole) else 0):
-            content[place] = int(random.integers(256))
-        path.write_bytes(content)
+    for is_cut in damaged(tmp_path / "old" / "part-00001.parquet", cuts=(0, 4, 0.5, -1), first=4, spoils=40):
         try:
             store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
             list(store.scan())
@@ -477,7 +428,7 @@ def test_damaged_files_are_one_line(tmp_path):
             assert "\n" not in str(error)
             assert error.exit_code == 4
         else:
-            assert cut == len(whole)
+            assert not is_cut
 
 
 def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
@@ -492,11 +443,6 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[parquet\]'"):
         open_store(location)
-
-
-def translate_in_child(old, stitch, location, state, point=None):
-    """Translate a few rows at a time in a process of its own, which dies at a point."""
-    call_in_child(translate_in_parts, old, stitch, location, str(state), point=point)
 
 
 @pytest.fixture
@@ -521,16 +467,12 @@ def objects(url):
     return {path.removeprefix(root): system.cat_file(path) for path in system.find(root)}
 
 
-POINTS = ["recorded:2", "complete:1", "claimed:1", "put:4", "listed:1", "published:1"]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", ["recorded:2", "complete:1", "claimed:1", "put:4", "listed:1", "published:1"])
 def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects(point, s3, stitch, tmp_path):
-    place = f"{s3}{uuid.uuid4().hex[:8]}"
-    translate_in_child(*stitch, f"parquet:{place}/calm", tmp_path / "calm")
-    state = tmp_path / "killed"
-    translate_in_child(*stitch, f"parquet:{place}/new", state, point)
+    place, state = f"{s3}{uuid.uuid4().hex[:8]}", tmp_path / "killed"
+    call_in_child(translate_in_parts, *stitch, f"parquet:{place}/calm", str(tmp_path / "calm"))
+    call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state), point=point)
     if point in ("listed:1", "published:1"):
         assert open_store(f"parquet:{place}/new").info.count == 200
     else:
@@ -539,11 +481,10 @@ def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects
         if objects(f"{place}/new"):
             with pytest.raises(UsageError, match="another run writes there, or broke off"):  # as from another machine
                 output_of(f"parquet:{place}/new").refuse_existing(force=True)
-    translate_in_child(*stitch, f"parquet:{place}/new", state)
-    assert objects(f"{place}/new") == objects(f"{place}/calm")
-    assert {"/_shards.json", "/lead-migrate.json", "/confidence.npy", "/part-0.parquet"} <= objects(
-        f"{place}/new"
-    ).keys()
+    call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state))
+    made = objects(f"{place}/new")
+    assert made == objects(f"{place}/calm")
+    assert {"/_shards.json", "/lead-migrate.json", "/confidence.npy", "/part-0.parquet"} <= made.keys()
     store = open_store(f"parquet:{place}/new")
     assert store.info.manifest.model.spec == "hashed" and stored_confidence(store).shape == (200,)
     assert not [*(state / "lead-migrate" / "outputs").iterdir()]
@@ -606,34 +547,23 @@ def test_a_folder_is_a_url_too(tmp_path):
     assert list(open_store(f"parquet:file://{url}").documents()) == list(open_store(location).documents())
 
 
-def test_a_place_whose_name_begins_like_another_is_another(tmp_path):
-    system, table = fsspec.filesystem("memory"), table_of(example_documents(), example_vectors())
-    place = f"/{tmp_path.name}-likes"
-    write_shards(system, f"{place}/new", table)
-    write_shards(system, f"{place}/new2", table)
-    assert open_store(f"parquet:memory://{place}/new").info.details["files"] == 3
-    output_of(f"parquet:memory://{place}/ne").refuse_existing(force=False)
-    with pytest.raises(UsageError, match="exists; objects are not replaced"):
-        output_of(f"parquet:memory://{place}/new").refuse_existing(force=True)
-
-
-@pytest.mark.slow
-def test_on_s3_a_place_whose_name_begins_like_another_is_another(s3):
-    place = f"{s3}{uuid.uuid4().hex[:8]}"
+@pytest.mark.parametrize("kind", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def test_a_place_whose_name_begins_like_another_is_another(kind, request, tmp_path):
+    bucket = "memory://" if kind == "memory" else request.getfixturevalue("s3")
+    place = f"{bucket}{tmp_path.name}-likes"
     system, root = fsspec.core.url_to_fs(place)
     for name in ("new", "new2"):
         write_shards(system, f"{root}/{name}", table_of(example_documents(), example_vectors()))
     assert open_store(f"parquet:{place}/new").info.details["files"] == 3
     output_of(f"parquet:{place}/ne").refuse_existing(force=False)
+    with pytest.raises(UsageError, match="exists; objects are not replaced"):
+        output_of(f"parquet:{place}/new").refuse_existing(force=True)
 
 
 def test_columns_whose_names_begin_alike_are_told_apart(tmp_path):
-    old = {"vector.old": [[9.0, 9.0]] * 3, "id.old": ["x"] * 3, "vector": None, "id": None}
-    location = small(tmp_path / "store", **old)
-    table = pq.read_table(tmp_path / "store" / "x.parquet")
-    table = table.append_column("vector", pa.array([[1.0, 2.0]] * 3)).append_column("id", pa.array(["a", "b", "c"]))
-    pq.write_table(table, tmp_path / "store" / "x.parquet")
-    store = open_store(location)
+    first = {"vector.old": [[9.0, 9.0]] * 3, "id.old": ["x"] * 3, "text": ["a text"] * 3}
+    pq.write_table(pa.table({**first, "vector": [[1.0, 2.0]] * 3, "id": ["a", "b", "c"]}), tmp_path / "x.parquet")
+    store = open_store(f"parquet:{tmp_path}")
     whole = read_all(store.scan())
     assert list(whole.ids) == store.ids(np.array([0, 1, 2])) == ["a", "b", "c"]
     assert whole.vectors.tolist() == store.get(np.arange(3)).vectors.tolist() == [[1.0, 2.0]] * 3
@@ -654,22 +584,16 @@ def test_one_object_is_a_store(tmp_path):
         open_store(f"parquet:memory://{tmp_path.name}-one/y.parquet")
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda path: path.symlink_to("/dev/zero"), "this is a pipe, a socket or a device"),
-        (os.mkfifo, "this is a pipe, a socket or a device"),
-        (lambda path: path.symlink_to("nowhere"), "the link leads nowhere"),
-    ],
-)
 @pytest.mark.parametrize("name", ["a.parquet", "z.parquet"])
-def test_what_is_no_file_among_files_of_rows_is_named(name, make, told, tmp_path):
-    import pyarrow.parquet
-
-    table = table_of(example_documents(8), example_vectors(8))
-    pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+@pytest.mark.parametrize("kind", ["a device", "a pipe", "a broken link"])
+def test_what_is_no_file_among_files_of_rows_is_named(kind, name, tmp_path):
+    pq.write_table(table_of(example_documents(8), example_vectors(8)), tmp_path / "part.parquet")
     assert open_store(tmp_path).info.count == 8
-    make(tmp_path / name)
+    if kind == "a pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/zero" if kind == "a device" else "nowhere")
+    told = "the link leads nowhere" if kind == "a broken link" else "this is a pipe, a socket or a device"
     with pytest.raises(InputError, match=f"{name}: {told}"):
         open_store(tmp_path)
     (tmp_path / name).rename(tmp_path / f".{name}")

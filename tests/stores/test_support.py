@@ -25,14 +25,19 @@ def originals():
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def trained_parts(index):
+    """An index, and those inside of it that are trained too."""
+    yield index
+    yield faiss.try_extract_index_ivf(index)
+    inner = faiss.downcast_index(index.index) if hasattr(index, "chain") else index
+    yield inner
+    for part in (getattr(inner, "base_index", None), getattr(inner, "storage", None)):
+        yield part and faiss.downcast_index(part)
+
+
 def build(factory, rows):
     index = faiss.index_factory(DIM, factory, faiss.METRIC_L2)
-    for part in (index, faiss.try_extract_index_ivf(index)):
-        if hasattr(part, "do_polysemous_training"):
-            part.do_polysemous_training = False
-    inner = faiss.downcast_index(index.index) if hasattr(index, "chain") else index
-    for part in (inner, getattr(index, "base_index", None), getattr(index, "storage", None)):
-        part = faiss.downcast_index(part) if part is not None else None
+    for part in trained_parts(index):
         if hasattr(part, "do_polysemous_training"):
             part.do_polysemous_training = False
     index.train(rows)
@@ -70,26 +75,13 @@ def test_the_table_says_how_each_index_is_read(row, originals, tmp_path):
 
 # one of each class; a child process for each file takes its time
 REBUILT = [
-    row
-    for row in SUPPORT
-    if row.factory
-    in {
-        *(
-            "IMI2x3,PQ8",
-            "IVF16_HNSW8,PQ8",
-            "IVF16,PQ8x4fsr_64",
-            "PQ8x4fs",
-            "HNSW8,SQ8",
-            "NSG16,Flat",
-            "IVF16,PQ8,RFlat",
-        ),
-        *("OPQ8_16,IVF16,PQ8", "PCAW16,Flat", "Pad48,Flat", "SQ4,Refine(SQ8)", "SQ8_direct", "LSHrt", "IVF16,RaBitQ"),
-        *("RQ4x4fs_32_Nrq2x4", "PRQ2x2x4", "L2norm,Flat", "NSG16,Flat"),
-    }
-]
+    "IMI2x3,PQ8", "IVF16_HNSW8,PQ8", "IVF16,PQ8x4fsr_64", "PQ8x4fs", "HNSW8,SQ8", "NSG16,Flat", "IVF16,PQ8,RFlat",
+    "OPQ8_16,IVF16,PQ8", "PCAW16,Flat", "Pad48,Flat", "SQ4,Refine(SQ8)", "SQ8_direct", "LSHrt", "IVF16,RaBitQ",
+    "RQ4x4fs_32_Nrq2x4", "PRQ2x2x4", "L2norm,Flat",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", REBUILT, ids=lambda row: row.factory)
+@pytest.mark.parametrize("row", [row for row in SUPPORT if row.factory in REBUILT], ids=lambda row: row.factory)
 def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path):
     rows = np.round(originals * 100 + 100) if row.factory == "SQ8_direct" else originals
     save(build(row.factory, rows), tmp_path / "old")
@@ -117,18 +109,12 @@ def as_table(head, rows):
 
 def test_the_pages_hold_the_table_of_kinds():
     found = {kind.support: kind for kind in registry._BUILT_IN}
-    named = [
-        (
-            one.store,
-            ", ".join(f"`{place}`" for place in one.locations),
-            f"`{one.extra}`" if one.extra else "-",
-        )
-        for one in found
-    ]
-    kept = [
-        ("yes" if isinstance(kind, registry.WritableKind) else "no", one.kept, one.not_kept, one.memory)
-        for one, kind in found.items()
-    ]
+    named, kept = [], []
+    for one, kind in found.items():
+        places = ", ".join(f"`{place}`" for place in one.locations)
+        named.append((one.store, places, f"`{one.extra}`" if one.extra else "-"))
+        is_written = "yes" if isinstance(kind, registry.WritableKind) else "no"
+        kept.append((is_written, one.kept, one.not_kept, one.memory))
     names = ["store", "location", "extra"]
     head = [*names, "of other kinds' documents", "kept exactly", "not kept, or refused", "memory"]
     table = as_table(head, [(*first, *rest) for first, rest in zip(named, kept, strict=True)])
@@ -136,7 +122,7 @@ def test_the_pages_hold_the_table_of_kinds():
     assert table in (root / "docs" / "stores.md").read_text()
     assert as_table(names, named) in (root / "README.md").read_text()
     extras = configparser.ConfigParser()
-    extras.read(Path(__file__).parents[2] / "setup.cfg")
+    extras.read(root / "setup.cfg")
     assert {one.extra for one in found} - {""} <= set(extras["options.extras_require"])
     told = table.replace("FOLDER", "faiss").replace(".npy", "arrays")
     assert all(name.partition("+")[0] in told for name in registry.kind_names())
