@@ -6,8 +6,7 @@ from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
 from migrate.embedders.weights import packaged_model_path
-from migrate.stitch.text_features import DenseView, TextRows, WordView
-from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
+from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, ngram_counts, word_counts
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
 ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise TypeError if x is 3.5; 数据库", "😀 ..."]
@@ -90,16 +89,6 @@ def test_without_a_table_topics_are_of_words(texts, n):
     np.testing.assert_allclose(found, unit(unit(expected) @ reader.topics), atol=1e-5)
 
 
-def test_products_in_a_view_are_kept(plain, texts):
-    read = plain.read(texts[:9])
-    for name, view in read.views.items():
-        rows = dense(view.matrix()).astype(float)
-        np.testing.assert_allclose(read.gram(name), rows @ rows.T, atol=1e-5)
-        assert read.gram(name) is read.gram(name)
-        some = np.array([4, 1])
-        np.testing.assert_allclose(read.take(some).gram(name), rows[some] @ rows[some].T, atol=1e-5)
-
-
 def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):
     for text in [*texts[:5], *ASKED]:
         expected = np.zeros(len(plain.ngram_idf))
@@ -162,34 +151,25 @@ def test_rows_have_unit_length_and_a_blank_text_is_a_row_of_zeros(which, request
         np.testing.assert_allclose(norms[(norms > 0)], 1, atol=1e-5)
         assert not norms[blank].any()
         assert norms[[0, 2, 4]].all()
-        np.testing.assert_allclose(view.squares(), np.square(norms), atol=1e-5)
 
 
-def test_a_text_without_letters_has_no_ngrams(plain):
-    view = plain.read(["😀 ...", "a text"]).views["ngrams"]
-    assert view.squares().tolist() == [0, 1]
-    assert not view.dot(np.ones((view.features.shape[1], 2), dtype=np.float32))[0].any()
-
-
+@pytest.mark.parametrize("block", [2_048, 4])
 @pytest.mark.parametrize("which", ["reader", "plain"])
-def test_a_product_is_that_of_the_matrix(which, request):
-    rng = np.random.default_rng(0)
-    for view in request.getfixturevalue(which).read(ASKED).views.values():
-        matrix = dense(view.matrix())
+def test_a_view_is_its_matrix(which, block, request, monkeypatch):
+    monkeypatch.setattr("migrate.stitch.text_features._BLOCK", block)
+    whole, rows, rng = request.getfixturevalue(which).read(ASKED), np.array([4, 0, 0, 1]), np.random.default_rng(0)
+    some = whole.take(rows)
+    assert (len(whole), len(some)) == (len(ASKED), 4)
+    for name, view in whole.views.items():
+        matrix = dense(view.matrix()).astype(float)
         table = rng.normal(size=(matrix.shape[1], 5)).astype(np.float32)
         np.testing.assert_allclose(view.dot(table), matrix @ table, atol=1e-4)
-        assert len(view) == len(matrix) == len(ASKED)
-
-
-@pytest.mark.parametrize("which", ["reader", "plain"])
-def test_some_of_the_documents_may_be_taken(which, request):
-    rows = np.array([4, 0, 0, 1])
-    whole = request.getfixturevalue(which).read(ASKED)
-    some = whole.take(rows)
-    assert len(some) == 4
-    for name, view in some.views.items():
-        np.testing.assert_allclose(dense(view.matrix()), dense(whole.views[name].matrix())[rows], atol=1e-6)
-        np.testing.assert_array_equal(view.squares(), whole.views[name].squares()[rows])
+        np.testing.assert_allclose(view.squares(), np.square(matrix).sum(axis=1), atol=1e-5)
+        np.testing.assert_allclose(whole.gram(name), matrix @ matrix.T, atol=1e-5)
+        assert whole.gram(name) is whole.gram(name), "products are kept"
+        np.testing.assert_allclose(dense(some.views[name].matrix()), matrix[rows], atol=1e-6)
+        np.testing.assert_array_equal(some.views[name].squares(), view.squares()[rows])
+        np.testing.assert_allclose(some.gram(name), matrix[rows] @ matrix[rows].T, atol=1e-5)
 
 
 def test_a_text_does_not_depend_on_the_texts_beside_it(reader):
@@ -215,15 +195,6 @@ def test_what_was_learned_can_be_put_away_and_taken_back(which, request):
 def test_the_limit_is_put_away_too(texts, table, limit):
     learned = TextReader.fit(texts[:5], TokenTable(table.tokenizer, table.vectors, limit))
     assert TextReader.restore(learned.arrays(), learned.state()).pieces.limit == limit
-
-
-@pytest.mark.parametrize("gone", ["ngram_idf", "term_idf", "topics", "pieces.vectors", "pieces.limit"])
-def test_an_array_that_is_missing_is_told(reader, gone):
-    arrays = {name: array for name, array in reader.arrays().items() if name != gone}
-    with pytest.raises(KeyError, match=gone):
-        TextReader.restore(arrays, reader.state())
-    with pytest.raises(KeyError, match="tokenizer"):
-        TextReader.restore(reader.arrays(), {})
 
 
 def test_the_same_texts_and_seed_give_the_same_reader(texts, table):
@@ -253,25 +224,3 @@ def test_documents_that_say_nothing_new_are_no_failure(table, text, with_table):
         rows = dense(view.matrix())
         assert np.isfinite(rows).all()
         assert not rows[2].any()
-
-
-def test_a_view_of_many_documents_is_that_of_its_blocks(monkeypatch, plain, texts):
-    monkeypatch.setattr("migrate.stitch.text_features._BLOCK", 7)
-    views = plain.read(texts[:20]).views
-    table = np.random.default_rng(0).normal(size=(len(plain.ngram_idf), 3)).astype(np.float32)
-    np.testing.assert_allclose(views["ngrams"].dot(table), views["ngrams"].matrix() @ table, atol=1e-4)
-
-
-def test_a_dense_view_is_its_rows():
-    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    view = DenseView(rows)
-    np.testing.assert_array_equal(view.matrix(), rows)
-    np.testing.assert_allclose(view.squares(), np.square(rows).sum(axis=1), rtol=1e-5)
-    np.testing.assert_array_equal(view.take(np.array([2, 2])).matrix(), rows[[2, 2]])
-    np.testing.assert_allclose(view.dot(rows.T), rows @ rows.T, rtol=1e-5)
-
-
-def test_no_views_are_no_documents():
-    assert len(TextRows({})) == 0
-    weights = split_words(["a b"]).weights()
-    assert len(TextRows({"one": WordView(weights, ngram_counts(["a", "b"]))})) == 1

@@ -29,13 +29,6 @@ def test_a_text_ends_where_the_model_reads_no_further(limit):
         np.testing.assert_allclose(found.toarray(), judge_weights(TEXTS, words.words, lengths, limit), rtol=1e-6)
 
 
-def test_a_word_longer_than_the_limit_is_read_whole():
-    """Scripts without spaces: a text is one word, and leaving it out would leave nothing."""
-    words = split_words(["标题 正文没有空格 尾"])
-    found = words.weights(np.array([2, 500, 1]), 256).toarray()
-    np.testing.assert_allclose(found, [[1, 2**-0.3, 0]], rtol=1e-6)
-
-
 @pytest.mark.parametrize("texts", [[], [""], ["", " "]])
 def test_texts_without_words_have_no_weights(texts):
     words = split_words(texts)
