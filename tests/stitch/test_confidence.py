@@ -57,14 +57,6 @@ def test_coefficients_are_those_of_a_linear_regression():
     np.testing.assert_allclose(found.of(prediction), np.clip(judge.predict(signals), -1, 1), atol=1e-4)
 
 
-def test_a_longer_and_a_surer_prediction_is_trusted_more():
-    found = Confidence.fit(*make_predictions()[:2])
-    by_norm = [found.of(of(norm, 0.5))[0] for norm in (0.3, 0.5, 0.7)]
-    by_variance = [found.of(of(0.5, variance))[0] for variance in (1.0, 0.6, 0.3)]
-    assert by_norm == sorted(by_norm) and by_norm[0] < by_norm[-1]
-    assert by_variance == sorted(by_variance) and by_variance[0] < by_variance[-1]
-
-
 def test_confidence_is_a_cosine():
     found = Confidence.fit(*make_predictions()[:2])
     assert 0.999 < found.of(of(1e6, 0.0))[0] < 1  # 1 is for true vectors

@@ -22,13 +22,8 @@ def row(stitch, overlap, is_control=False):
 
 
 def test_the_best_of_vectors_is_neither_a_control_nor_a_reader_of_texts():
-    rows = (
-        row("ols", 0.3),
-        row("lowrank:3", 0.4),
-        row("ridge+text", 0.9),
-        row("text", 0.8, True),
-        row("mean", 0.7, True),
-    )
+    of_vectors = (row("ols", 0.3), row("lowrank:3", 0.4))
+    rows = (*of_vectors, row("ridge+text", 0.9), row("text", 0.8, True), row("mean", 0.7, True))
     assert Selection("ridge+text", rows).best_of_vectors.stitch == "lowrank:3"
     assert Selection("ridge+text", rows[2:]).best_of_vectors is None
 
