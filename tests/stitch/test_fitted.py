@@ -476,7 +476,7 @@ DAMAGED = {
     "without the last": [
         *("stitch.alpha", "stitch.offset", "stitch.mean", ROWS),
         *("reader.topics", "reader.ngram_idf", "reader.term_idf", "reader.pieces.vectors", "reader.pieces.kept"),
-        *("sample.vectors", "fallback.offset", "fallback.matrix", "fallback.reach.mean"),
+        *("sample.vectors", "fallback.offset", "fallback.matrix", "fallback.reach.mean", "stitch.pieces/linear/starts"),
     ],
     "without the last column": ["stitch.alpha", ROWS, "reader.pieces.vectors", "fallback.matrix"],
     "empty": ["stitch.alpha", "stitch.dim", "stitch.vector/linear/scale", "reader.pieces.limit"],
@@ -487,8 +487,10 @@ DAMAGED = {
         "fallback.reach.mean",
     ],
     np.inf: ["stitch.vector/linear/scale", "reader.ngram_idf", "fallback.offset"],
-    -1: ["stitch.dim"],
-    2: ["stitch.dim"],
+    -1: ["stitch.dim", "stitch.pieces/linear/indices"],
+    0: ["stitch.pieces/linear/width"],
+    2: ["stitch.dim", "stitch.pieces/linear/starts"],
+    1_000: ["stitch.pieces/linear/indices"],
 }
 
 

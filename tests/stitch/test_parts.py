@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array
 
 from migrate.stitch.kernel import GaussianPart, KernelPart, restore_parts
 from migrate.stitch.text_features import DenseView, WordView
@@ -48,25 +48,6 @@ def test_rows_without_features_keep_their_width():
     part = KernelPart("ngrams", csr_array((N, BUCKETS), dtype=np.float32))
     (again,) = restore_parts(part.arrays(), N)
     assert again.rows.shape == (N, BUCKETS)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("starts", np.array([0, 99])),
-        ("starts", np.arange(N + 2)),
-        ("indices", np.full(4, F, dtype=np.int32)),
-        ("indices", np.full(4, -1, dtype=np.int32)),
-        ("width", np.array([2])),
-    ],
-)
-def test_arrays_that_make_no_matrix_are_refused(name, value):
-    rows = csr_array(random_array((N, F), density=0.3, rng=0, dtype=np.float32))
-    arrays = KernelPart("ngrams", rows).arrays()
-    if name == "indices":
-        value = np.resize(value, len(rows.indices))
-    with pytest.raises(ValueError):
-        restore_parts({**arrays, f"ngrams/linear/{name}": value}, N)
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
