@@ -111,17 +111,6 @@ def test_ties_at_the_cut_keep_the_least_doc_ids(metric):
 
 
 @both_metrics
-def test_the_size_of_a_batch_does_not_matter(metric):
-    ids, vectors, queries, query_ids = make(500, dim=96)
-    vectors[::11] = vectors[3]
-    runs = [
-        search(cut(ids, vectors, range(size, 500, size)), query_ids, queries, metric=metric, depth=20).rankings
-        for size in (1, 2, 3, 17, 64, 499, 500)
-    ]
-    assert all(run == runs[0] for run in runs)
-
-
-@both_metrics
 @pytest.mark.parametrize("edges", [[], [1, 50, 77, 200]])
 def test_a_document_ranks_by_its_best_chunk(metric, edges):
     ids, vectors, queries, query_ids = make(300)

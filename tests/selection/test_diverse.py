@@ -27,13 +27,8 @@ def test_the_length_of_a_vector_does_not_matter():
     vectors = rng.normal(size=(200, 5)).astype(np.float32)
     powers_of_two = 2.0 ** rng.integers(-5, 6, size=(200, 1))  # exact, so that nothing is rounded differently
     longer = (vectors * powers_of_two).astype(np.float32)
-    assert np.array_equal(far_apart(vectors, 40, seed=3), far_apart(longer, 40, seed=3))
-
-
-def test_the_vectors_are_left_as_they_were():
-    vectors = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     before = vectors.copy()
-    far_apart(vectors, 10)
+    assert np.array_equal(far_apart(vectors, 40, seed=3), far_apart(longer, 40, seed=3))
     assert np.array_equal(vectors, before)
 
 

@@ -8,7 +8,6 @@ from migrate.embedders import load_embedder
 from migrate.errors import UsageError, VectorError
 from migrate.selection import QueryLog, query_log_rows
 from migrate.selection import query_log as module
-from migrate.selection.query_log import rank_by_rank
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, Query
 
@@ -149,8 +148,3 @@ def test_the_digest_of_a_log_tells_queries_and_models_apart(queries):
     ]
     assert len({log.digest() for log in logs}) == 4
     assert QueryLog(list(queries)).digest() == logs[0].digest()
-
-
-def test_ranks_of_unequal_length_are_taken_to_the_end():
-    assert list(rank_by_rank([[1], [], [2, 1, 3]])) == [1, 2, 3]
-    assert list(rank_by_rank([])) == []

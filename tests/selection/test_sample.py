@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -8,7 +6,6 @@ from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs, random_order
 from migrate.selection import sample as drawing
-from migrate.stitch.base import fold_rows
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document, Query
@@ -40,17 +37,6 @@ def log(*texts, embedder=None):
     return QueryLog([Query(str(number), text) for number, text in enumerate(texts)], embedder)
 
 
-def test_a_sample_holds_distinct_rows_with_their_own_documents(store):
-    sample = draw_sample(store, 40, seed=1)
-    assert len(set(sample.rows.tolist())) == len(sample.documents) == 40
-    assert [d.id for d in sample.documents] == list(store.get(sample.rows).ids)
-
-
-def test_the_seed_decides_the_sample(store):
-    first, again, other = (draw_sample(store, 40, seed=seed).rows.tolist() for seed in (1, 1, 2))
-    assert first == again != other
-
-
 def test_every_document_is_equally_likely(store):
     counts = np.zeros(store.info.count)
     for seed in range(300):
@@ -61,12 +47,6 @@ def test_every_document_is_equally_likely(store):
 
 def test_a_small_store_is_taken_whole(store):
     assert draw_sample(store, 10_000).rows.tolist() == list(range(store.info.count))
-
-
-def test_blank_documents_are_passed_over_and_replaced(tmp_path):
-    store = make_store(tmp_path / "s", ["one", " ", "three", "\n", "five"])
-    sample = draw_sample(store, 3, seed=0)
-    assert [document.id for document in sample.documents] == ["d0", "d2", "d4"]
 
 
 def test_a_store_of_blanks_is_refused(tmp_path):
@@ -84,12 +64,6 @@ def test_no_text_comes_twice_whatever_the_strategy(strategy, copies):
         assert len(texts) == len(set(texts)) == min(size, 10)
         assert [document.id for document in sample.documents] == list(copies.get(sample.rows).ids)
         assert np.all(np.diff(sample.rows) > 0)
-
-
-def test_no_two_folds_share_a_text(copies):
-    texts = [document.text for document in draw_sample(copies, 120).documents]
-    folds = [{texts[row] for row in rows} for rows in fold_rows(len(texts))]
-    assert len(folds) == 5 and sum(map(len, folds)) == len(set().union(*folds))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -176,16 +150,6 @@ def test_pairs_stand_side_by_side(store, corpus):
     assert np.array_equal(pairs.target[3:4], embedder.embed_documents(sample.documents[3:4]))
 
 
-def test_pairs_know_the_copies_of_their_texts(copies):
-    embedder = load_embedder("tfidf:4")
-    embedder.fit(copies.documents())
-    sample = draw_sample(copies, 4, seed=2)
-    text_of = {document.id: document.text for document in copies.documents()}
-    pairs = embed_pairs(copies, embedder, sample)
-    assert len(pairs.copies) == 4 * 11 and not pairs.copies.keys() & set(pairs.ids)
-    assert all(text_of[doc_id] == text_of[pairs.ids[row]] for doc_id, row in pairs.copies.items())
-
-
 def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
     embedder = load_embedder("tfidf:4")
     fitted = migrate.fit(copies, embedder, stitch="ridge", sample=4)
@@ -206,13 +170,6 @@ def test_a_bad_old_vector_is_named(tmp_path):
     embedder = load_embedder("tfidf:1")
     with pytest.raises(VectorError, match="zero vector for document 'd1'"):
         embed_pairs(store, embedder, draw_sample(store, 3))
-
-
-def test_docs_without_text_field_give_no_texts(tmp_path):
-    store = make_store(tmp_path / "s", ["a", "b"])
-    lines = [json.dumps({"id": f"d{i}"}) for i in range(2)]
-    (store.folder / "docs.jsonl").write_text("\n".join(lines))
-    assert not open_store(store.folder).info.has_texts
 
 
 def test_the_order_of_rows_changes_neither_the_sample_nor_the_order_it_is_drawn_in(tmp_path):

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from scipy.stats import ortho_group
 
 from migrate.errors import VectorError
 from migrate.similarity.spaces import biased_cka, chance_cka, cka_distance, linear_cka, unbiased_hsic
@@ -44,9 +43,11 @@ def test_hsic_is_the_sum_over_different_documents():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_full_batch_cka_is_that_of_explicit_gram_matrices(seed):
+def test_full_batch_cka_is_that_of_explicit_gram_matrices_and_minibatches_estimate_it(seed):
     x, y = make(n=50 + seed, seed=seed)
     assert linear_cka(x, y, batch_size=len(x)) == pytest.approx(full_batch_cka(x, y), abs=1e-6)
+    x, y = make(n=900, seed=seed)
+    assert linear_cka(x, y, batch_size=100) == pytest.approx(full_batch_cka(x, y), abs=0.01)
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(60, 10), (61, 10), (67, 13), (60, 4)])
@@ -66,37 +67,14 @@ def test_minibatches_are_a_plain_loop_over_the_shuffled_documents(n, batch_size)
     )
 
 
-def test_minibatches_estimate_the_full_batch():
-    x, y = make(n=900)
-    assert linear_cka(x, y, batch_size=100) == pytest.approx(full_batch_cka(x, y), abs=0.01)
-
-
-def test_rotation_scale_and_shift_change_nothing():
-    x, _ = make(n=200)
-    turned = (7 * x @ ortho_group.rvs(8, random_state=0) + 2).astype(np.float32)
-    assert linear_cka(x, turned, batch_size=50) == pytest.approx(1, abs=1e-5)
-    assert cka_distance(linear_cka(x, turned)) == pytest.approx(0, abs=5e-3)
-
-
-def test_independent_spaces_have_none_though_dimensions_are_many():
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 600, 300)).astype(np.float32)
-    assert linear_cka(x, y, batch_size=200) == pytest.approx(0, abs=0.02)
-
-
 def test_the_distance_is_an_angle():
-    assert cka_distance(1.0) == 0
     assert cka_distance(0.5) == pytest.approx(np.pi / 3)
-    assert cka_distance(1 + 1e-9) == 0
-
-
-def test_a_space_without_spread_is_like_nothing():
-    x, _ = make()
-    assert linear_cka(x, np.ones_like(x)) == 0
+    assert cka_distance(1.0) == cka_distance(1 + 1e-9) == 0
 
 
 def test_documents_must_be_the_same_and_four():
     x, y = make()
+    assert linear_cka(x, np.ones_like(x)) == 0, "a space without spread is like nothing"
     with pytest.raises(VectorError, match="found 60 and 59"):
         linear_cka(x, y[:-1])
     with pytest.raises(VectorError, match="same 4 or more"):

@@ -43,15 +43,6 @@ def test_local_geometry_is_the_mean_correlation_of_weights_both_ways():
     assert geometry(x, y, 4) == pytest.approx(np.mean(found), abs=1e-6)
 
 
-@pytest.mark.parametrize("measure", [relative_orientation, geometry])
-def test_a_rotation_changes_nothing_and_a_stranger_has_nothing(measure):
-    x, _ = make(n=1_200)
-    turned = (2 * x @ np.linalg.qr(np.random.default_rng(1).normal(size=(7, 7)))[0]).astype(np.float32)
-    stranger = np.random.default_rng(2).normal(size=x.shape).astype(np.float32)
-    assert measure(x, turned) == pytest.approx(1, abs=1e-4)
-    assert measure(x, stranger) == pytest.approx(0, abs=0.05)
-
-
 def test_equal_documents_are_no_obstacle():
     x = np.ones((12, 3), dtype=np.float32)
     assert relative_orientation(x, x) == 0

@@ -18,11 +18,21 @@ from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity, read_manifest
 from migrate.stitch.base import Pairing
-from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, Fallback, FittedStitch, TrueVectors, fit_norm
+from migrate.stitch.fitted import (
+    SAMPLE_NAME,
+    WEIGHTS_NAME,
+    Fallback,
+    FallbackUse,
+    FittedStitch,
+    TrueVectors,
+    fit_fallback,
+    fit_norm,
+)
 from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.linear import Identity, MeanVector
 from migrate.stitch.persistence import load_stitch
-from migrate.stitch.select import select_stitch
+from migrate.stitch.scores import HeldOutScores
+from migrate.stitch.select import ScoredStitch, Selection, select_stitch, tune
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
 from migrate.stitch.view_weights import Weighing
 from migrate.vectors import Batch
@@ -360,6 +370,38 @@ def test_the_digest_tells_stitches_apart_but_not_their_fallbacks(fitted, make_fi
     assert len({one.digest() for one in (fitted, *others)}) == 6
     assert fitted.digest() == replace(fitted, fallback=None).digest()
     assert ridge.without_texts() is ridge and ridge.fallback_use() is None
+
+
+def judged_row(stitch, overlap, is_control=False):
+    return ScoredStitch(stitch, HeldOutScores(0, 1, 0, overlap), is_control=is_control)
+
+
+def test_the_best_of_vectors_is_neither_a_control_nor_a_reader_of_texts():
+    rows = (judged_row("ridge+text", 0.9), judged_row("text", 0.8, True), judged_row("mean", 0.7, True))
+    assert Selection("ridge+text", rows).best_of_vectors is None
+    rows = (judged_row("ols", 0.3), judged_row("lowrank:3", 0.4), *rows)
+    assert Selection("ridge+text", rows).best_of_vectors.stitch == "lowrank:3"
+
+
+def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(world, vectors):
+    pairs = Pairing(*vectors, world.reader.read(world.texts), seed=3)
+    bare = replace(pairs, texts=None)
+    selection = select_stitch(pairs, specs=["ols", "ridge", "ridge+text"])
+    found = fit_fallback(pairs, selection)
+    best = max(selection.candidates[:2], key=lambda one: one.scores.overlap_at_10)
+    assert found.stitch.spec == found.selection.chosen == best.stitch
+    assert found.selection.best.scores == best.scores  # the same folds: the figures can stand side by side
+    expected = pairs.fit(tune(best.stitch, bare)[0]).transform(pairs.source)
+    np.testing.assert_allclose(found.stitch.transform(pairs.source), expected, atol=1e-4)
+    found = fit_fallback(pairs, select_stitch(pairs, specs=["kernel+text"]))  # no candidate reads vectors alone
+    assert found.selection == select_stitch(bare), "what auto would take without texts"
+    assert found.selection.confidence is not None
+
+
+def test_the_use_of_a_fallback_says_what_it_costs():
+    said = FallbackUse("ridge+text", "ridge", 0.542, 0.427).sentence
+    assert "it finds 42.7%, ridge+text 54.2%" in said
+    assert "the store has no texts, which ridge+text reads: ridge was used" in said
 
 
 # What is read and refused

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
@@ -6,9 +8,18 @@ from sklearn.gaussian_process.kernels import DotProduct
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import GaussianPart, KernelPart, KernelSystem, combined, leading_directions, spread
+from migrate.stitch.kernel import (
+    GaussianPart,
+    KernelPart,
+    KernelSystem,
+    combined,
+    leading_directions,
+    restore_parts,
+    spread,
+)
 from migrate.stitch.kernel_ridge import draw_landmarks, solve_on_landmarks
-from migrate.stitch.text_features import gram
+from migrate.stitch.text_features import DenseView, WordView, gram
+from migrate.stitch.text_reader import BUCKETS, ngram_counts, split_words
 from migrate.vectors import unit_rows
 
 # fewer rows than features, more, and rows that are twice there
@@ -43,25 +54,6 @@ def test_predictions_and_leave_one_out_residuals_are_those_of_scikit_learn(n, p,
     rows = np.arange(n)
     expected = [y[i] - judge_predictions(x[rows != i], y[rows != i], x[[i]], penalty)[0] for i in rows]
     np.testing.assert_allclose(solution.residuals, expected, rtol=1e-3, atol=1e-4)
-
-
-def test_leave_one_out_holds_for_kernels_that_are_not_linear():
-    x, y = make_rows(15, 3)
-    kernel = rbf_kernel(x, gamma=0.1)
-    found = KernelSystem(kernel, y).solve(0.01).residuals
-    for i in range(15):
-        rest = np.arange(15) != i
-        system = KernelSystem(kernel[np.ix_(rest, rest)], y[rest])
-        expected = y[i] - system.mean - (kernel[i, rest] - system.means) @ system.solve(0.01).alpha
-        np.testing.assert_allclose(found[i], expected, atol=1e-8)
-
-
-def test_a_shift_of_either_side_changes_nothing():
-    x, y = make_rows(12, 4)
-    one = KernelSystem(x @ x.T, y).solve(0.1)
-    other = KernelSystem((x + 3) @ (x + 3).T, y - 7).solve(0.1)
-    np.testing.assert_allclose(one.alpha, other.alpha, atol=1e-8)
-    np.testing.assert_allclose(one.residuals, other.residuals, atol=1e-8)
 
 
 def test_solving_does_not_spoil_the_system():
@@ -188,3 +180,42 @@ def test_landmarks_that_are_the_same_are_no_failure():
     same = [part.take(np.zeros(80, dtype=np.int64)) for part in parts]
     alpha, _ = solve_on_landmarks(same, np.arange(20), target, 0.05)
     assert np.isfinite(alpha).all()
+
+
+def word_view(texts):
+    words = split_words(texts)
+    return WordView(words.weights(), ngram_counts(words.words))
+
+
+TEXTS = [f"document {row} of {row % 3} cats" for row in range(9)]
+ROWS, ASKED = (unit_rows(np.random.default_rng(n).normal(size=(n, 6)).astype(np.float32) + 1) for n in (20, 9))
+PARTS = {
+    "dense": (KernelPart("vector", ROWS, 0.7), DenseView(ASKED)),
+    "gaussian": (GaussianPart("vector", ROWS, 0.7, width=0.4), DenseView(ASKED)),
+    "sparse": (KernelPart("ngrams", word_view((TEXTS * 3)[:20]).matrix(), 0.7), word_view(TEXTS)),
+}
+
+
+@pytest.mark.parametrize("form", PARTS)
+def test_other_coefficients_give_another_answer(form):
+    """What is kept between batches belongs to the coefficients it was made of."""
+    part, view = PARTS[form]
+    one, two = np.random.default_rng(2).normal(size=(2, 20, 3)).astype(np.float32)
+    first = part.columns(view, one)
+    np.testing.assert_array_equal(part.columns(view, one), first)
+    assert not np.allclose(part.columns(view, two), first, atol=1e-3)
+    np.testing.assert_array_equal(part.columns(view, one), first)
+    np.testing.assert_allclose(replace(part, scale=2 * part.scale).columns(view, one), 2 * first, atol=1e-5)
+
+
+def test_rows_without_features_keep_their_width():
+    part = KernelPart("ngrams", csr_array((20, BUCKETS), dtype=np.float32))
+    (again,) = restore_parts(part.arrays(), 20)
+    assert again.rows.shape == (20, BUCKETS)
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
+def test_a_kernel_without_width_is_refused(width):
+    arrays = {**PARTS["gaussian"][0].arrays(), "vector/gaussian/bandwidth": np.array([width])}
+    with pytest.raises(ValueError, match="Gaussian kernel of width"):
+        restore_parts(arrays, 20)

@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
-from scipy.optimize import minimize_scalar
-from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.linear_model import Ridge as SklearnRidge
 
@@ -43,17 +41,6 @@ def refitted_predictions(x, y, penalty):
     return np.array([fit.predict(x[i : i + 1])[0] for i, fit in enumerate(fits)])
 
 
-def test_procrustes_recovers_rotation_scale_and_shift():
-    x, _ = make_pairs(40, 6, 6)
-    rotation = ortho_group.rvs(6, random_state=3)
-    shift = np.arange(6)
-    fitted = Procrustes().fit(x, (2.5 * x @ rotation + shift).astype(np.float32))
-    np.testing.assert_allclose(fitted.matrix_, 2.5 * rotation, atol=1e-5)
-    np.testing.assert_allclose(fitted.offset_, shift, atol=1e-4)
-    new = make_pairs(9, 6, 6, seed=5)[0]
-    np.testing.assert_allclose(fitted.transform(new), 2.5 * new @ rotation + shift, atol=1e-4)
-
-
 @pytest.mark.parametrize(("p", "q"), [(6, 6), (4, 7), (7, 4)])
 def test_procrustes_is_scipys_after_padding_the_shorter_side(p, q):
     x, y = make_pairs(50, p, q)
@@ -64,25 +51,6 @@ def test_procrustes_is_scipys_after_padding_the_shorter_side(p, q):
     fitted = Procrustes().fit(x, y)
     np.testing.assert_allclose(fitted.matrix_, expected, atol=1e-5)
     np.testing.assert_allclose(fitted.transform(x).mean(axis=0), y.mean(axis=0), atol=1e-5)
-
-
-@pytest.mark.parametrize(("p", "q"), [(3, 3), (3, 5)])
-def test_no_rotation_scale_or_shift_beats_procrustes(p, q):
-    x, y = make_pairs(30, p, q)
-    fitted = Procrustes().fit(x, y)
-    least = np.square(fitted.transform(x).astype(float) - y).sum()
-    best_scale = minimize_scalar(
-        lambda s: float(np.square((x - x.mean(axis=0)) @ fitted.matrix_ * s - (y - y.mean(axis=0))).sum())
-    )
-    assert best_scale.x == pytest.approx(1, abs=1e-4)
-    rng = np.random.default_rng(1)
-    scale = float(np.linalg.norm(fitted.matrix_[0]))
-    for spread in np.geomspace(1e-3, 3, 300):
-        near, _ = np.linalg.qr((fitted.matrix_ / scale + spread * rng.normal(size=(p, q))).T)
-        near = near.T * np.sign(np.diag(near.T @ fitted.matrix_.T))[:, None]
-        other = scale * (1 + spread * rng.normal()) * near
-        offset = y.mean(axis=0) - x.mean(axis=0) @ other
-        assert np.square(x @ other + offset - y).sum() >= least * (1 - 1e-6)
 
 
 def test_procrustes_of_a_single_repeated_vector_is_the_mean():
@@ -198,14 +166,6 @@ def test_a_tiny_lambda_does_not_fake_a_tiny_error(n, p):
     expected = [np.square(y - refitted_predictions(x, y, penalty)).mean() for penalty in lambdas]
     np.testing.assert_allclose(path.loo_mse, expected, rtol=1e-3)
     assert path.loo_mse.min() > np.var(y)
-
-
-@pytest.mark.parametrize(("n", "p"), [(40, 6), (6, 40)])
-def test_the_default_grid_is_in_units_of_the_mean_eigenvalue(n, p):
-    x, y = make_centred(n, p, 3)
-    unit = np.square(x).sum() / min(n - 1, p)
-    for scale in (1.0, 1e-3, 1e3):
-        np.testing.assert_allclose(ridge_path(scale * x, y).lambdas, RELATIVE_GRID * unit * scale**2)
 
 
 @pytest.mark.parametrize(("n", "p"), [(40, 6), (6, 40)])

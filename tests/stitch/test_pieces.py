@@ -91,15 +91,6 @@ def test_tokens_through_words_are_those_of_the_tokenizer(name, lead, added, text
         assert length == len(ids)
 
 
-def test_a_word_does_not_depend_on_the_words_beside_it(byte_level, texts):
-    pieces, words = pieces_of(byte_level), split_words(texts[:20]).words
-    together, lengths = pieces.counts(words)
-    for row in range(0, len(words), 29):
-        alone, length = pieces.counts([words[row]])
-        assert (alone != together[[row]]).nnz == 0
-        assert length == lengths[[row]]
-
-
 def test_pieces_that_are_not_kept_count_as_length_only(minilm):
     every = pieces_of(minilm)
     cat, dog = (minilm.token_to_id(word) for word in ("cat", "dog"))

@@ -33,11 +33,6 @@ def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_along_it
     np.testing.assert_allclose(stretched.mean(axis=0), truth.mean(axis=0), atol=1e-4)
 
 
-def test_right_predictions_stay_as_they_are():
-    truth = shrunken()[1]
-    np.testing.assert_allclose(fit_spread(truth, truth).of(truth), truth, atol=1e-5)
-
-
 @pytest.mark.parametrize("n", [2, 5])
 def test_directions_that_the_sample_does_not_know_are_left_alone(n):
     predicted, truth = shrunken(n)
