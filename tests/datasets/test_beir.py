@@ -52,8 +52,8 @@ def test_only_judged_queries_are_kept_in_the_order_of_the_file(tmp_path):
         "q1\tQ0\td1\t2\nq1\tQ0\td2\t0\nq2\tQ0\td2\t1",
         "q1 d1 2.0\r\n\r\nq1 d2 0\r\n q2 d2 +1\r\n",
         b"\xef\xbb\xbfquery-id\tcorpus-id\tscore\r\nq1\td1\t2\r\n\r\nq1\td2\t0\r\nq2\td2\t1\r\n",
-        "qid\tdocid\trelevance\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td2\t1\n",
-        "topic iteration doc rel\nq1 0 d1 2\nq1 0 d2 0\nq2 0 d2 1\n",
+        "qid\tdocid\tgain\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td2\t1\n",
+        "number iteration doc rel\nq1 0 d1 2\nq1 0 d2 0\nq2 0 d2 1\n",
     ],
     ids=["no header", "TREC", "TREC with tabs", "CRLF and blanks", "BOM", "other header, repeated line", "TREC header"],
 )

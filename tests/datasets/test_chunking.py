@@ -139,13 +139,6 @@ def test_a_text_longer_than_the_alphabet_of_marks_is_located_too(monkeypatch):
     assert {0, 1_000, 2_000} <= starts
 
 
-def test_the_given_counter_counts():
-    text = " ".join(["word"] * 100)
-    by_characters = chunks_of(text, chunk_tokens=100, chunk_overlap=0, count_tokens=letters)
-    assert max(len(chunk.text) for chunk in by_characters) <= 100 < len(text)
-    assert [chunk.id for chunk in chunks_of(text, chunk_tokens=101)] == ["d"]
-
-
 def test_a_document_that_fits_keeps_its_id_and_metadata():
     document = Document("d", " a few words ", {"title": "T", "start": "replaced"})
     (chunk,) = chunk_documents([document], **SIZES)

@@ -16,13 +16,17 @@ def store(source_folder):
     return open_store(source_folder)
 
 
-def make_store(folder, texts, vectors=None):
+def store_of(folder, documents, vectors):
     folder.mkdir()
-    vectors = np.eye(len(texts), 8, dtype=np.float32) + 1 if vectors is None else vectors
     writer = create_store(folder, format="faiss", dim=8, metric="ip")
-    writer.append([Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
+    writer.append(documents, vectors)
     writer.finish()
     return open_store(folder)
+
+
+def make_store(folder, texts, vectors=None):
+    vectors = np.eye(len(texts), 8, dtype=np.float32) + 1 if vectors is None else vectors
+    return store_of(folder, [Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
 
 
 @pytest.fixture
@@ -178,11 +182,7 @@ def test_the_order_of_rows_changes_neither_the_sample_nor_the_order_it_is_drawn_
     shuffled = [documents[row] for row in np.random.default_rng(1).permutation(200)]
     drawn = []
     for name, some in (("first", documents), ("second", shuffled)):
-        (tmp_path / name).mkdir()
-        writer = create_store(tmp_path / name, format="faiss", dim=8, metric="ip")
-        writer.append(some, np.ones((200, 8), np.float32))
-        writer.finish()
-        store = open_store(tmp_path / name)
+        store = store_of(tmp_path / name, some, np.ones((200, 8), np.float32))
         order = store.ids(random_order(store, 3))
         assert sorted(order) == sorted(document.id for document in documents)
         drawn.append((order, {document.id for document in draw_sample(store, 30, seed=3).documents}))

@@ -94,16 +94,6 @@ def test_all_directions_give_the_posterior_variance_of_scikit_learns_gaussian_pr
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_fewer_directions_explain_less():
-    x, y = make_rows(30, 10)
-    asked = make_rows(7, 10, seed=9)[0]
-    system = KernelSystem(x @ x.T, y)
-    own = np.square(asked).sum(axis=1)
-    found = [variance(system, asked @ x.T, own, system.directions(0.1, count)) for count in (1, 3, 29)]
-    assert (found[0] > found[1]).all() and (found[1] > found[2]).all()
-    np.testing.assert_array_equal(system.directions(0.1, 5), system.directions(0.1, 5))
-
-
 def test_products_of_sparse_rows_are_those_of_dense_ones(monkeypatch):
     monkeypatch.setattr("migrate.stitch.text_features._COLUMNS", 7)
     for density in (0.0, 0.02, 0.5):
@@ -118,12 +108,6 @@ def test_a_sum_of_kernels_is_weighted():
     one, two, broken = np.eye(3), np.ones((3, 3)), np.full((3, 3), np.nan)
     np.testing.assert_array_equal(combined([one, two, broken], [2.0, 0.5, 0.0]), 2 * one + 0.5 * two)
     np.testing.assert_array_equal(one, np.eye(3))
-
-
-def test_spread_is_the_mean_diagonal_of_the_centred_kernel():
-    x = make_rows(20, 5)[0]
-    assert spread(x @ x.T) == pytest.approx(np.square(x - x.mean(axis=0)).sum() / 20)
-    assert spread(x @ x.T + 100) == pytest.approx(spread(x @ x.T))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1 / 3, 1e6])

@@ -3,7 +3,6 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from migrate.embedders.base import TokenTable
-from migrate.embedders.weights import packaged_model_path
 from migrate.stitch.text_reader import Pieces, split_words
 
 HARD = [
@@ -12,20 +11,6 @@ HARD = [
     "数据库 is Chinese, Ünïcödé is not; \u00abguillemets\u00bb \U0001f600 done",
     "antidisestablishmentarianism\nnew\tline",
 ]
-
-
-@pytest.fixture(scope="module")
-def texts(corpus):
-    return [document.text for document in corpus.documents]
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    """The tokenizer of all-MiniLM-L6-v2."""
-    tokenizer = Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def train_bytes(texts, add_prefix_space):

@@ -5,7 +5,6 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
-from migrate.embedders.weights import packaged_model_path
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
@@ -13,18 +12,10 @@ ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise 
 
 
 @pytest.fixture(scope="module")
-def texts(corpus):
-    return [document.text for document in corpus.documents]
-
-
-@pytest.fixture(scope="module")
-def table():
-    """The tokenizer of all-MiniLM-L6-v2 with vectors of no meaning."""
-    tokenizer = Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 16)).astype(np.float32) + 1
-    return TokenTable(tokenizer.to_str(), vectors, 40)
+def table(minilm):
+    """A tokenizer with vectors of no meaning."""
+    vectors = np.random.default_rng(0).normal(size=(minilm.get_vocab_size(), 16)).astype(np.float32) + 1
+    return TokenTable(minilm.to_str(), vectors, 40)
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +42,27 @@ def decayed(text):
     return [(word, (1 + place) ** -0.3) for place, word in enumerate(text.split())]
 
 
+def smooth_idf(counts):
+    return TfidfTransformer(smooth_idf=True).fit(counts).idf_
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 150])
-def test_ngram_frequencies_are_those_of_scikit_learn(texts, n):
-    some = texts[:n]
-    counts = csr_array(np.vstack([ngram_counts(text.split()).sum(axis=0) for text in some]))
-    expected = TfidfTransformer(smooth_idf=True).fit(counts).idf_
-    np.testing.assert_allclose(TextReader.fit(some).ngram_idf, expected, rtol=1e-6)
+def test_frequencies_are_those_of_scikit_learn(texts, n):
+    """Without a table, topics are of words."""
+    reader = TextReader.fit(texts[:n])
+    words = [text.split() for text in texts[:n]]
+    ngrams = csr_array(np.vstack([ngram_counts(some).sum(axis=0) for some in words]))
+    np.testing.assert_allclose(reader.ngram_idf, smooth_idf(ngrams), rtol=1e-6)
+    if n >= 8:
+        counts = csr_array(np.vstack([word_counts(some).sum(axis=0) for some in words]))
+        np.testing.assert_allclose(reader.term_idf, smooth_idf(counts), rtol=1e-6)
 
 
 def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
     tokenizer = Tokenizer.from_str(table.tokenizer)
     found = CountVectorizer(analyzer=lambda text: tokenizer.encode(text, add_special_tokens=False).ids).fit(texts)
-    expected = TfidfTransformer(smooth_idf=True).fit(found.transform(texts)).idf_
+    expected = smooth_idf(found.transform(texts))
     assert reader.pieces.kept.tolist() == sorted(found.vocabulary_)  # what the texts use, and nothing else
     for column, token in enumerate(reader.pieces.kept):
         assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
@@ -76,17 +75,12 @@ def test_without_a_table_there_are_ngrams_and_topics_of_them_and_with_one_its_pi
         assert one.topics.shape == (len(one.term_idf), 150 // 4)
 
 
-@pytest.mark.parametrize("n", [8, 150])
-def test_without_a_table_topics_are_of_words(texts, n):
-    some = texts[:n]
-    reader = TextReader.fit(some)
-    counts = csr_array(np.vstack([word_counts(text.split()).sum(axis=0) for text in some]))
-    np.testing.assert_allclose(reader.term_idf, TfidfTransformer(smooth_idf=True).fit(counts).idf_, rtol=1e-6)
-    expected = np.zeros((1, len(reader.term_idf)))
+def test_topics_without_a_table_are_of_the_weighted_sum_of_the_words(plain, texts):
+    expected = np.zeros((1, len(plain.term_idf)))
     for word, weight in decayed(texts[0]):
-        expected += weight * word_counts([word]).toarray() * reader.term_idf
-    found = reader.read(texts[:1]).views["topics"].matrix()
-    np.testing.assert_allclose(found, unit(unit(expected) @ reader.topics), atol=1e-5)
+        expected += weight * word_counts([word]).toarray() * plain.term_idf
+    found = plain.read(texts[:1]).views["topics"].matrix()
+    np.testing.assert_allclose(found, unit(unit(expected) @ plain.topics), atol=1e-5)
 
 
 def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):
