@@ -36,9 +36,8 @@ def chunks_of(text: str, **options) -> list[Document]:
 
 def whole_more(texts) -> np.ndarray:
     """A counter to which words weigh more together than alone, some more than others."""
-    return (
-        np.array([len(text.split()) + text.count("1") * text.count(" ") // 20 for text in texts]) + letters(texts) // 9
-    )
+    together = [len(text.split()) + text.count("1") * text.count(" ") // 20 for text in texts]
+    return np.array(together) + letters(texts) // 9
 
 
 def whole_less(texts) -> np.ndarray:
