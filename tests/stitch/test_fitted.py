@@ -516,24 +516,23 @@ SHAPES = {
 }
 DAMAGED = {
     "without the last": [
-        *("stitch.alpha", "stitch.offset", "stitch.mean", ROWS),
-        *("reader.topics", "reader.ngram_idf", "reader.term_idf", "reader.pieces.vectors", "reader.pieces.kept"),
-        *("sample.vectors", "fallback.offset", "fallback.matrix", "fallback.reach.mean", "stitch.pieces/linear/starts"),
+        "stitch.alpha", "stitch.offset", "stitch.mean", "stitch.pieces/linear/starts", ROWS,
+        "reader.topics", "reader.ngram_idf", "reader.term_idf", "reader.pieces.vectors", "reader.pieces.kept",
+        "sample.vectors", "fallback.offset", "fallback.matrix", "fallback.reach.mean",
     ],
     "without the last column": ["stitch.alpha", ROWS, "reader.pieces.vectors", "fallback.matrix"],
     "empty": ["stitch.alpha", "stitch.dim", "stitch.vector/linear/scale", "reader.pieces.limit"],
     "of one axis": [ROWS, "sample.vectors"],
     "of one axis more": [ROWS],
     np.nan: [
-        *("stitch.alpha", "reader.topics", "sample.vectors", "fallback.matrix", "fallback.offset"),
-        "fallback.reach.mean",
+        "stitch.alpha", "reader.topics", "sample.vectors", "fallback.matrix", "fallback.offset", "fallback.reach.mean",
     ],
     np.inf: ["stitch.vector/linear/scale", "reader.ngram_idf", "fallback.offset"],
     -1: ["stitch.dim", "stitch.pieces/linear/indices"],
     0: ["stitch.pieces/linear/width"],
     2: ["stitch.dim", "stitch.pieces/linear/starts"],
     1_000: ["stitch.pieces/linear/indices"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -550,13 +549,13 @@ def test_a_wrong_array_is_found_even_with_the_right_hash(damage, name, saved):
 @pytest.mark.parametrize(
     "prefix",
     [
-        *(f"stitch.pieces/linear/{part}" for part in ("indices", "data", "starts", "width")),
-        *("stitch.alpha", "stitch.dim", "stitch.vector/linear/scale", ROWS, "stitch.tokens/linear/rows"),
-        *("reader.", "reader.ngram_idf", "reader.term_idf", "reader.topics"),
-        *("reader.pieces.vectors", "reader.pieces.kept", "reader.pieces.limit"),
-        *("sample.vectors", "fallback.offset", "fallback.reach.scale"),
+        "stitch.pieces/linear/indices", "stitch.pieces/linear/data", "stitch.pieces/linear/starts",
+        "stitch.pieces/linear/width", "stitch.alpha", "stitch.dim", "stitch.vector/linear/scale", ROWS,
+        "stitch.tokens/linear/rows", "reader.", "reader.ngram_idf", "reader.term_idf", "reader.topics",
+        "reader.pieces.vectors", "reader.pieces.kept", "reader.pieces.limit",
+        "sample.vectors", "fallback.offset", "fallback.reach.scale",
     ],
-)
+)  # fmt: skip
 def test_a_missing_array_is_found_though_the_manifest_names_none(prefix, saved):
     drop_arrays(saved, prefix)
     trust(saved, WEIGHTS_NAME)
