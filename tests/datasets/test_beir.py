@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ QUERIES = '{"_id": "q3", "text": "swim"}\n{"_id": "q1", "text": "purr"}\n{"_id":
 QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\n"
 
 
-def beir_folder(root: Path, *, corpus=CORPUS, queries=QUERIES, qrels: str | bytes | None = QRELS) -> Path:
+def beir_folder(root, *, corpus=CORPUS, queries=QUERIES, qrels=QRELS):
     folder = root / "toy"
     (folder / "qrels").mkdir(parents=True)
     for name, content in (("corpus.jsonl", corpus), ("queries.jsonl", queries), ("qrels/test.tsv", qrels)):
@@ -30,15 +31,9 @@ def beir_folder(root: Path, *, corpus=CORPUS, queries=QUERIES, qrels: str | byte
 
 def test_documents_are_title_and_text_and_keep_their_title_in_the_metadata(tmp_path):
     beir_set = load_beir(beir_folder(tmp_path))
-    assert (
-        list(beir_set.documents())
-        == list(beir_set.documents())
-        == [
-            Document("d1", "Cats purr", {"year": 1, "title": "Cats"}),
-            Document("d2", "dogs bark"),
-            Document("d3", "fish\u2028swim"),
-        ]
-    )
+    cats = Document("d1", "Cats purr", {"year": 1, "title": "Cats"})
+    for _ in range(2):  # they may be read again
+        assert list(beir_set.documents()) == [cats, Document("d2", "dogs bark"), Document("d3", "fish\u2028swim")]
 
 
 def test_only_judged_queries_are_kept_in_the_order_of_the_file(tmp_path):
@@ -57,8 +52,8 @@ def test_only_judged_queries_are_kept_in_the_order_of_the_file(tmp_path):
         "q1\tQ0\td1\t2\nq1\tQ0\td2\t0\nq2\tQ0\td2\t1",
         "q1 d1 2.0\r\n\r\nq1 d2 0\r\n q2 d2 +1\r\n",
         b"\xef\xbb\xbfquery-id\tcorpus-id\tscore\r\nq1\td1\t2\r\n\r\nq1\td2\t0\r\nq2\td2\t1\r\n",
-        "qid\tdocid\trelevance\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td2\t1\n",
-        "topic iteration doc rel\nq1 0 d1 2\nq1 0 d2 0\nq2 0 d2 1\n",
+        "qid\tdocid\tgain\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td2\t1\n",
+        "number iteration doc rel\nq1 0 d1 2\nq1 0 d2 0\nq2 0 d2 1\n",
     ],
     ids=["no header", "TREC", "TREC with tabs", "CRLF and blanks", "BOM", "other header, repeated line", "TREC header"],
 )
@@ -225,41 +220,27 @@ def test_what_is_written_is_read_again(tmp_path):
     ],
 )
 def test_what_a_beir_folder_cannot_spell_is_refused_and_leaves_nothing(tmp_path, documents, qrels, message):
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DatasetError, match=re.escape(message)):
         write_beir(tmp_path / "out", documents, [Query("q", "x")], qrels)
-    assert message in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_folder_is_replaced_only_by_force(tmp_path):
-    def write(text: str, **options: bool) -> None:
-        write_beir(tmp_path / "out", [Document("a", text)], [Query("q", "x")], {"q": {"a": 1}}, **options)
-
-    write("one")
+    queries, qrels = [Query("q", "x")], {"q": {"a": 1}}
+    write_beir(tmp_path / "out", [Document("a", "one")], queries, qrels)
     with pytest.raises(LeadMigrateError, match="exists"):
-        write("two")
-    write("two", force=True)
+        write_beir(tmp_path / "out", [Document("a", "two")], queries, qrels)
+    assert [d.text for d in load_beir(tmp_path / "out").documents()] == ["one"]
+    write_beir(tmp_path / "out", [Document("a", "two")], queries, qrels, force=True)
     assert [d.text for d in load_beir(tmp_path / "out").documents()] == ["two"]
 
 
 @pytest.mark.skipif(not (SHARED / "scifact").is_dir(), reason="BEIR data are not here")
-class TestSciFact:
-    def test_counts_are_the_published_ones(self):
-        test, train = (load_beir(SHARED / "scifact", split=split) for split in ("test", "train"))
-        assert (len(test.queries), len(train.queries)) == (300, 809)
-        assert len(test.queries) + test.n_unjudged_queries == 1109
-        assert sum(map(len, test.qrels.values())) == 339
-        assert sum(1 for _ in test.documents()) == 5183
-        assert {doc_id for grades in test.qrels.values() for doc_id in grades} <= {d.id for d in test.documents()}
-        assert test.unknown_query_ids == test.queries_without_relevant == ()
-
-    def test_a_cap_loses_no_relevant_document(self):
-        capped = load_beir(SHARED / "scifact", max_docs=1000)
-        assert sum(1 for _ in capped.documents()) == 1000
-        assert {doc_id for grades in capped.qrels.values() for doc_id in grades} <= {d.id for d in capped.documents()}
-
-
-@pytest.mark.skipif(not (SHARED / "nfcorpus").is_dir(), reason="BEIR data are not here")
-def test_nfcorpus_grades_are_graded():
-    grades = [grade for judged in load_beir(SHARED / "nfcorpus").qrels.values() for grade in judged.values()]
-    assert set(grades) >= {1, 2}
+def test_counts_of_scifact_are_the_published_ones():
+    test, train = (load_beir(SHARED / "scifact", split=split) for split in ("test", "train"))
+    assert (len(test.queries), len(train.queries)) == (300, 809)
+    assert len(test.queries) + test.n_unjudged_queries == 1109
+    assert sum(map(len, test.qrels.values())) == 339
+    assert sum(1 for _ in test.documents()) == 5183
+    assert {doc_id for grades in test.qrels.values() for doc_id in grades} <= {d.id for d in test.documents()}
+    assert test.unknown_query_ids == test.queries_without_relevant == ()

@@ -26,9 +26,9 @@ FILES = {
 }
 
 
-def zip_of(files: dict[str | zipfile.ZipInfo, str | bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zip_of(files):
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as opened:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as opened:
         for name, content in files.items():
             opened.writestr(name, content)
     return buffer.getvalue()
@@ -37,60 +37,47 @@ def zip_of(files: dict[str | zipfile.ZipInfo, str | bytes], method: int = zipfil
 class Server(ThreadingHTTPServer):
     """Serves `content` under any path; `faults` are used up one a request."""
 
-    def __init__(self, content: bytes):
+    def __init__(self, content):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.content = content
-        self.ranges = True
-        self.chunked = False
-        self.content_range: str | None = None
-        self.faults: list[int | str] = []
-        self.requests: list[str | None] = []
-        self.sent = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        self.content, self.ranges, self.chunked, self.content_range = content, True, False, None
+        self.faults, self.requests, self.sent = [], [], 0
+        self.url = f"http://127.0.0.1:{self.server_port}"
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        server = self.server
-        wanted = self.headers.get("Range")
+        server, wanted = self.server, self.headers.get("Range")
         server.requests.append(wanted)
         fault = server.faults.pop(0) if server.faults else ""
-        if isinstance(fault, int):
-            self.send_error(fault)
-            return
-        if fault.startswith(("/", "http")):
-            self.send_response(302)
-            self.send_header("Location", fault)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
         start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges else 0
-        if wanted and server.ranges and start >= len(server.content):
-            self.send_error(416)
-            return
-        body = server.content[start:]
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", server.content_range or f"bytes {start}-")
-        if server.chunked:
-            self.send_header("Transfer-Encoding", "chunked")
+        if isinstance(fault, int) or start >= len(server.content):
+            self.send_error(fault or 416)
+        elif fault.startswith(("/", "http")):
+            self.answer(302, {"Location": fault, "Content-Length": "0"}, b"")
         else:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.send_body(body[: len(body) // 2] if fault == "cut" else body, ends=fault != "cut")
+            self.serve(start, is_cut=fault == "cut")
 
-    def send_body(self, body: bytes, *, ends: bool) -> None:
-        if self.server.chunked:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(body), body) + (b"0\r\n\r\n" if ends else b""))
+    def serve(self, start, *, is_cut):
+        server = self.server
+        body = server.content[start:]
+        sent = body[: len(body) // 2] if is_cut else body
+        headers = {"Content-Range": server.content_range or f"bytes {start}-"} if start else {}
+        if server.chunked:
+            framed = b"%x\r\n%s\r\n" % (len(sent), sent) + (b"" if is_cut else b"0\r\n\r\n")
+            self.answer(206 if start else 200, {**headers, "Transfer-Encoding": "chunked"}, framed)
         else:
-            self.wfile.write(body)
-        self.server.sent += len(body)
-        self.close_connection = not ends
+            self.answer(206 if start else 200, {**headers, "Content-Length": str(len(body))}, sent)
+        server.sent += len(sent)
+        self.close_connection = is_cut
+
+    def answer(self, status, headers, payload):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(payload)
 
     def log_message(self, *args):
         pass
@@ -115,11 +102,6 @@ def server(monkeypatch):
 
 def fetch(server, cache, **options):
     return fetch_beir("scifact", cache=cache, base_url=server.url + "/", **options)
-
-
-def serve(server, monkeypatch, content: bytes) -> None:
-    server.content = content
-    monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(content).hexdigest())
 
 
 def test_a_set_is_downloaded_unpacked_and_loaded(server, tmp_path):
@@ -176,11 +158,9 @@ def test_a_server_that_resumes_elsewhere_is_not_believed(server, tmp_path):
     assert (tmp_path / "scifact.zip.part").read_bytes() == server.content[:100]
 
 
-@pytest.mark.parametrize(
-    "content", [lambda server: server.content[:-1] + b"?", lambda _: zip_of(FILES | {"../evil": "x"})]
-)
+@pytest.mark.parametrize("content", [zip_of(FILES)[:-1] + b"?", zip_of(FILES | {"../evil": "x"})])
 def test_bytes_with_another_hash_are_removed_and_not_opened(content, server, tmp_path):
-    server.content = content(server)
+    server.content = content
     with pytest.raises(RemoteError, match=r"scifact\.zip: its MD5 is [0-9a-f]{32}, not [0-9a-f]{32}; it was removed"):
         fetch(server, tmp_path / "a" / "b")
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
@@ -231,14 +211,12 @@ def test_something_else_in_the_cache_is_not_touched(server, tmp_path):
     assert server.requests == []
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
-    for attempt in (lambda: fetch_beir("cqadupstack", cache=tmp_path), lambda: resolve_beir("scifacts")):
-        with pytest.raises(DatasetError, match=r"'(cqadupstack|scifacts)' is no .* one of arguana, .*scifact"):
-            attempt()
-
-
-def test_an_existing_folder_is_meant_before_a_name(tmp_path, monkeypatch):
+def test_an_existing_folder_is_meant_before_a_name_and_an_unknown_name_is_answered_with_the_known(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(DatasetError, match=r"'cqadupstack' is no .* one of arguana, .*scifact"):
+        resolve_beir("cqadupstack")
     (tmp_path / "scifact").mkdir()
     assert resolve_beir("scifact").resolve() == tmp_path / "scifact"
 
@@ -255,7 +233,8 @@ def test_the_table_of_hashes_is_well_formed():
 
 
 def test_no_member_is_unpacked_outside_of_the_folder(server, tmp_path, monkeypatch):
-    serve(server, monkeypatch, zip_of(FILES | {"../evil": "x", "scifact/../../evil": "x", "/evil": "x"}))
+    server.content = zip_of(FILES | {"../evil": "x", "scifact/../../evil": "x", "/evil": "x"})
+    monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(server.content).hexdigest())
     fetch(server, tmp_path / "a" / "b")
     assert not list(tmp_path.glob("evil")) + list(tmp_path.glob("a/evil")) + list(tmp_path.glob("a/b/evil"))
 

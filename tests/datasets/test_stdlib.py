@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from migrate.audit.query_groups import alike
-from migrate.datasets.beir import load_beir, write_beir
 from migrate.datasets.stdlib import FOLDER, LARGE, SMALL, stdlib_beir, vectors_of
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
@@ -61,14 +60,6 @@ def test_the_sample_depends_on_nothing_but_its_seed(demo):
     assert few.documents != other.documents
     assert {document.id for document in few.documents} < {document.id for document in demo.documents}
     assert stdlib_beir(max_docs=1_000_000) == demo
-
-
-def test_the_demo_goes_through_the_same_loader(demo, tmp_path):
-    write_beir(tmp_path / "demo", demo.documents, demo.queries, demo.qrels)
-    beir_set = load_beir(tmp_path / "demo")
-    assert tuple(beir_set.documents()) == demo.documents
-    assert beir_set.queries == demo.queries
-    assert beir_set.qrels == demo.qrels
 
 
 @pytest.mark.parametrize(("model", "dim"), [(SMALL, 384), (LARGE, 768)])

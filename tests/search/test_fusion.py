@@ -15,7 +15,5 @@ def test_ties_break_by_doc_id_and_depth_cuts():
 
 
 def test_a_query_that_one_run_does_not_answer_is_answered_by_the_other():
-    assert reciprocal_rank_fusion([Rankings({"q": ("a",)}), Rankings({"p": ("b",)})]).rankings == {
-        "q": ("a",),
-        "p": ("b",),
-    }
+    fused = reciprocal_rank_fusion([Rankings({"q": ("a",)}), Rankings({"p": ("b",)})])
+    assert fused.rankings == {"q": ("a",), "p": ("b",)}

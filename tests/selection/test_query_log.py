@@ -8,7 +8,6 @@ from migrate.embedders import load_embedder
 from migrate.errors import UsageError, VectorError
 from migrate.selection import QueryLog, query_log_rows
 from migrate.selection import query_log as module
-from migrate.selection.query_log import rank_by_rank
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, Query
 
@@ -57,6 +56,17 @@ def make_store(folder, texts, metric="ip", with_texts=True):
     return open_store(folder), vectors
 
 
+@pytest.fixture
+def stored(texts, tmp_path):
+    """A store of the texts, and its vectors."""
+    return make_store(tmp_path / "s", texts)
+
+
+@pytest.fixture
+def store(stored):
+    return stored[0]
+
+
 def by_vectors(vectors, query, metric):
     wide, query = vectors.astype(float), query.astype(float)
     scores = wide @ query if metric == "ip" else -np.square(wide - query).sum(axis=1)
@@ -81,8 +91,7 @@ def interleaved(rankings, depth):
 
 
 @pytest.mark.parametrize("depth", [1, 3, 100])
-def test_without_a_model_rows_come_rank_by_rank_as_bm25_finds_them(depth, texts, queries, tmp_path):
-    store, _ = make_store(tmp_path / "s", texts)
+def test_without_a_model_rows_come_rank_by_rank_as_bm25_finds_them(depth, texts, queries, store):
     expected = interleaved([by_words(texts, query) for query in queries], depth)
     rows = query_log_rows(store, QueryLog(queries), depth=depth)
     assert rows.tolist() == expected and rows.dtype == np.int64
@@ -100,57 +109,39 @@ def test_without_texts_rows_come_rank_by_rank_as_exact_search_finds_them(metric,
     assert query_log_rows(store, QueryLog(queries, model), depth=4).tolist() == expected
 
 
-def test_with_a_model_and_texts_both_rankings_take_turns(texts, queries, tmp_path):
-    store, vectors = make_store(tmp_path / "s", texts)
-    model = Directions(6)
-    rankings = []
+def test_with_a_model_and_texts_both_rankings_take_turns(texts, queries, stored):
+    (store, vectors), model, rankings = stored, Directions(6), []
     for query, asked in zip(queries, model.embed_queries(queries, progress=None), strict=True):
         rankings += [by_vectors(vectors, asked, "ip"), by_words(texts, query)]
     assert query_log_rows(store, QueryLog(queries, model), depth=3).tolist() == interleaved(rankings, 3)
 
 
-def test_a_larger_store_is_searched_for_words_in_a_random_part(texts, queries, tmp_path, monkeypatch):
+def test_a_larger_store_is_searched_for_words_in_a_random_part(queries, store, monkeypatch):
     monkeypatch.setattr(module, "BM25_POOL", 30)
-    store, _ = make_store(tmp_path / "s", texts)
     first, again, other = (set(query_log_rows(store, QueryLog(queries), seed=seed).tolist()) for seed in (0, 0, 1))
     assert first == again != other
     assert max(len(first), len(other)) <= 30 < len(first | other)
 
 
-def test_the_most_frequent_queries_of_a_long_log_count(texts, queries, tmp_path, monkeypatch):
+def test_the_most_frequent_queries_of_a_long_log_count(texts, queries, store, monkeypatch):
     monkeypatch.setattr(module, "MOST_QUERIES", 4)
-    store, _ = make_store(tmp_path / "s", texts)
     expected = interleaved([by_words(texts, query) for query in queries[:4]], 100)
     assert query_log_rows(store, QueryLog(queries)).tolist() == expected
 
 
-def test_a_log_that_finds_nothing_gives_no_rows(texts, tmp_path):
-    store, _ = make_store(tmp_path / "s", texts)
+def test_a_log_that_finds_nothing_gives_no_rows(store):
     assert query_log_rows(store, QueryLog([Query("q", "zebra")])).tolist() == []
 
 
-def test_an_empty_log_is_refused(texts, tmp_path):
+def test_an_empty_log_and_a_model_of_another_dimension_are_refused(queries, store):
     with pytest.raises(UsageError, match="the query log has no queries"):
-        query_log_rows(make_store(tmp_path / "s", texts)[0], QueryLog([]))
-
-
-def test_a_model_of_another_dimension_is_refused(texts, queries, tmp_path):
-    store, _ = make_store(tmp_path / "s", texts)
+        query_log_rows(store, QueryLog([]))
     with pytest.raises(VectorError, match=r"the store has 6 dimensions, and .* gives 7"):
         query_log_rows(store, QueryLog(queries, Directions(7)))
 
 
 def test_the_digest_of_a_log_tells_queries_and_models_apart(queries):
-    logs = [
-        QueryLog(queries),
-        QueryLog(queries[:-1]),
-        QueryLog(queries, Directions(6)),
-        QueryLog(queries, Directions(7)),
-    ]
+    with_models = [QueryLog(queries, Directions(dim)) for dim in (6, 7)]
+    logs = [QueryLog(queries), QueryLog(queries[:-1]), *with_models]
     assert len({log.digest() for log in logs}) == 4
     assert QueryLog(list(queries)).digest() == logs[0].digest()
-
-
-def test_ranks_of_unequal_length_are_taken_to_the_end():
-    assert list(rank_by_rank([[1], [], [2, 1, 3]])) == [1, 2, 3]
-    assert list(rank_by_rank([])) == []

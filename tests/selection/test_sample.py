@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -8,7 +6,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs, random_order
 from migrate.selection import sample as drawing
-from migrate.stitch.base import fold_rows
+from migrate.selection.sample import far_apart, pool_size
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document, Query
@@ -19,13 +17,17 @@ def store(source_folder):
     return open_store(source_folder)
 
 
-def make_store(folder, texts, vectors=None):
+def store_of(folder, documents, vectors):
     folder.mkdir()
-    vectors = np.eye(len(texts), 8, dtype=np.float32) + 1 if vectors is None else vectors
     writer = create_store(folder, format="faiss", dim=8, metric="ip")
-    writer.append([Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
+    writer.append(documents, vectors)
     writer.finish()
     return open_store(folder)
+
+
+def make_store(folder, texts, vectors=None):
+    vectors = np.eye(len(texts), 8, dtype=np.float32) + 1 if vectors is None else vectors
+    return store_of(folder, [Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
 
 
 @pytest.fixture
@@ -40,33 +42,16 @@ def log(*texts, embedder=None):
     return QueryLog([Query(str(number), text) for number, text in enumerate(texts)], embedder)
 
 
-def test_a_sample_holds_distinct_rows_with_their_own_documents(store):
-    sample = draw_sample(store, 40, seed=1)
-    assert len(set(sample.rows.tolist())) == len(sample.documents) == 40
-    assert [d.id for d in sample.documents] == list(store.get(sample.rows).ids)
-
-
-def test_the_seed_decides_the_sample(store):
-    first, again, other = (draw_sample(store, 40, seed=seed).rows.tolist() for seed in (1, 1, 2))
-    assert first == again != other
-
-
-def test_every_document_is_equally_likely(store):
-    counts = np.zeros(store.info.count)
+def test_every_document_is_equally_likely(tmp_path):
+    store, counts = make_store(tmp_path / "s", [f"text {row}" for row in range(50)]), np.zeros(50)
     for seed in range(300):
-        counts[draw_sample(store, 30, seed=seed).rows] += 1
-    # 300 draws of 30 in 150: 60 each, standard deviation 6.9
+        counts[draw_sample(store, 10, seed=seed).rows] += 1
+    # 300 draws of 10 in 50: 60 each, standard deviation 6.9
     assert counts.min() > 60 - 5 * 6.9 and counts.max() < 60 + 5 * 6.9
 
 
 def test_a_small_store_is_taken_whole(store):
     assert draw_sample(store, 10_000).rows.tolist() == list(range(store.info.count))
-
-
-def test_blank_documents_are_passed_over_and_replaced(tmp_path):
-    store = make_store(tmp_path / "s", ["one", " ", "three", "\n", "five"])
-    sample = draw_sample(store, 3, seed=0)
-    assert [document.id for document in sample.documents] == ["d0", "d2", "d4"]
 
 
 def test_a_store_of_blanks_is_refused(tmp_path):
@@ -84,12 +69,6 @@ def test_no_text_comes_twice_whatever_the_strategy(strategy, copies):
         assert len(texts) == len(set(texts)) == min(size, 10)
         assert [document.id for document in sample.documents] == list(copies.get(sample.rows).ids)
         assert np.all(np.diff(sample.rows) > 0)
-
-
-def test_no_two_folds_share_a_text(copies):
-    texts = [document.text for document in draw_sample(copies, 120).documents]
-    folds = [{texts[row] for row in rows} for rows in fold_rows(len(texts))]
-    assert len(folds) == 5 and sum(map(len, folds)) == len(set().union(*folds))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -176,16 +155,6 @@ def test_pairs_stand_side_by_side(store, corpus):
     assert np.array_equal(pairs.target[3:4], embedder.embed_documents(sample.documents[3:4]))
 
 
-def test_pairs_know_the_copies_of_their_texts(copies):
-    embedder = load_embedder("tfidf:4")
-    embedder.fit(copies.documents())
-    sample = draw_sample(copies, 4, seed=2)
-    text_of = {document.id: document.text for document in copies.documents()}
-    pairs = embed_pairs(copies, embedder, sample)
-    assert len(pairs.copies) == 4 * 11 and not pairs.copies.keys() & set(pairs.ids)
-    assert all(text_of[doc_id] == text_of[pairs.ids[row]] for doc_id, row in pairs.copies.items())
-
-
 def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
     embedder = load_embedder("tfidf:4")
     fitted = migrate.fit(copies, embedder, stitch="ridge", sample=4)
@@ -208,27 +177,53 @@ def test_a_bad_old_vector_is_named(tmp_path):
         embed_pairs(store, embedder, draw_sample(store, 3))
 
 
-def test_docs_without_text_field_give_no_texts(tmp_path):
-    store = make_store(tmp_path / "s", ["a", "b"])
-    lines = [json.dumps({"id": f"d{i}"}) for i in range(2)]
-    (store.folder / "docs.jsonl").write_text("\n".join(lines))
-    assert not open_store(store.folder).info.has_texts
-
-
 def test_the_order_of_rows_changes_neither_the_sample_nor_the_order_it_is_drawn_in(tmp_path):
     texts = [f"text {number}" for number in range(200)]
     documents = [Document(f"d{number}", text) for number, text in enumerate(texts)]
     shuffled = [documents[row] for row in np.random.default_rng(1).permutation(200)]
     drawn = []
     for name, some in (("first", documents), ("second", shuffled)):
-        (tmp_path / name).mkdir()
-        writer = create_store(tmp_path / name, format="faiss", dim=8, metric="ip")
-        writer.append(some, np.ones((200, 8), np.float32))
-        writer.finish()
-        store = open_store(tmp_path / name)
+        store = store_of(tmp_path / name, some, np.ones((200, 8), np.float32))
         order = store.ids(random_order(store, 3))
         assert sorted(order) == sorted(document.id for document in documents)
         drawn.append((order, {document.id for document in draw_sample(store, 30, seed=3).documents}))
     assert drawn[0] == drawn[1]
     assert drawn[0][1] == set(drawn[0][0][:30])
     assert drawn[0][0] != store.ids(random_order(store, 4))
+
+
+def test_rows_are_distinct_even_where_vectors_are_copies():
+    vectors = np.repeat(np.eye(3, dtype=np.float32), 10, axis=0)
+    chosen = far_apart(vectors, 30, seed=0)
+    assert sorted(chosen.tolist()) == list(range(30))
+    assert len({row // 10 for row in chosen[:3].tolist()}) == 3, "one of each kind before any copy"
+
+
+def test_a_row_is_drawn_in_proportion_to_its_squared_distance():
+    angles = np.array([0, 0.2, 0.5, 1.2])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    pairs = [tuple(far_apart(vectors, 2, seed=seed).tolist()) for seed in range(6000)]
+    seconds = [second for first, second in pairs if first == 0]
+    squared = 2 - 2 * np.cos(angles)
+    found = np.bincount(seconds, minlength=4) / len(seconds)
+    assert np.abs(found - squared / squared.sum()).max() < 0.05  # 1,500 draws: standard deviation 0.013 at most
+    assert np.bincount([first for first, _ in pairs]).min() > 1300
+
+
+def test_the_length_of_a_vector_does_not_matter():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(200, 5)).astype(np.float32)
+    powers_of_two = 2.0 ** rng.integers(-5, 6, size=(200, 1))  # exact, so that nothing is rounded differently
+    longer = (vectors * powers_of_two).astype(np.float32)
+    before = vectors.copy()
+    assert np.array_equal(far_apart(vectors, 40, seed=3), far_apart(longer, 40, seed=3))
+    assert np.array_equal(vectors, before)
+
+
+@pytest.mark.parametrize(
+    ("size", "dim", "expected"),
+    [(100, 384, 10_000), (1_000, 384, 20_000), (8_000, 384, 87_381), (8_000, 64, 100_000), (1_000, 4096, 8_192),
+     (200_000, 4096, 200_000)],
+)  # fmt: skip
+def test_the_pool_is_bounded_by_rows_and_by_memory(size, dim, expected):
+    assert pool_size(size, dim) == expected

@@ -29,10 +29,14 @@ def found(stores):
     return compare(*stores, seed=1)
 
 
-def test_every_pair_is_compared_on_the_shared_documents(stores, found):
+@pytest.fixture(scope="module")
+def matched(stores):
+    return match_documents(stores, seed=1)
+
+
+def test_every_pair_is_compared_on_the_shared_documents(matched, found):
     assert list(found.pairs) == [(0, 1), (0, 2), (1, 2)]
-    tables = match_documents(stores, seed=1).vectors
-    assert found.pairs[0, 2] == compare_spaces(tables[0], tables[2], seed=1)
+    assert found.pairs[0, 2] == compare_spaces(matched.vectors[0], matched.vectors[2], seed=1)
     assert [(one.name, one.dim, one.documents) for one in found.stores] == [("a", 5, 60), ("b", 5, 60), ("c", 3, 60)]
 
 
@@ -42,6 +46,8 @@ def test_matrices_stand_the_right_way_round(found):
     cka = matrix_of(BY_KEY["cka"], found)
     assert cka[0][1] == cka[1][0] == found.pairs[0, 1].cka
     assert [cka[place][place] for place in range(3)] == [1, 1, 1]
+    identity = matrix_of(BY_KEY["r2_identity"], found)
+    assert identity[0][2] is None and identity[1][0] is not None, "there is no figure where dimensions differ"
 
 
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
@@ -61,9 +67,7 @@ def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
     assert len(frame) == 6
 
 
-def test_documents_are_listed_by_their_dimension_with_their_neighbours(stores):
-    found = compare(*stores, seed=1)
-    matched = match_documents(stores, seed=1)
+def test_documents_are_listed_by_their_dimension_with_their_neighbours(matched, found):
     near = find_nearest(unit_rows(matched.vectors[0]), 20)
     dimensions = local_dimensions(near)
     order = np.argsort(dimensions)
@@ -75,24 +79,18 @@ def test_documents_are_listed_by_their_dimension_with_their_neighbours(stores):
     assert found.texts[lowest[0].neighbours[4]] == f"text of {lowest[0].neighbours[4]}"
 
 
-def test_groups_have_the_figures_of_the_matrices(stores):
-    found = compare(*stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
-    whole = compare(*stores, seed=1)
-    cka = next(contrast for contrast in found.contrasts if contrast.key == "cka")
-    matrix = matrix_of(BY_KEY["cka"], whole)
+def test_groups_have_the_figures_of_the_matrices(stores, found):
+    groups = compare(*stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
+    cka = next(contrast for contrast in groups.contrasts if contrast.key == "cka")
+    matrix = matrix_of(BY_KEY["cka"], found)
     assert cka.within.mean == pytest.approx(matrix[0][1])
     assert cka.between.mean == pytest.approx((matrix[0][2] + matrix[1][2]) / 2)
-    assert found.layer_distances == ((0.0, None), (None, 0.0)) and whole.groups is None
-
-
-def test_there_is_no_figure_where_dimensions_differ(found):
-    identity = matrix_of(BY_KEY["r2_identity"], found)
-    assert identity[0][2] is None and identity[1][0] is not None
+    assert groups.layer_distances == ((0.0, None), (None, 0.0)) and found.groups is None
 
 
 def test_measures_know_whether_they_are_directed():
-    directed = {measure.key for measure in MEASURES if measure.directed}
-    assert "cka" not in directed and "jaccard" not in directed and {"r2", "penalty", "bias_norm"} <= directed
+    assert not BY_KEY["cka"].directed and not BY_KEY["jaccard"].directed
+    assert all(BY_KEY[key].directed for key in ("r2", "penalty", "bias_norm"))
 
 
 def test_what_is_left_out_is_told(stores, tmp_path):

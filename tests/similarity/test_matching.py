@@ -17,22 +17,16 @@ def ids(*numbers):
     return [f"d{number}" for number in numbers]
 
 
-def test_documents_are_matched_by_id_whatever_their_order(tmp_path):
-    one, other = vectors(40), vectors(40, 6, seed=1)
+def test_documents_that_all_stores_have_are_matched_by_id_whatever_their_order(tmp_path):
+    one, other, more = vectors(40), vectors(40, 6, seed=1), vectors(50, seed=2)
     a = make_store(tmp_path / "a", ids(*range(40)), one)
     b = make_store(tmp_path / "b", ids(*reversed(range(40))), other[::-1])
-    found = match_documents([a, b])
-    rows = [int(doc_id[1:]) for doc_id in found.ids]
-    assert sorted(rows) == list(range(40)) and found.shared == 40
-    assert np.array_equal(found.vectors[0], one[rows]) and np.array_equal(found.vectors[1], other[rows])
-
-
-def test_only_what_all_stores_have_is_compared(tmp_path):
-    stores = [
-        make_store(tmp_path / str(start), ids(*range(start, start + 30)), vectors(30, seed=start))
-        for start in (0, 5, 9)
-    ]
-    assert set(match_documents(stores).ids) == set(ids(*range(9, 30)))
+    c = make_store(tmp_path / "c", ids(*range(9, 59)), more)
+    found = match_documents([a, b, c])
+    rows = np.array([int(doc_id[1:]) for doc_id in found.ids])
+    assert sorted(rows) == list(range(9, 40)) and found.shared == 31
+    for table, expected in zip(found.vectors, (one[rows], other[rows], more[rows - 9]), strict=True):
+        assert np.array_equal(table, expected)
 
 
 def test_a_sample_is_drawn_by_the_seed_and_not_by_the_order_of_the_store(tmp_path):

@@ -2,7 +2,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
+from migrate.embedders.weights import packaged_model_path
 from migrate.stitch.base import Pairing
 from migrate.stitch.text_reader import TextReader
 from migrate.vectors import unit_rows
@@ -22,6 +24,20 @@ class World:
 
     def pairing(self, source, target):
         return Pairing(source, target, self.reader.read(self.texts))
+
+
+@pytest.fixture(scope="session")
+def texts(corpus):
+    return [document.text for document in corpus.documents]
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The tokenizer of all-MiniLM-L6-v2."""
+    tokenizer = Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,4 @@
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from migrate.stitch.linear import Ridge, affine_map
 from migrate.stitch.prior import fit_spread
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
-from migrate.stitch.view_weights import Search, Weighing
+from migrate.stitch.view_weights import Weighing
 from migrate.vectors import unit_rows
 
 OWN = Weighing({VECTOR: 1.0, "ngrams": 0.5, "topics": 0.3, NEAR: 0.5}, 0.05, 0.0)
@@ -72,56 +71,6 @@ def test_shares_that_do_not_fit_are_refused(pairs):
         RidgeText().restore_saved({**arrays, "companions": arrays["companions"][:1]})
     with pytest.raises(ValueError, match="companions"):
         RidgeText().restore_saved({name: array for name, array in arrays.items() if name != "companions"})
-
-
-def loo_overlap(grams, target, weighing):
-    """Overlap@10 of the average of kernel regressions, each fitted without the row."""
-    n, predicted = len(target), np.zeros_like(target)
-    own = 1 - sum(share for share, _ in weighing.companions)
-    for share, one in ((own, weighing), *weighing.companions):
-        gram = sum(weight * grams[name] for name, weight in one.weights.items())
-        for i in range(n):
-            rest = np.arange(n) != i
-            inner, cross = gram[np.ix_(rest, rest)], gram[i, rest]
-            centred = inner - inner.mean(axis=0) - inner.mean(axis=1)[:, None] + inner.mean()
-            mean = target[rest].mean(axis=0)
-            alpha = np.linalg.solve(centred + one.total_penalty * np.eye(n - 1), target[rest] - mean)
-            alpha -= alpha.mean(axis=0)
-            predicted[i] += share * (mean + (cross - inner.mean(axis=0)) @ alpha)
-    truth = unit_rows(target.astype(np.float32))
-    return float(Neighbours(truth).overlap(unit_rows(predicted.astype(np.float32))).mean())
-
-
-@pytest.mark.parametrize(
-    ("weight", "noise", "expected"),
-    [(4, (0.5, 1), 0.45), (2, (0.3, 1.5), 0.3), (1, (0.5, 2), 0.15), (0.6, (0.3, 1.5), 0)],
-)
-def test_texts_get_the_largest_share_that_costs_next_to_nothing(weight, noise, expected):
-    rng = np.random.default_rng(3)
-    n = 80
-    meaning, other = rng.normal(size=(n, 6)), rng.normal(size=(n, 6))
-    noisy = [meaning + level * rng.normal(size=(n, 6)) for level in noise]
-    seen = {"ngrams": noisy[0], VECTOR: np.hstack([other, noisy[1]])}
-    target = np.hstack([weight * meaning, other]) @ rng.normal(size=(12, 10))
-    grams = {name: rows @ rows.T / np.square(rows).sum() * n for name, rows in seen.items()}
-    search = Search(grams, target)
-    own = search.best_penalty({VECTOR: 1.0, "ngrams": 1.0}, [0.1])
-    found = search.accompanied(own, ["ngrams"])
-    least, rounding = loo_overlap(grams, target, own) - 0.005, 1.5 / (10 * n)
-    assert loo_overlap(grams, target, found) >= least - rounding
-    assert sum(share for share, one in found.companions if "ngrams" in one.weights) == expected
-    penalties = [0.1 * factor for factor in (1 / 3, 1, 3, 10)]
-    alone = [search.best_penalty({name: 1.0}, penalties) for name in ("ngrams", VECTOR)]
-    for more, others in ((more, others) for more in (0.15, 0.3, 0.45) if more > expected for others in (0, 0.15, 0.3)):
-        average = replace(own, companions=((more, alone[0]), (others, alone[1])))
-        assert loo_overlap(grams, target, average) < least + rounding
-
-
-def test_where_one_kind_of_view_has_no_weight_there_is_no_companion():
-    gram = np.eye(20) + 0.1
-    search = Search({VECTOR: gram, "ngrams": gram}, np.random.default_rng(0).normal(size=(20, 4)))
-    own = Weighing({VECTOR: 1.0}, 0.1, 0.0)
-    assert search.accompanied(own, ["ngrams"]) == own
 
 
 def test_the_control_text_is_the_companion_of_the_texts(world):

@@ -37,7 +37,15 @@ def queries(corpus, new_model):
     return new_model.embed_queries(corpus.queries)
 
 
-def test_it_maps_from_the_new_model_to_the_old_store(bridge, queries, source_folder):
+def edit_manifest(folder, change):
+    path = folder / MANIFEST_NAME
+    facts = json.loads(path.read_text())
+    del facts["manifest_sha256"]
+    change(facts)
+    path.write_text(json.dumps(facts))
+
+
+def test_it_maps_from_the_new_model_to_the_old_store(bridge, queries):
     before = queries.copy()
     mapped = bridge.map_queries(queries)
     assert np.array_equal(queries, before)
@@ -87,41 +95,27 @@ def test_the_model_embeds_queries_the_same_way_later(bridge, queries, corpus, tm
 
 def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_folder, new_model, tmp_path):
     migrate.fit(open_store(source_folder), new_model, stitch="ridge", sample=60).save(tmp_path / "stitch")
-    path = tmp_path / "stitch" / MANIFEST_NAME
-    facts = json.loads(path.read_text())
-    del facts["manifest_sha256"]
-    assert facts["details"].pop("direction") == "document"
-    path.write_text(json.dumps(facts))
+    edit_manifest(tmp_path / "stitch", lambda facts: facts["details"].pop("direction"))
     old = load_stitch(tmp_path / "stitch")
     assert old.direction == "document"
     assert migrate.translate(open_store(source_folder), old, tmp_path / "new").n_true == 60
 
 
 @pytest.mark.parametrize(
-    ("change", "part"),
+    ("part", "fact", "value", "said"),
     [
-        (
-            lambda facts: facts["details"].update(direction="sideways"),
-            "'sideways' is no direction, which is one of document, query",
-        ),
-        (
-            lambda facts: facts["details"].update(direction=["query"]),
-            r"'direction' .* is \['query'\]; .* again",
-        ),
-        (lambda facts: facts["details"].update(direction="document"), "fit it again"),
-        (lambda facts: facts.update(model=None), "does not name the model whose queries"),
-        (lambda facts: facts["model"].update(dim=23), "fit it again"),
-        (lambda facts: facts["model"].update(dim="many"), "'model.dim' must be a whole number, .* make it again"),
+        ("details", "direction", "sideways", "'sideways' is no direction, which is one of document, query"),
+        ("details", "direction", ["query"], r"'direction' .* is \['query'\]; .* again"),
+        ("details", "direction", "document", "fit it again"),
+        (None, "model", None, "does not name the model whose queries"),
+        ("model", "dim", 23, "fit it again"),
+        ("model", "dim", "many", "'model.dim' must be a whole number, .* make it again"),
     ],
 )
-def test_a_manifest_that_does_not_fit_the_weights_is_refused(change, part, bridge, tmp_path):
+def test_a_manifest_that_does_not_fit_the_weights_is_refused(part, fact, value, said, bridge, tmp_path):
     bridge.save(tmp_path / "bridge")
-    path = tmp_path / "bridge" / MANIFEST_NAME
-    facts = json.loads(path.read_text())
-    del facts["manifest_sha256"]
-    change(facts)
-    path.write_text(json.dumps(facts))
-    with pytest.raises((StitchError, ManifestError), match=part) as caught:
+    edit_manifest(tmp_path / "bridge", lambda facts: (facts[part] if part else facts).update({fact: value}))
+    with pytest.raises((StitchError, ManifestError), match=said) as caught:
         load_stitch(tmp_path / "bridge")
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
@@ -142,27 +136,19 @@ def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, querie
         fitted.map_queries(queries)
 
 
-def with_row(value):
-    def spoil(rows):
-        rows[3] = value
-        return rows
+@pytest.mark.parametrize("value", [0, np.nan, np.inf])
+def test_query_vectors_that_are_bad_are_refused(value, bridge, queries):
+    rows = queries[:5].copy()
+    rows[3] = value
+    with pytest.raises(VectorError, match=r"^my queries: .*vector for row 3 \(1 bad of 5"):
+        bridge.map_queries(rows, source="my queries")
 
-    return spoil
 
-
-@pytest.mark.parametrize(
-    ("spoil", "fault"),
-    [
-        (with_row(0), r"vector for row 3 \(1 bad of 5"),
-        (with_row(np.nan), r"vector for row 3 \(1 bad of 5"),
-        (with_row(np.inf), r"vector for row 3 \(1 bad of 5"),
-        (lambda rows: rows[:, :23], "the vectors have dimension 23, not 24"),
-        (lambda rows: rows[0], "an array of 1 dimensions is no table of vectors; give a vector a row"),
-    ],
-)
-def test_query_vectors_that_are_none_are_refused(spoil, fault, bridge, queries):
-    with pytest.raises(VectorError, match=f"^my queries: .*{fault}"):
-        bridge.map_queries(spoil(queries[:5].copy()), source="my queries")
+def test_query_vectors_of_another_shape_are_refused(bridge, queries):
+    with pytest.raises(VectorError, match=r"^my queries: .*the vectors have dimension 23, not 24"):
+        bridge.map_queries(queries[:5, :23], source="my queries")
+    with pytest.raises(VectorError, match=r"^my queries: .*1 dimensions is no table of vectors; give a vector a row"):
+        bridge.map_queries(queries[0], source="my queries")
 
 
 def test_a_query_that_maps_to_nothing_is_named_with_the_stitch(bridge, queries):

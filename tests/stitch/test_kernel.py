@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
@@ -6,8 +8,19 @@ from sklearn.gaussian_process.kernels import DotProduct
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from migrate.stitch.kernel import KernelSystem, combined, leading_directions, spread
-from migrate.stitch.text_features import gram
+from migrate.stitch.kernel import (
+    GaussianPart,
+    KernelPart,
+    KernelSystem,
+    combined,
+    leading_directions,
+    restore_parts,
+    spread,
+)
+from migrate.stitch.kernel_ridge import draw_landmarks, solve_on_landmarks
+from migrate.stitch.text_features import DenseView, WordView, gram
+from migrate.stitch.text_reader import BUCKETS, ngram_counts, split_words
+from migrate.vectors import unit_rows
 
 # fewer rows than features, more, and rows that are twice there
 SHAPES = [(12, 30), (25, 4), (2, 5), (3, 1)]
@@ -20,11 +33,6 @@ def make_rows(n, p, q=3, seed=0):
     return x, x[:, :1] * rng.normal(size=q) + rng.normal(size=(n, q)) + 5
 
 
-def centre(x):
-    """Centred features of some rows."""
-    return x - x.mean(axis=0)
-
-
 def judge_predictions(x, y, asked, penalty):
     """Kernel ridge with a linear kernel on centred data, by scikit-learn."""
     mean = x.mean(axis=0)
@@ -34,45 +42,18 @@ def judge_predictions(x, y, asked, penalty):
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
 @pytest.mark.parametrize("penalty", PENALTIES)
-def test_predictions_are_those_of_scikit_learn(n, p, penalty):
+def test_predictions_and_leave_one_out_residuals_are_those_of_scikit_learn(n, p, penalty):
+    """For tiny penalties too, where the constant vector, which centring leaves in the null space, would fake them."""
     x, y = make_rows(n, p)
     asked = make_rows(7, p, seed=9)[0]
     system = KernelSystem(x @ x.T, y)
     solution = system.solve(penalty)
     found = system.mean + (asked @ x.T - system.means) @ solution.alpha
     np.testing.assert_allclose(found, judge_predictions(x, y, asked, penalty), rtol=1e-5, atol=1e-5)
-    scale = np.abs(solution.alpha).max()
-    np.testing.assert_allclose(solution.alpha.sum(axis=0), 0, atol=1e-6 * scale)
-
-
-@pytest.mark.parametrize(("n", "p"), SHAPES)
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_leave_one_out_residuals_are_those_of_fits_without_the_row(n, p, penalty):
-    """For tiny penalties too, where the constant vector, which centring leaves in the null space, would fake them."""
-    x, y = make_rows(n, p)
-    found = KernelSystem(x @ x.T, y).solve(penalty).residuals
+    np.testing.assert_allclose(solution.alpha.sum(axis=0), 0, atol=1e-6 * np.abs(solution.alpha).max())
     rows = np.arange(n)
     expected = [y[i] - judge_predictions(x[rows != i], y[rows != i], x[[i]], penalty)[0] for i in rows]
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
-
-
-def test_leave_one_out_holds_for_kernels_that_are_not_linear():
-    x, y = make_rows(15, 3)
-    kernel = rbf_kernel(x, gamma=0.1)
-    found = KernelSystem(kernel, y).solve(0.01).residuals
-    for i in range(15):
-        rest = np.arange(15) != i
-        system = KernelSystem(kernel[np.ix_(rest, rest)], y[rest])
-        expected = y[i] - system.mean - (kernel[i, rest] - system.means) @ system.solve(0.01).alpha
-        np.testing.assert_allclose(found[i], expected, atol=1e-8)
-
-
-def test_a_shift_of_either_side_changes_nothing():
-    x, y = make_rows(12, 4)
-    one = KernelSystem(x @ x.T, y).solve(0.1)
-    other = KernelSystem((x + 3) @ (x + 3).T, y - 7).solve(0.1)
-    np.testing.assert_allclose(one.alpha, other.alpha, atol=1e-8)
-    np.testing.assert_allclose(one.residuals, other.residuals, atol=1e-8)
+    np.testing.assert_allclose(solution.residuals, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_solving_does_not_spoil_the_system():
@@ -93,15 +74,6 @@ def test_equal_rows_are_not_too_much():
     np.testing.assert_allclose(solution.residuals, expected, atol=1e-8)
 
 
-def judge_variance(x, asked, penalty):
-    """The posterior variance of a Gaussian process on centred features, Rasmussen & Williams 2006, eq. 2.26."""
-    x, asked = x - x.mean(axis=0), asked - x.mean(axis=0)
-    k = asked @ x.T
-    return np.square(asked).sum(axis=1) - np.einsum(
-        "ij,ij->i", k, np.linalg.solve(x @ x.T + penalty * np.eye(len(x)), k.T).T
-    )
-
-
 def variance(system, cross, own, directions):
     """As a stitch works it out: from the kernel between the asked and the fit documents, not centred."""
     prior = own + system.means.mean() - 2 * cross.mean(axis=1)
@@ -110,37 +82,16 @@ def variance(system, cross, own, directions):
 
 @pytest.mark.parametrize(("n", "p"), [(12, 30), (25, 4), (2, 5), (30, 1)])
 @pytest.mark.parametrize("penalty", [1e-3, 0.1, 10.0])
-def test_all_directions_give_the_posterior_variance(n, p, penalty):
+def test_all_directions_give_the_posterior_variance_of_scikit_learns_gaussian_process(n, p, penalty):
     """With fewer features than rows too: directions without variance must not take the constant vector in."""
     x, y = make_rows(n, p)
     asked = make_rows(7, p, seed=9)[0]
     system = KernelSystem(x @ x.T, y)
     found = variance(system, asked @ x.T, np.square(asked).sum(axis=1), system.directions(penalty, n))
-    np.testing.assert_allclose(found, judge_variance(x, asked, penalty), rtol=1e-4, atol=1e-5)
-
-
-def test_the_posterior_variance_is_that_of_scikit_learns_gaussian_process():
-    """Where the mean of the kernel is 0 already; both sides of each row make it so."""
-    x = make_rows(6, 3)[0]
-    x = np.vstack([x, -x])
-    asked = make_rows(5, 3, seed=9)[0]
-    features = np.hstack([np.sin(x), x])  # odd in x, so that centring changes nothing
-    system = KernelSystem(features @ features.T, x)
-    asked_features = np.hstack([np.sin(asked), asked])
-    own = np.square(asked_features).sum(axis=1)
-    found = variance(system, asked_features @ features.T, own, system.directions(0.3, 12))
-    process = GaussianProcessRegressor(DotProduct(0.0, "fixed"), alpha=0.3, optimizer=None).fit(features, x[:, 0])
-    np.testing.assert_allclose(found, np.square(process.predict(asked_features, return_std=True)[1]), atol=1e-6)
-
-
-def test_fewer_directions_explain_less():
-    x, y = make_rows(30, 10)
-    asked = make_rows(7, 10, seed=9)[0]
-    system = KernelSystem(x @ x.T, y)
-    own = np.square(asked).sum(axis=1)
-    found = [variance(system, asked @ x.T, own, system.directions(0.1, count)) for count in (1, 3, 29)]
-    assert (found[0] > found[1]).all() and (found[1] > found[2]).all()
-    np.testing.assert_array_equal(system.directions(0.1, 5), system.directions(0.1, 5))
+    mean = x.mean(axis=0)
+    process = GaussianProcessRegressor(DotProduct(0.0, "fixed"), alpha=penalty, optimizer=None).fit(x - mean, y[:, 0])
+    expected = np.square(process.predict(asked - mean, return_std=True)[1])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_products_of_sparse_rows_are_those_of_dense_ones(monkeypatch):
@@ -148,21 +99,15 @@ def test_products_of_sparse_rows_are_those_of_dense_ones(monkeypatch):
     for density in (0.0, 0.02, 0.5):
         rows = csr_array(random_array((23, 60), density=density, rng=0, dtype=np.float32))
         dense = rows.toarray().astype(float)
-        np.testing.assert_allclose(gram(rows), dense @ dense.T, atol=1e-6)
-        np.testing.assert_allclose(gram(rows.toarray()), dense @ dense.T, atol=1e-6)
-        assert gram(rows).dtype == gram(rows.toarray()).dtype == np.float64
+        for found in (gram(rows), gram(rows.toarray())):
+            np.testing.assert_allclose(found, dense @ dense.T, atol=1e-6)
+            assert found.dtype == np.float64
 
 
 def test_a_sum_of_kernels_is_weighted():
     one, two, broken = np.eye(3), np.ones((3, 3)), np.full((3, 3), np.nan)
     np.testing.assert_array_equal(combined([one, two, broken], [2.0, 0.5, 0.0]), 2 * one + 0.5 * two)
     np.testing.assert_array_equal(one, np.eye(3))
-
-
-def test_spread_is_the_mean_diagonal_of_the_centred_kernel():
-    x = make_rows(20, 5)[0]
-    assert spread(x @ x.T) == pytest.approx(np.square(centre(x)).sum() / 20)
-    assert spread(x @ x.T + 100) == pytest.approx(spread(x @ x.T))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1 / 3, 1e6])
@@ -185,3 +130,76 @@ def test_leading_directions_are_those_of_an_exact_decomposition():
         np.testing.assert_allclose(np.abs(expected[:5] @ directions), np.eye(5), atol=10 * tolerance)
     few, _ = leading_directions(rows[:, :3], 5, rounds=1)
     assert few.shape == (3, 3)
+
+
+def make_parts(n=80):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 5)).astype(np.float32) + 1
+    target = np.sin(x[:, :3].astype(np.float64)) + x[:, 1:4] + 4
+    return [KernelPart("one", x, 0.3), GaussianPart("two", unit_rows(x), 0.8, width=0.5)], target
+
+
+def test_coefficients_of_some_landmarks_are_the_best_there_are():
+    """Least squares over all pairs, with the norm of the function as a penalty and a free intercept."""
+    penalty, rows, (parts, target) = 0.05, draw_landmarks(80, 30), make_parts()
+    one, two = (part.rows.astype(np.float64) for part in parts)
+    gram = 0.3 * one @ one.T + 0.8 * rbf_kernel(two, gamma=1 / 0.5)
+    cross, among = gram[:, rows], gram[np.ix_(rows, rows)]
+    alpha, means = solve_on_landmarks(parts, rows, target, penalty)
+
+    def cost(coefficients):
+        fitted = (cross - cross.mean(axis=0)) @ coefficients + target.mean(axis=0)
+        return np.square(target - fitted).sum() + penalty * np.trace(coefficients.T @ among @ coefficients)
+
+    np.testing.assert_allclose(means, cross.mean(axis=0), atol=1e-6)
+    root = np.linalg.cholesky(among + 1e-10 * np.eye(30)).T
+    stacked = np.vstack([cross - cross.mean(axis=0), np.sqrt(penalty) * root])
+    wanted = np.vstack([target - target.mean(axis=0), np.zeros((30, 3))])
+    best = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
+    assert cost(alpha) == pytest.approx(cost(best), rel=1e-4)
+
+
+def test_landmarks_that_are_the_same_are_no_failure():
+    parts, target = make_parts()
+    same = [part.take(np.zeros(80, dtype=np.int64)) for part in parts]
+    alpha, _ = solve_on_landmarks(same, np.arange(20), target, 0.05)
+    assert np.isfinite(alpha).all()
+
+
+def word_view(texts):
+    words = split_words(texts)
+    return WordView(words.weights(), ngram_counts(words.words))
+
+
+TEXTS = [f"document {row} of {row % 3} cats" for row in range(9)]
+ROWS, ASKED = (unit_rows(np.random.default_rng(n).normal(size=(n, 6)).astype(np.float32) + 1) for n in (20, 9))
+PARTS = {
+    "dense": (KernelPart("vector", ROWS, 0.7), DenseView(ASKED)),
+    "gaussian": (GaussianPart("vector", ROWS, 0.7, width=0.4), DenseView(ASKED)),
+    "sparse": (KernelPart("ngrams", word_view((TEXTS * 3)[:20]).matrix(), 0.7), word_view(TEXTS)),
+}
+
+
+@pytest.mark.parametrize("form", PARTS)
+def test_other_coefficients_give_another_answer(form):
+    """What is kept between batches belongs to the coefficients it was made of."""
+    part, view = PARTS[form]
+    one, two = np.random.default_rng(2).normal(size=(2, 20, 3)).astype(np.float32)
+    first = part.columns(view, one)
+    np.testing.assert_array_equal(part.columns(view, one), first)
+    assert not np.allclose(part.columns(view, two), first, atol=1e-3)
+    np.testing.assert_array_equal(part.columns(view, one), first)
+    np.testing.assert_allclose(replace(part, scale=2 * part.scale).columns(view, one), 2 * first, atol=1e-5)
+
+
+def test_rows_without_features_keep_their_width():
+    part = KernelPart("ngrams", csr_array((20, BUCKETS), dtype=np.float32))
+    (again,) = restore_parts(part.arrays(), 20)
+    assert again.rows.shape == (20, BUCKETS)
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
+def test_a_kernel_without_width_is_refused(width):
+    arrays = {**PARTS["gaussian"][0].arrays(), "vector/gaussian/bandwidth": np.array([width])}
+    with pytest.raises(ValueError, match="Gaussian kernel of width"):
+        restore_parts(arrays, 20)

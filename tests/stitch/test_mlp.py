@@ -13,7 +13,6 @@ from migrate.stitch.mlp import Mlp, Training, held_out_count, train
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import AUTO_CANDIDATES, ScoredStitch, Selection
-from migrate.vectors import Batch
 
 pytestmark = pytest.mark.slow
 
@@ -199,29 +198,6 @@ def test_parts_of_a_long_table_are_put_together_in_order():
     assert stitch.transform(x[:0]).shape == (0, 4)
 
 
-@pytest.fixture
-def saved(tmp_path):
-    x, y = linear_pairs(60)
-    stitch = Mlp(3, training=SHORT).fit(x, y)
-    sample = TrueVectors([str(row) for row in range(60)], y)
-    manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": 6}})
-    selection = Selection("mlp:3", (ScoredStitch("mlp:3", HeldOutScores(0.5, 0.1, 0.9, 0.5)),))
-    fitted = FittedStitch(stitch, 2.5, sample, selection, manifest)
-    fitted.save(tmp_path / "stitch")
-    return fitted, tmp_path / "stitch"
-
-
-def test_a_loaded_stitch_has_the_same_bytes_curve_and_facts(saved):
-    fitted, folder = saved
-    loaded = load_stitch(folder)
-    batch = Batch(["a", "b"], linear_pairs(2, seed=3)[0])
-    expected, found = (each.translate(batch, source="s").vectors for each in (fitted, loaded))
-    assert found.tobytes() == expected.tobytes()
-    assert learned(loaded.stitch) == learned(fitted.stitch)
-    assert loaded.stitch.loss_curve_.dtype == np.float32
-    assert loaded.stitch.facts() == fitted.stitch.facts() == loaded.manifest.details["facts"]
-
-
 TRANSLATE = """
 import sys
 from pathlib import Path
@@ -232,8 +208,17 @@ assert "torch" not in sys.modules
 """
 
 
-def test_translating_needs_no_torch(saved):
-    subprocess.run([sys.executable, "-c", TRANSLATE, str(saved[1])], check=True)
+def test_a_loaded_stitch_has_the_same_curve_and_facts_and_translates_without_torch(tmp_path):
+    x, y = linear_pairs(60)
+    stitch = Mlp(3, training=SHORT).fit(x, y)
+    manifest = Manifest(kind="stitch", details={"fingerprint": {"dim": 6}})
+    selection = Selection("mlp:3", (ScoredStitch("mlp:3", HeldOutScores(0.5, 0.1, 0.9, 0.5)),))
+    FittedStitch(stitch, 2.5, TrueVectors(list(map(str, range(60))), y), selection, manifest).save(tmp_path / "stitch")
+    loaded = load_stitch(tmp_path / "stitch")
+    assert learned(loaded.stitch) == learned(stitch)
+    assert loaded.stitch.loss_curve_.dtype == np.float32
+    assert loaded.stitch.facts() == stitch.facts() == loaded.manifest.details["facts"]
+    subprocess.run([sys.executable, "-c", TRANSLATE, str(tmp_path / "stitch")], check=True)
 
 
 def test_auto_does_not_try_what_is_dearer_and_no_better():

@@ -3,7 +3,6 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from migrate.embedders.base import TokenTable
-from migrate.embedders.weights import packaged_model_path
 from migrate.stitch.text_reader import Pieces, split_words
 
 HARD = [
@@ -14,38 +13,15 @@ HARD = [
 ]
 
 
-def plain_tokenizer(tokenizer):
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-@pytest.fixture(scope="module")
-def texts(corpus):
-    return [document.text for document in corpus.documents]
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    """The tokenizer of all-MiniLM-L6-v2."""
-    return plain_tokenizer(Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json")))
-
-
-def train(model, trainer, pre_tokenizer, texts, normalizer=None, decoder=None):
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizer
-    tokenizer.normalizer = normalizer or normalizers.NFC()
-    if decoder:
-        tokenizer.decoder = decoder
-    tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
-
-
 def train_bytes(texts, add_prefix_space):
     """As RoBERTa and GPT-2 have it: the space belongs to the word behind it, and the first word has none."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+    tokenizer.normalizer = normalizers.NFC()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
-    return train(models.BPE(), trainer, pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space), texts)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +37,13 @@ def byte_level_with_prefix(texts):
 @pytest.fixture(scope="module")
 def unigram(texts):
     """As XLM-R and multilingual E5 have it: every word gets the mark, the first too."""
-    return train(
-        models.Unigram(),
-        trainers.UnigramTrainer(vocab_size=500, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False),
-        pre_tokenizers.Metaspace(),
-        texts[:40],
-        decoder=decoders.Metaspace(),
-    )
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer.normalizer = normalizers.NFC()
+    unknown = {"unk_token": "<unk>", "special_tokens": ["<unk>"]}
+    trainer = trainers.UnigramTrainer(vocab_size=500, **unknown, show_progress=False)
+    tokenizer.train_from_iterator(texts[:40], trainer)
+    return tokenizer
 
 
 def pieces_of(tokenizer, limit=None, width=3):
@@ -100,30 +76,6 @@ def test_tokens_through_words_are_those_of_the_tokenizer(name, lead, added, text
         assert length == len(ids)
 
 
-def test_special_tokens_are_not_counted(minilm):
-    found, length = through_words(pieces_of(minilm), "a cat")
-    assert length == found.sum() == 2
-
-
-def test_counts_are_by_word(minilm):
-    words = ["cat", "embeddings", "cat-cat"]
-    counts, lengths = pieces_of(minilm).counts(words)
-    assert (counts.dtype, counts.shape) == (np.float32, (3, minilm.get_vocab_size()))
-    for row, word in enumerate(words):
-        ids = minilm.encode(word, add_special_tokens=False).ids
-        np.testing.assert_array_equal(counts[[row]].toarray()[0], np.bincount(ids, minlength=counts.shape[1]))
-        assert lengths[row] == len(ids)
-
-
-def test_a_word_does_not_depend_on_the_words_beside_it(byte_level, texts):
-    pieces, words = pieces_of(byte_level), split_words(texts[:20]).words
-    together, lengths = pieces.counts(words)
-    for row in range(0, len(words), 29):
-        alone, length = pieces.counts([words[row]])
-        assert (alone != together[[row]]).nnz == 0
-        assert length == lengths[[row]]
-
-
 def test_pieces_that_are_not_kept_count_as_length_only(minilm):
     every = pieces_of(minilm)
     cat, dog = (minilm.token_to_id(word) for word in ("cat", "dog"))
@@ -138,11 +90,6 @@ def test_pieces_that_are_not_kept_count_as_length_only(minilm):
     np.testing.assert_array_equal(lengths, expected[1])
     none, lengths = every.only(np.zeros(len(used), dtype=bool)).counts(["cat"])
     assert (none.shape, lengths.tolist()) == ((1, 0), [1])
-
-
-def test_no_words_have_no_pieces(minilm):
-    counts, lengths = pieces_of(minilm).counts([])
-    assert (counts.shape, lengths.shape) == ((0, minilm.get_vocab_size()), (0,))
 
 
 def test_vectors_are_brought_to_unit_length():

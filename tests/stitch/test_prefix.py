@@ -34,6 +34,11 @@ def make_pairs(make_world):
     return make
 
 
+def without_first_tokens(pairs):
+    views = {name: view for name, view in pairs.texts.views.items() if name != NAME}
+    return Pairing(pairs.source, pairs.target, TextRows(views))
+
+
 def cosine(stitch, pairs):
     found = unit_rows(stitch.transform(pairs.source, pairs.texts))
     return float(np.einsum("ij,ij->i", found, unit_rows(pairs.target)).mean())
@@ -88,9 +93,7 @@ def test_first_tokens_of_noise_get_no_share(make_pairs):
 
 def test_the_others_do_not_read_them(make_pairs):
     pairs = make_pairs(0.1)
-    bare = Pairing(
-        pairs.source, pairs.target, TextRows({name: v for name, v in pairs.texts.views.items() if name != NAME})
-    )
+    bare = without_first_tokens(pairs)
     ours, theirs = (one.fit(tune("ridge+text", one)[0]) for one in (pairs, bare))
     np.testing.assert_array_equal(ours.transform(pairs.source, pairs.texts), theirs.transform(bare.source, bare.texts))
     assert isinstance(ours, RidgeText)
@@ -101,7 +104,7 @@ def test_a_stitch_that_reads_them_says_that_there_are_none(make_pairs, kind):
     pairs = make_pairs(0.5)
     stitch = pairs.fit(tune(kind, pairs)[0])
     with pytest.raises(StitchError, match="first tokens"):
-        stitch.transform(pairs.source, TextRows({name: v for name, v in pairs.texts.views.items() if name != NAME}))
+        stitch.transform(pairs.source, without_first_tokens(pairs).texts)
 
 
 def test_they_are_chosen_where_they_beat_as_many_tokens_in_pairs(make_pairs):
@@ -117,8 +120,7 @@ def test_they_are_left_out_where_they_do_not(make_pairs, noise, cost):
     selection = select_stitch(pairs, prefix=PrefixCost(24, cost, 10_000))
     assert not selection.prefix.is_used
     assert not new_stitch(selection.chosen).reads_prefix
-    views = {name: view for name, view in pairs.texts.views.items() if name != NAME}
-    assert selection.chosen == select_stitch(Pairing(pairs.source, pairs.target, TextRows(views))).chosen
+    assert selection.chosen == select_stitch(without_first_tokens(pairs)).chosen
 
 
 def test_they_are_one_candidate_of_those_that_are_named(make_pairs):

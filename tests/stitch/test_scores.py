@@ -1,10 +1,16 @@
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from migrate.stitch.scores import Neighbours, score_predictions
-from migrate.vectors import unit_rows
+from migrate.manifest import Manifest
+from migrate.stitch.base import Pairing
+from migrate.stitch.fitted import FittedStitch, TrueVectors
+from migrate.stitch.linear import Ridge
+from migrate.stitch.scores import Neighbours, Sphere, score_predictions
+from migrate.stitch.select import Selection
+from migrate.vectors import Batch, unit_rows
 
 
 def make(n, q=6, noise=1.0, seed=0):
@@ -54,7 +60,10 @@ def test_overlap_is_that_of_sets_of_neighbours(n):
     ]
     assert neighbours.query_rows.tolist() == list(range(n))
     np.testing.assert_allclose(neighbours.overlap(predicted), expected)
-    assert scored(*make(n)).overlap_at_10 == pytest.approx(Neighbours(truth).overlap(predicted).mean())
+    first = neighbours.overlap(predicted)
+    assert (neighbours.overlap(truth) == 1).all()
+    np.testing.assert_array_equal(neighbours.overlap(predicted), first)  # judging one does not change the next
+    assert scored(*make(n)).overlap_at_10 == pytest.approx(first.mean())
 
 
 def test_of_many_documents_a_thousand_are_asked_about():
@@ -68,39 +77,16 @@ def test_of_many_documents_a_thousand_are_asked_about():
         assert found[position] == brute_overlap(predicted, truth, first.query_rows[position], 10)
 
 
-def test_judging_one_prediction_does_not_change_the_next():
-    predicted, truth = (unit_rows(rows) for rows in make(60))
-    neighbours = Neighbours(truth)
-    first = neighbours.overlap(predicted)
-    assert (neighbours.overlap(truth) == 1).all()
-    assert np.array_equal(neighbours.overlap(predicted), first)
-
-
-def test_the_length_of_a_prediction_plays_no_part_in_retrieval():
-    predicted, truth = make(60)
-    lengths = np.random.default_rng(3).uniform(0.1, 9, size=(60, 1)).astype(np.float32)
-    found, scaled = scored(predicted, truth), scored(predicted * lengths, truth)
-    assert scaled.overlap_at_10 == found.overlap_at_10
-    assert scaled.cosine == pytest.approx(found.cosine, abs=1e-6)
-    assert scaled.mse > found.mse
-
-
 def test_neighbours_are_told_apart_where_all_vectors_lie_close_together():
     """Cosines of 0.9999999: their differences are near what float32 can hold."""
     rng = np.random.default_rng(4)
     direction = np.ones(32) / np.sqrt(32)
-    wide = direction * 3000 + rng.normal(size=(400, 32))
-    truth = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
+    wide = direction * 3000 + rng.normal(size=(200, 32))
     moved = wide + 0.3 * rng.normal(size=wide.shape)
-    predicted = (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float32)
-    exact = []
-    for row in range(400):
-        tops = []
-        for documents in (truth, predicted):
-            scores = documents.astype(np.float64) @ truth[row].astype(np.float64)
-            scores[row] = -np.inf
-            tops.append(set(np.argsort(-scores)[:10].tolist()))
-        exact.append(len(tops[0] & tops[1]) / 10)
+    truth, predicted = (
+        (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (wide, moved)
+    )
+    exact = [brute_overlap(predicted.astype(float), truth.astype(float), query, 10) for query in range(200)]
     assert Neighbours(truth).overlap(predicted).mean() == pytest.approx(np.mean(exact), abs=0.005)
 
 
@@ -113,3 +99,66 @@ def test_of_documents_that_are_equally_similar_no_more_than_k_count():
     predicted[20:] = make(60)[0][20:]
     expected = [brute_overlap(unit_rows(predicted), truth, query, 10) for query in range(60)]
     np.testing.assert_allclose(Neighbours(truth).overlap(unit_rows(predicted)), expected)
+
+
+def narrow(n, dim=32, *, seed=0, length=1.0):
+    """Vectors of one length, most of which is their common mean."""
+    rows = 3 * np.ones(dim) / np.sqrt(dim) + np.random.default_rng(seed).normal(size=(n, dim)) / np.sqrt(dim)
+    return length * unit_rows(rows.astype(np.float32))
+
+
+def wide(n, dim=32, *, seed=0):
+    return unit_rows(np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32))
+
+
+@pytest.mark.parametrize("length", [1.0, 10.0])
+def test_a_prediction_goes_straight_from_the_mean_to_the_sphere(length):
+    truth = narrow(200, length=length)
+    sphere = Sphere.fit(truth)
+    assert sphere.radius == pytest.approx(length)
+    predicted = sphere.mean + 0.6 * (truth - sphere.mean) + 0.02 * length * wide(200, seed=1)
+    found = sphere.of(predicted, norm=length)
+    for row, prediction in zip(found[:20], predicted.astype(float), strict=False):
+        away = prediction - sphere.mean
+        s = brentq(lambda s, away=away: np.linalg.norm(sphere.mean + s * away) - length, 0, 100)
+        np.testing.assert_allclose(row, sphere.mean + s * away, atol=1e-5 * length)
+    np.testing.assert_allclose(sphere.of(truth, norm=length), truth, atol=1e-6 * length)
+
+
+def test_where_the_mean_matters_little_or_lengths_differ_predictions_are_only_scaled():
+    predicted = wide(50, seed=2)
+    lengths = np.random.default_rng(1).uniform(0.5, 2, size=(50, 1)).astype(np.float32)
+    for truth in (wide(50), narrow(50) * lengths):
+        assert Sphere.fit(truth).radius is None
+        assert np.array_equal(Sphere.fit(truth).of(predicted), unit_rows(predicted))
+        np.testing.assert_allclose(np.linalg.norm(Sphere.fit(truth).of(predicted, norm=7), axis=1), 7, rtol=1e-6)
+
+
+def test_a_prediction_that_is_the_mean_is_not_blown_up():
+    sphere = Sphere.fit(narrow(50))
+    found = sphere.of(np.tile(sphere.mean, (3, 1)) + np.float32(1e-6))
+    np.testing.assert_allclose(found, np.tile(unit_rows(sphere.mean[None]), (3, 1)), atol=1e-4)
+
+
+def test_predictions_that_shrink_are_no_hubs_any_more():
+    """Half of the predictions are shrunk: scaled to unit length they win queries that are not theirs."""
+    truth = narrow(400)
+    share = np.where(np.arange(400) % 2, 1.0, 0.3)[:, None].astype(np.float32)
+    mean = truth.mean(axis=0)
+    neighbours = Neighbours(truth)
+    assert neighbours.overlap(mean + share * (truth - mean)).mean() > 0.95
+    scaled = unit_rows(mean + share * (truth - mean))
+    wins = np.argsort(-(truth @ scaled.T), axis=1)[:, :10] % 2
+    assert (wins == 0).mean() > 0.9
+
+
+def test_a_translation_is_put_on_the_sphere():
+    source, target = wide(120, 16), narrow(120)
+    stitch = Pairing(source, target).fit(Ridge())
+    ids = [str(row) for row in range(120)]
+    manifest = Manifest(kind="stitch", details={"direction": "document"})
+    fitted = FittedStitch(stitch, 1.0, TrueVectors(ids, target), Selection("ridge", ()), manifest)
+    new = wide(30, 16, seed=9)
+    found = fitted.translate(Batch([f"new {row}" for row in range(30)], new), source="here").vectors
+    np.testing.assert_allclose(found, Sphere.fit(target).of(stitch.transform(new)), atol=1e-6)
+    assert not np.allclose(found, unit_rows(stitch.transform(new)), atol=1e-3)

@@ -1,16 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
 from sklearn.linear_model import LinearRegression
 
 from migrate.report.fit import choice_sentence
-from migrate.stitch import registry as kinds
 from migrate.stitch import select
-from migrate.stitch.base import Pairing, cross_predict, fold_rows
-from migrate.stitch.linear import OrdinaryLeastSquares
+from migrate.stitch.base import FOLDS, Pairing, cross_predict, fold_rows
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours
-from migrate.stitch.select import Clarity, ScoredStitch, Selection, applicable, select_stitch
+from migrate.stitch.select import MORE, Clarity, ScoredStitch, Selection, applicable, learning_curve, select_stitch
+from migrate.vectors import unit_rows
 
 CHANCE = 10 / 199
 
@@ -32,40 +33,12 @@ def test_folds_divide_the_rows_among_them(n, sizes):
     assert all(np.array_equal(part, np.sort(part)) for part in parts)
 
 
-class Spy(OrdinaryLeastSquares):
-    kind = "spy"
-    fits: list
-    asked: list
-
-    def fit(self, source, target, texts=None):
-        self.fits.append((source.copy(), target.copy()))
-        return super().fit(source, target)
-
-    def transform(self, vectors, texts=None):
-        self.asked.append(vectors.copy())
-        return super().transform(vectors)
-
-
-@pytest.mark.parametrize("n", [3, 4, 23])
-def test_no_stitch_sees_the_pairs_it_is_judged_on(n, monkeypatch):
-    x, y = make_pairs(n, 4, 3)
-    x[:, 0], y[:, 0] = np.arange(n), np.arange(n)  # rows that name themselves
-    monkeypatch.setattr(Spy, "fits", [], raising=False)
-    monkeypatch.setattr(Spy, "asked", [], raising=False)
-    monkeypatch.setitem(kinds.KINDS, "spy", Spy)
-    cross_predict(new_stitch("spy"), Pairing(x, y, seed=5))
-    for (source, target), asked in zip(Spy.fits, Spy.asked, strict=True):
-        learned, judged = source[:, 0].tolist(), asked[:, 0].tolist()
-        assert learned == target[:, 0].tolist()
-        assert sorted(learned + judged) == list(range(n))
-    assert sorted(row for asked in Spy.asked for row in asked[:, 0].tolist()) == list(range(n))
-
-
-def test_each_row_is_predicted_by_the_fit_without_its_fold():
-    x, y = make_pairs(53, 5, 4)
+@pytest.mark.parametrize("n", [3, 4, 23, 53])
+def test_each_row_is_predicted_by_the_fit_without_its_fold(n):
+    x, y = make_pairs(n, 5, 4)
     found = cross_predict(new_stitch("ols"), Pairing(x, y, seed=2)).vectors
-    for held_out in fold_rows(53, seed=2):
-        rest = [row for row in range(53) if row not in held_out]
+    for held_out in fold_rows(n, seed=2):
+        rest = [row for row in range(n) if row not in held_out]
         expected = LinearRegression().fit(x[rest].astype(float), y[rest]).predict(x[held_out])
         np.testing.assert_allclose(found[held_out], expected, atol=1e-4)
 
@@ -80,17 +53,11 @@ def test_pure_noise_is_not_predicted(spec):
     assert abs(scores.overlap_at_10 - CHANCE) < 0.03
 
 
-@pytest.mark.parametrize("norm", [1.0, 7.0])
-def test_equal_spaces_need_no_stitch(norm):
+def test_equal_spaces_need_no_stitch_and_a_rotation_one_that_rotates():
     x, _ = make_pairs()
-    x *= np.float32(norm)
-    selection = select_stitch(Pairing(x, x.copy()))
+    selection = select_stitch(Pairing(7 * x, 7 * x))
     assert selection.chosen == "identity"
     assert selection.candidates[0].scores.overlap_at_10 == 1
-
-
-def test_a_rotation_is_left_to_a_stitch_that_rotates():
-    x, _ = make_pairs()
     y = (x @ ortho_group.rvs(12, random_state=1)).astype(np.float32)
     found = {row.stitch: row.scores.overlap_at_10 for row in select_stitch(Pairing(x, y)).candidates}
     assert found["procrustes"] > 0.99
@@ -127,10 +94,7 @@ def judged(spec, shares, mse=1.0):
     return select._Judged(row, new_stitch(spec), shares)
 
 
-NOISE = np.tile([0.4, 0.6], 50)
-
-
-MANY = np.tile([0.4, 0.6], 300)
+NOISE, MANY = np.tile([0.4, 0.6], 50), np.tile([0.4, 0.6], 300)
 
 
 @pytest.mark.parametrize(
@@ -213,13 +177,9 @@ def test_the_choice_is_explained_in_a_line(chosen, others, choice, why):
     assert said == f"took {chosen}: held-out overlap 0.600 ± 0.020{why}"
 
 
-def test_identity_applies_to_equal_dimensions_only():
-    x, y = make_pairs(20, 4, 5)
+def test_identity_applies_to_equal_dimensions_only_and_a_mean_that_is_asked_for_is_no_control():
+    x, y = make_pairs(50, 4, 5)
     assert applicable(Pairing(x, x)) == ["identity", *applicable(Pairing(x, y))]
-
-
-def test_a_mean_that_is_asked_for_is_no_control():
-    x, y = make_pairs(50)
     selection = select_stitch(Pairing(x, y), specs=["mean"])
     assert selection.chosen == "mean"
     assert [(row.stitch, row.is_control) for row in selection.candidates] == [("mean", False), ("random", True)]
@@ -228,15 +188,103 @@ def test_a_mean_that_is_asked_for_is_no_control():
 def test_the_same_pairs_and_seed_give_the_same_scores():
     x, y = make_pairs(80)
 
-    def scores(seed):
-        return [(row.stitch, row.scores) for row in select_stitch(Pairing(x.copy(), y.copy(), seed=seed)).candidates]
-
-    assert scores(4) == scores(4)
-    assert scores(4) != scores(5)
+    one, same, other = (select_stitch(Pairing(x, y, seed=seed)).candidates for seed in (4, 4, 5))
+    assert [(row.stitch, row.scores) for row in one] == [(row.stitch, row.scores) for row in same]
+    assert [row.scores for row in one] != [row.scores for row in other]
 
 
 def test_progress_counts_the_candidates():
-    x, y = make_pairs(20)
     told = []
-    select_stitch(Pairing(x, y), specs=["ols", "ridge"], progress=lambda *step: told.append(step))
-    assert told == [("fit candidates", 0, 2), ("fit candidates", 1, 2), ("fit candidates", 2, 2)]
+    specs = ["ols", "ridge"]
+    select_stitch(Pairing(*make_pairs(20)), specs=specs, progress=lambda *step: told.append(step))
+    assert told == [("fit candidates", number, 2) for number in range(3)]
+
+
+def learnable_pairs(n, p=30, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, p))
+    y = x @ np.random.default_rng(7).normal(size=(p, 10)) / np.sqrt(p) + noise * rng.normal(size=(n, 10))
+    return Pairing(x.astype(np.float32), y.astype(np.float32))
+
+
+def curve_of(spec, pairs):
+    stitch = new_stitch(spec)
+    neighbours = Neighbours(unit_rows(pairs.target), seed=pairs.seed)
+    shares = neighbours.overlap(unit_rows(cross_predict(stitch, pairs).vectors))
+    return learning_curve(stitch, pairs, shares, neighbours), shares
+
+
+@pytest.mark.parametrize("power", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("pairs", [100, 500, 1000, 20_000])
+def test_a_power_law_is_followed_exactly(power, pairs):
+    """overlap(n) = 0.8 - 2 n^-power: what it does between so many pairs and `MORE` more."""
+    at = [0.8 - 2 * (share * pairs) ** -power for share in (0.25, 0.5, 1, 1 + MORE / pairs)]
+    assert select._gain(at[:3], np.log2((pairs + MORE) / pairs)) == pytest.approx(at[3] - at[2])
+
+
+@pytest.mark.parametrize("doublings", [0.05, 0.5, 1.0, 2.0, 3.3])
+def test_a_straight_line_goes_on_and_a_curve_that_bends_up_goes_on_straight(doublings):
+    assert select._gain([0.1, 0.2, 0.3], doublings) == pytest.approx(0.1 * doublings)
+    assert select._gain([0.1, 0.15, 0.3], doublings) == pytest.approx(0.15 * doublings)
+    assert select._gain([0.2, 0.2, 0.3], doublings) == pytest.approx(0.1 * doublings)
+    assert select._gain([0.3, 0.2, 0.3], doublings) == pytest.approx(0.1 * doublings)
+
+
+@pytest.mark.parametrize("overlap", [[0.5, 0.5, 0.5], [0.3, 0.4, 0.4], [0.3, 0.5, 0.4], [0.0, 0.0, 0.0]])
+def test_where_the_last_pairs_bought_nothing_more_buy_nothing(overlap):
+    assert select._gain(overlap, 2.0) == 0
+
+
+@pytest.mark.parametrize(("n", "there"), [(39, False), (40, True)])
+def test_a_few_pairs_have_no_curve(n, there):
+    assert (curve_of("ridge", learnable_pairs(n))[0] is not None) == there
+
+
+def test_the_curve_is_of_fits_on_a_quarter_a_half_and_all():
+    pairs = replace(learnable_pairs(120), seed=3)
+    found, shares = curve_of("ols", pairs)
+    learned = round((1 - 1 / FOLDS) * 120)
+    assert found.pairs == (learned // 4, learned // 2, learned)
+    neighbours = Neighbours(unit_rows(pairs.target), seed=3)
+    for share, overlap in zip((0.25, 0.5), found.overlap, strict=False):
+        smaller = cross_predict(new_stitch("ols"), pairs, share=share).vectors
+        assert overlap == pytest.approx(neighbours.overlap(unit_rows(smaller)).mean())
+    assert found.overlap[2] == pytest.approx(shares.mean())
+    assert found.overlap[0] < found.overlap[1] < found.overlap[2]
+    assert found.gain > 0
+    assert found.low <= found.gain <= found.high
+    assert found.gain_of(120, MORE) == pytest.approx((found.gain, found.low, found.high))
+
+
+def test_a_stitch_that_learns_nothing_gains_nothing():
+    pairs = learnable_pairs(60)
+    found, _ = curve_of("identity", Pairing(pairs.source, pairs.source))
+    assert found.overlap == (1, 1, 1)
+    assert (found.gain, found.low, found.high) == (0, 0, 0)
+
+
+def test_what_is_promised_is_about_what_more_pairs_give(monkeypatch):
+    """Twice the pairs, in earnest; the collection that is searched is another, but of the same kind and size."""
+    monkeypatch.setattr(select, "MORE", 200)
+    found, _ = curve_of("ridge", learnable_pairs(200, noise=0.5))
+    pairs = learnable_pairs(400, noise=0.5)
+    asked = pairs.take(np.arange(200))
+    truth = Neighbours(unit_rows(asked.target))
+    some, every = (
+        truth.overlap(unit_rows(pairs.take(rows).fit(new_stitch("ridge")).transform(asked.source))).mean()
+        for rows in (np.arange(200, 320), np.arange(200, 400))
+    )
+    assert found.gain > 0
+    assert found.gain < 0.2
+    assert every > some
+    assert found.low - 0.02 <= every - some <= found.high + 0.05
+
+
+def test_more_documents_make_it_surer():
+    narrow, wide = curve_of("ridge", learnable_pairs(300))[0], curve_of("ridge", learnable_pairs(50))[0]
+    assert narrow.high - narrow.low < wide.high - wide.low
+
+
+def test_the_same_pairs_and_seed_give_the_same_curve():
+    assert curve_of("ridge", learnable_pairs(60))[0] == curve_of("ridge", learnable_pairs(60))[0]
+    assert curve_of("ridge", learnable_pairs(60))[0] != curve_of("ridge", replace(learnable_pairs(60), seed=1))[0]

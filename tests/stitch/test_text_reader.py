@@ -5,8 +5,6 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
-from migrate.embedders.weights import packaged_model_path
-from migrate.stitch.text_features import DenseView, TextRows, WordView
 from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
@@ -14,18 +12,10 @@ ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise 
 
 
 @pytest.fixture(scope="module")
-def texts(corpus):
-    return [document.text for document in corpus.documents]
-
-
-@pytest.fixture(scope="module")
-def table():
-    """The tokenizer of all-MiniLM-L6-v2 with vectors of no meaning."""
-    tokenizer = Tokenizer.from_file(str(packaged_model_path() / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 16)).astype(np.float32) + 1
-    return TokenTable(tokenizer.to_str(), vectors, 40)
+def table(minilm):
+    """A tokenizer with vectors of no meaning."""
+    vectors = np.random.default_rng(0).normal(size=(minilm.get_vocab_size(), 16)).astype(np.float32) + 1
+    return TokenTable(minilm.to_str(), vectors, 40)
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +42,27 @@ def decayed(text):
     return [(word, (1 + place) ** -0.3) for place, word in enumerate(text.split())]
 
 
+def smooth_idf(counts):
+    return TfidfTransformer(smooth_idf=True).fit(counts).idf_
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 150])
-def test_ngram_frequencies_are_those_of_scikit_learn(texts, n):
-    some = texts[:n]
-    counts = csr_array(np.vstack([ngram_counts(text.split()).sum(axis=0) for text in some]))
-    expected = TfidfTransformer(smooth_idf=True).fit(counts).idf_
-    np.testing.assert_allclose(TextReader.fit(some).ngram_idf, expected, rtol=1e-6)
+def test_frequencies_are_those_of_scikit_learn(texts, n):
+    """Without a table, topics are of words."""
+    reader = TextReader.fit(texts[:n])
+    words = [text.split() for text in texts[:n]]
+    ngrams = csr_array(np.vstack([ngram_counts(some).sum(axis=0) for some in words]))
+    np.testing.assert_allclose(reader.ngram_idf, smooth_idf(ngrams), rtol=1e-6)
+    if n >= 8:
+        counts = csr_array(np.vstack([word_counts(some).sum(axis=0) for some in words]))
+        np.testing.assert_allclose(reader.term_idf, smooth_idf(counts), rtol=1e-6)
 
 
 def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
     tokenizer = Tokenizer.from_str(table.tokenizer)
     found = CountVectorizer(analyzer=lambda text: tokenizer.encode(text, add_special_tokens=False).ids).fit(texts)
-    expected = TfidfTransformer(smooth_idf=True).fit(found.transform(texts)).idf_
+    expected = smooth_idf(found.transform(texts))
     assert reader.pieces.kept.tolist() == sorted(found.vocabulary_)  # what the texts use, and nothing else
     for column, token in enumerate(reader.pieces.kept):
         assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
@@ -77,27 +75,12 @@ def test_without_a_table_there_are_ngrams_and_topics_of_them_and_with_one_its_pi
         assert one.topics.shape == (len(one.term_idf), 150 // 4)
 
 
-@pytest.mark.parametrize("n", [8, 150])
-def test_without_a_table_topics_are_of_words(texts, n):
-    some = texts[:n]
-    reader = TextReader.fit(some)
-    counts = csr_array(np.vstack([word_counts(text.split()).sum(axis=0) for text in some]))
-    np.testing.assert_allclose(reader.term_idf, TfidfTransformer(smooth_idf=True).fit(counts).idf_, rtol=1e-6)
-    expected = np.zeros((1, len(reader.term_idf)))
+def test_topics_without_a_table_are_of_the_weighted_sum_of_the_words(plain, texts):
+    expected = np.zeros((1, len(plain.term_idf)))
     for word, weight in decayed(texts[0]):
-        expected += weight * word_counts([word]).toarray() * reader.term_idf
-    found = reader.read(texts[:1]).views["topics"].matrix()
-    np.testing.assert_allclose(found, unit(unit(expected) @ reader.topics), atol=1e-5)
-
-
-def test_products_in_a_view_are_kept(plain, texts):
-    read = plain.read(texts[:9])
-    for name, view in read.views.items():
-        rows = dense(view.matrix()).astype(float)
-        np.testing.assert_allclose(read.gram(name), rows @ rows.T, atol=1e-5)
-        assert read.gram(name) is read.gram(name)
-        some = np.array([4, 1])
-        np.testing.assert_allclose(read.take(some).gram(name), rows[some] @ rows[some].T, atol=1e-5)
+        expected += weight * word_counts([word]).toarray() * plain.term_idf
+    found = plain.read(texts[:1]).views["topics"].matrix()
+    np.testing.assert_allclose(found, unit(unit(expected) @ plain.topics), atol=1e-5)
 
 
 def test_ngrams_are_the_weighted_sum_of_the_words(plain, texts):
@@ -162,34 +145,25 @@ def test_rows_have_unit_length_and_a_blank_text_is_a_row_of_zeros(which, request
         np.testing.assert_allclose(norms[(norms > 0)], 1, atol=1e-5)
         assert not norms[blank].any()
         assert norms[[0, 2, 4]].all()
-        np.testing.assert_allclose(view.squares(), np.square(norms), atol=1e-5)
 
 
-def test_a_text_without_letters_has_no_ngrams(plain):
-    view = plain.read(["😀 ...", "a text"]).views["ngrams"]
-    assert view.squares().tolist() == [0, 1]
-    assert not view.dot(np.ones((view.features.shape[1], 2), dtype=np.float32))[0].any()
-
-
+@pytest.mark.parametrize("block", [2_048, 4])
 @pytest.mark.parametrize("which", ["reader", "plain"])
-def test_a_product_is_that_of_the_matrix(which, request):
-    rng = np.random.default_rng(0)
-    for view in request.getfixturevalue(which).read(ASKED).views.values():
-        matrix = dense(view.matrix())
+def test_a_view_is_its_matrix(which, block, request, monkeypatch):
+    monkeypatch.setattr("migrate.stitch.text_features._BLOCK", block)
+    whole, rows, rng = request.getfixturevalue(which).read(ASKED), np.array([4, 0, 0, 1]), np.random.default_rng(0)
+    some = whole.take(rows)
+    assert (len(whole), len(some)) == (len(ASKED), 4)
+    for name, view in whole.views.items():
+        matrix = dense(view.matrix()).astype(float)
         table = rng.normal(size=(matrix.shape[1], 5)).astype(np.float32)
         np.testing.assert_allclose(view.dot(table), matrix @ table, atol=1e-4)
-        assert len(view) == len(matrix) == len(ASKED)
-
-
-@pytest.mark.parametrize("which", ["reader", "plain"])
-def test_some_of_the_documents_may_be_taken(which, request):
-    rows = np.array([4, 0, 0, 1])
-    whole = request.getfixturevalue(which).read(ASKED)
-    some = whole.take(rows)
-    assert len(some) == 4
-    for name, view in some.views.items():
-        np.testing.assert_allclose(dense(view.matrix()), dense(whole.views[name].matrix())[rows], atol=1e-6)
-        np.testing.assert_array_equal(view.squares(), whole.views[name].squares()[rows])
+        np.testing.assert_allclose(view.squares(), np.square(matrix).sum(axis=1), atol=1e-5)
+        np.testing.assert_allclose(whole.gram(name), matrix @ matrix.T, atol=1e-5)
+        assert whole.gram(name) is whole.gram(name), "products are kept"
+        np.testing.assert_allclose(dense(some.views[name].matrix()), matrix[rows], atol=1e-6)
+        np.testing.assert_array_equal(some.views[name].squares(), view.squares()[rows])
+        np.testing.assert_allclose(some.gram(name), matrix[rows] @ matrix[rows].T, atol=1e-5)
 
 
 def test_a_text_does_not_depend_on_the_texts_beside_it(reader):
@@ -215,15 +189,6 @@ def test_what_was_learned_can_be_put_away_and_taken_back(which, request):
 def test_the_limit_is_put_away_too(texts, table, limit):
     learned = TextReader.fit(texts[:5], TokenTable(table.tokenizer, table.vectors, limit))
     assert TextReader.restore(learned.arrays(), learned.state()).pieces.limit == limit
-
-
-@pytest.mark.parametrize("gone", ["ngram_idf", "term_idf", "topics", "pieces.vectors", "pieces.limit"])
-def test_an_array_that_is_missing_is_told(reader, gone):
-    arrays = {name: array for name, array in reader.arrays().items() if name != gone}
-    with pytest.raises(KeyError, match=gone):
-        TextReader.restore(arrays, reader.state())
-    with pytest.raises(KeyError, match="tokenizer"):
-        TextReader.restore(reader.arrays(), {})
 
 
 def test_the_same_texts_and_seed_give_the_same_reader(texts, table):
@@ -255,23 +220,35 @@ def test_documents_that_say_nothing_new_are_no_failure(table, text, with_table):
         assert not rows[2].any()
 
 
-def test_a_view_of_many_documents_is_that_of_its_blocks(monkeypatch, plain, texts):
-    monkeypatch.setattr("migrate.stitch.text_features._BLOCK", 7)
-    views = plain.read(texts[:20]).views
-    table = np.random.default_rng(0).normal(size=(len(plain.ngram_idf), 3)).astype(np.float32)
-    np.testing.assert_allclose(views["ngrams"].dot(table), views["ngrams"].matrix() @ table, atol=1e-4)
+SHORT = ["to be or not to be", "", " \t\n", "or  else\u00a0be", "be"]
 
 
-def test_a_dense_view_is_its_rows():
-    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    view = DenseView(rows)
-    np.testing.assert_array_equal(view.matrix(), rows)
-    np.testing.assert_allclose(view.squares(), np.square(rows).sum(axis=1), rtol=1e-5)
-    np.testing.assert_array_equal(view.take(np.array([2, 2])).matrix(), rows[[2, 2]])
-    np.testing.assert_allclose(view.dot(rows.T), rows @ rows.T, rtol=1e-5)
+def judge_weights(texts, words, lengths=None, limit=None):
+    """Word by word, (len(texts), len(words))."""
+    found = np.zeros((len(texts), len(words)))
+    for row, text in enumerate(texts):
+        tokens = 0
+        for place, word in enumerate(text.split()):
+            if limit is not None and tokens >= limit:
+                break
+            found[row, words.index(word)] += (1 + place) ** -0.3
+            tokens += 0 if lengths is None else lengths[words.index(word)]
+    return found
 
 
-def test_no_views_are_no_documents():
-    assert len(TextRows({})) == 0
-    weights = split_words(["a b"]).weights()
-    assert len(TextRows({"one": WordView(weights, ngram_counts(["a", "b"]))})) == 1
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 5, 6, 7, 100, None])
+def test_a_text_ends_where_the_model_reads_no_further(limit):
+    words = split_words(SHORT)
+    lengths = np.array([1, 2, 3, 1, 0])
+    for _ in range(2):  # nothing is changed by asking
+        found = words.weights(lengths, limit)
+        assert (found.dtype, found.shape) == (np.float32, (5, 5))
+        np.testing.assert_allclose(found.toarray(), judge_weights(SHORT, words.words, lengths, limit), rtol=1e-6)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", " "]])
+def test_texts_without_words_have_no_weights(texts):
+    words = split_words(texts)
+    assert words.words == ()
+    assert words.weights().shape == (len(texts), 0)
+    assert words.weights(np.empty(0, dtype=np.int64), 5).shape == (len(texts), 0)
