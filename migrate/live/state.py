@@ -128,6 +128,7 @@ class LiveState(OwnDatabase):
 
     def prepare(self) -> None:
         """Recognise the file, or make it one, with a write-ahead log: reading waits for nobody."""
+        self._version()  # the log of a file of something else stays as it is
         deadline = time.monotonic() + self.busy_s
         while self.pragma("journal_mode") != "wal":  # switching fails at once while another has the file open
             try:

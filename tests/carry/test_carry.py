@@ -38,6 +38,16 @@ def world(noise=0.3, seed=0):
     return old, new.astype(np.float32), rng.normal(size=P).astype(np.float32), rng.normal(size=P).astype(np.float32)
 
 
+SPOILT = {
+    "short": {"x": np.ones(3)},
+    "zero": {"x": np.zeros(P)},
+    "nan": {"x": np.full(P, np.nan)},
+    "alone": {"x": np.ones(P), "y.intercept": np.ones(1)},
+    "many": {"x": np.ones(P), "x.intercept": np.ones(2)},
+    "empty": {},
+}
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A store, a stitch, and files to carry."""
@@ -45,12 +55,8 @@ def place(tmp_path, monkeypatch):
     make(tmp_path, old, new)
     write_rows(tmp_path / "d.npz", {"file": direction, "rows": np.stack([direction, probe])})
     write_rows(tmp_path / "p.npz", {"one": probe[None], "one.intercept": np.float32([-1.5]), "flat": direction})
-    np.savez(tmp_path / "short.npz", x=np.ones(3))
-    np.savez(tmp_path / "zero.npz", x=np.zeros(P))
-    np.savez(tmp_path / "nan.npz", x=np.full(P, np.nan))
-    np.savez(tmp_path / "alone.npz", **{"x": np.ones(P), "y.intercept": np.ones(1)})
-    np.savez(tmp_path / "many.npz", **{"x": np.ones(P), "x.intercept": np.ones(2)})
-    np.savez(tmp_path / "empty.npz")
+    for name, arrays in SPOILT.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays)
     make(tmp_path / "else", old + 1, new)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -194,11 +200,7 @@ def test_what_kind_of_stitch_it_is_makes_no_difference(kind, source_folder, tmp_
     ("arguments", "code", "words"),
     [
         (["store", "stitch"], 2, "--directions or --probes"),
-        (
-            ["store", "stitch", "--directions", "short.npz"],
-            4,
-            "(3,) is no vectors of the store's dimension, 12",
-        ),
+        (["store", "stitch", "--directions", "short.npz"], 4, "(3,) is no vectors of the store's dimension, 12"),
         (["store", "stitch", "--directions", "zero.npz"], 4, "zero vector"),
         (["store", "stitch", "--directions", "nan.npz"], 4, "NaN"),
         (["store", "stitch", "--directions", "empty.npz"], 4, "no array of vectors"),

@@ -4,6 +4,7 @@ import sys
 import pytest
 from openai_server import OpenAIServer
 
+from migrate.embedders import load_embedder
 from migrate.vectors import Document
 
 
@@ -17,6 +18,12 @@ def server():
 def no_keys(monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The packaged model; nobody changes it."""
+    return load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
 
 
 @pytest.fixture

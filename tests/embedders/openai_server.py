@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,17 +44,13 @@ def vector_of(text: str, dim: int = 8, *, unit: bool = True) -> np.ndarray:
 
 @dataclass
 class Fault:
-    """One spoiled answer: an HTTP status with headers and an error, or a change to a good answer."""
+    """One spoiled answer: an HTTP status with headers and an error, a change to a good answer, or a way to send it."""
 
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     error: dict[str, Any] = field(default_factory=dict)
     spoil: Callable[[dict[str, Any]], Any] | None = None
-    truncate: bool = False
-    slow: bool = False
-    reset: bool = False
-    drip: bool = False
-    reset_midway: bool = False
+    sent: Literal["whole", "cut", "late", "drop by drop", "not at all", "in half"] = "whole"
 
 
 def status(code: int, message: str = "spoiled", error_code: str | None = None, **headers: str) -> Fault:
@@ -67,19 +63,24 @@ def _spoil_items(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]])
     return Fault(spoil=lambda answer: {**answer, "data": change(answer["data"])})
 
 
+def _changed(item: dict[str, Any], change: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
+    vector = np.frombuffer(base64.b64decode(item["embedding"]), dtype="<f4")
+    return {**item, "embedding": _encode(change(vector), "base64")}
+
+
 def _replace_first(change: Callable[[np.ndarray], np.ndarray]) -> Fault:
-    def spoil(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        vector = np.frombuffer(base64.b64decode(items[0]["embedding"]), dtype="<f4").copy()
-        return [{**items[0], "embedding": _encode(change(vector), "base64")}, *items[1:]]
-
-    return _spoil_items(spoil)
+    return _spoil_items(lambda items: [_changed(items[0], change), *items[1:]])
 
 
-SLOW = Fault(slow=True)
-DRIP = Fault(drip=True)
-RESET = Fault(reset=True)
-RESET_MIDWAY = Fault(reset_midway=True)
-TRUNCATED = Fault(truncate=True)
+def _replace_each(change: Callable[[np.ndarray], np.ndarray]) -> Fault:
+    return _spoil_items(lambda items: [_changed(item, change) for item in items])
+
+
+SLOW = Fault(sent="late")
+DRIP = Fault(sent="drop by drop")
+RESET = Fault(sent="not at all")
+RESET_MIDWAY = Fault(sent="in half")
+TRUNCATED = Fault(sent="cut")
 NOT_JSON = Fault(spoil=lambda answer: "<html>bad gateway</html>")
 TOO_FEW = _spoil_items(lambda items: items[:-1])
 TOO_MANY = _spoil_items(lambda items: [*items, {**items[-1], "index": len(items)}])
@@ -89,17 +90,8 @@ NAN = _replace_first(lambda vector: np.full_like(vector, np.nan))
 ZERO = _replace_first(np.zeros_like)
 RAGGED = _replace_first(lambda vector: vector[:-1])
 NO_INDEX = _spoil_items(lambda items: [{"object": "embedding", "embedding": item["embedding"]} for item in items])
-CONSTANT = Fault(spoil=lambda answer: {**answer, "data": [_stub(item) for item in answer["data"]]})
-SHORTER = Fault(spoil=lambda answer: {**answer, "data": [_cut(item) for item in answer["data"]]})
-
-
-def _stub(item: dict[str, Any]) -> dict[str, Any]:
-    dim = len(base64.b64decode(item["embedding"])) // 4
-    return {**item, "embedding": _encode(vector_of("one", dim), "base64")}
-
-
-def _cut(item: dict[str, Any]) -> dict[str, Any]:
-    return {**item, "embedding": _encode(np.frombuffer(base64.b64decode(item["embedding"]), "<f4")[:-1], "base64")}
+CONSTANT = _replace_each(lambda vector: vector_of("one", len(vector)))
+SHORTER = _replace_each(lambda vector: vector[:-1])
 
 
 class ImpatientTime:
@@ -154,7 +146,6 @@ class OpenAIServer:
         self.billed_tokens = 0
         self.in_flight = self.most_in_flight = 0
         self.latency_s = 0.0
-        self.headers: Callable[[], dict[str, str]] = dict
         self.vectors: Callable[[list[str]], np.ndarray] | None = None
         self.names: Callable[[Request], str | None] = lambda request: request.model
         self.before_bill: Callable[[Request], None] | None = None
@@ -164,8 +155,7 @@ class OpenAIServer:
         self.gate: Callable[[int], None] | None = None
         handler = type("Handler", (_Handler,), {"owner": self})
         self._http = _QuietServer(("127.0.0.1", 0), handler)
-        serving = {"target": self._http.serve_forever, "kwargs": {"poll_interval": 0.01}}
-        self._thread = threading.Thread(**serving, daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -199,13 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         facts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         inputs = [facts["input"]] if isinstance(facts["input"], str) else facts["input"]
-        request = Request(
-            inputs,
-            facts["model"],
-            facts.get("dimensions"),
-            facts.get("encoding_format", "float"),
-            self.headers.get("Authorization", ""),
-        )
+        how = facts.get("dimensions"), facts.get("encoding_format", "float")
+        request = Request(inputs, facts["model"], *how, self.headers.get("Authorization", ""))
         with self._counted(request) as number:
             if self.owner.gate is not None:
                 self.owner.gate(number)
@@ -246,12 +231,12 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _answer(self, request: Request, fault: Fault) -> None:
-        if fault.reset:
+        if fault.sent == "not at all":
             self._reset()
-        elif fault.slow:
+        elif fault.sent == "late":
             self.owner.stopping.wait(30)
             self.close_connection = True
-        elif fault.drip:
+        elif fault.sent == "drop by drop":
             self._drip()
         elif fault.status is not None:
             self._send(fault.status, {"error": fault.error}, fault.headers)
@@ -265,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if fault in (Fault(), SHUFFLED):
                     self.owner.texts_served += request.inputs
             spoilt = fault.spoil(answer) if fault.spoil else answer
-            self._send(200, spoilt, self.owner.headers(), truncate=fault.truncate, reset=fault.reset_midway)
+            self._send(200, spoilt, {}, fault.sent)
 
     def _reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -283,31 +268,26 @@ class _Handler(BaseHTTPRequestHandler):
         dim = request.dimensions or DIMENSIONS[request.model]
         encoding = self.owner.encoding or request.encoding_format
         unit = not request.model.endswith("-raw")
+        vectors = [vector_of(text, dim, unit=unit) for text in request.inputs]
         if self.owner.vectors is not None:
             vectors = list(self.owner.vectors(request.inputs))
-        else:
-            vectors = [vector_of(text, dim, unit=unit) for text in request.inputs]
-        items = [
-            {"object": "embedding", "index": index, "embedding": _encode(vector, encoding)}
-            for index, vector in enumerate(vectors)
-        ]
+        encoded = enumerate(_encode(vector, encoding) for vector in vectors)
+        items = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in encoded]
         tokens = sum(count_tokens(text) for text in request.inputs)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": items, "model": self.owner.names(request), "usage": usage}
 
-    def _send(
-        self, code: int, answer: Any, headers: dict[str, str], *, truncate: bool = False, reset: bool = False
-    ) -> None:
+    def _send(self, code: int, answer: Any, headers: dict[str, str], sent: str = "whole") -> None:
         body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
-        body = body[: len(body) // 2] if truncate else body
+        body = body[: len(body) // 2] if sent == "cut" else body
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if reset else body)
-        if reset:
+        self.wfile.write(body[: len(body) // 2] if sent == "in half" else body)
+        if sent == "in half":
             self.wfile.flush()
             self._reset()
 

@@ -6,6 +6,8 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,9 @@ import pytest
 
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.cache import CachedEmbedder, CacheFile, default_cache_path
+from migrate.embedders.cache import CachedEmbedder, CacheFile
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.errors import InputError, LockedError, OutputError, RemoteError
-from migrate.files import cache_folder
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Document
 
@@ -89,9 +90,8 @@ def test_another_model_shares_nothing_and_roles_a_vector_where_their_prefixes_ag
 def test_two_servers_or_two_dimensions_share_nothing(path, documents):
     with fake.OpenAIServer() as one, fake.OpenAIServer() as two:
         for server, dimensions in [(one, None), (two, None), (two, 4), (two, 4)]:
-            load_embedder("openai:tiny", base_url=server.url, dimensions=dimensions, cache=path).embed_documents(
-                documents("a")
-            )
+            embedder = load_embedder("openai:tiny", base_url=server.url, dimensions=dimensions, cache=path)
+            embedder.embed_documents(documents("a"))
         assert (len(one.texts_served), len(two.texts_served)) == (1, 2)
 
 
@@ -108,35 +108,14 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
     assert len(server.requests) == 3
 
 
-def test_nothing_is_paid_twice_after_a_failure(path, server, documents):
-    texts = documents(*(f"text {number}" for number in range(40)))
-
-    def run():
-        return CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url, batch_size=10, attempts=1), path)
-
-    server.gate = lambda number: server.faults.append(fake.status(500)) if number == 3 else None
-    with pytest.raises(RemoteError):
-        run().embed_documents(texts)
-    server.gate = None
-    vectors = run().embed_documents(texts)
-    assert sorted(server.texts_served) == sorted(text.text for text in texts)
-    np.testing.assert_array_equal(vectors, np.stack([fake.vector_of(text.text) for text in texts]))
-
-
-RUN = """
-import sys
-from pathlib import Path
-from migrate.vectors import Document
-from migrate.embedders import load_embedder
-embedder = load_embedder("openai:tiny", base_url=sys.argv[1], cache=Path(sys.argv[2]), batch_size=10, concurrency=1)
-vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
-sys.stdout.buffer.write(vectors.tobytes())
-"""
 WAIT_S = 120
 
 
-def start(*arguments, script=RUN):
-    return subprocess.Popen([sys.executable, "-W", "error", "-c", script, *map(str, arguments)], stdout=subprocess.PIPE)
+def start(function, *arguments):
+    """Call a function of this module in a process of its own; it takes paths and numbers as strings."""
+    call = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import test_cache; test_cache.{function.__name__}"
+    command = [sys.executable, "-W", "error", "-c", f"{call}(*sys.argv[1:])", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
 def finish(process):
@@ -146,65 +125,86 @@ def finish(process):
     return output
 
 
+def check_sound(path, rows):
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (rows,)
+
+
+def embed_200(url, path):
+    embedder = load_embedder("openai:tiny", base_url=url, cache=Path(path), batch_size=10, concurrency=1)
+    vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
+    sys.stdout.buffer.write(vectors.tobytes())
+
+
 @pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(path, server):
-    process = start(server.url, path)
+    process = start(embed_200, server.url, path)
 
     def kill(number):
         if number == 8:
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait(WAIT_S)
 
     server.gate = kill
     with process:
         assert process.wait(WAIT_S) == -signal.SIGKILL
-    paid = [text for request in server.requests[:7] for text in request.inputs]
+    assert server.billed[:70] == [f"text {number}" for number in range(70)]
     server.gate = None
     del server.requests[:]
-    output = finish(start(server.url, path))
-    asked = [text for request in server.requests for text in request.inputs]
-    assert len(paid) == 70
-    assert asked == [f"text {number}" for number in range(70, 200)]
+    output = finish(start(embed_200, server.url, path))
+    assert [text for request in server.requests for text in request.inputs] == [f"text {n}" for n in range(70, 200)]
     assert output == np.stack([fake.vector_of(f"text {number}") for number in range(200)]).tobytes()
 
 
 @pytest.mark.slow
 def test_two_processes_use_one_cache(path, server):
-    outputs = [finish(process) for process in [start(server.url, path) for _ in range(2)]]
+    outputs = [finish(process) for process in [start(embed_200, server.url, path) for _ in range(2)]]
     assert outputs[0] == outputs[1]
     before = len(server.requests)
-    finish(start(server.url, path))
+    finish(start(embed_200, server.url, path))
     assert len(server.requests) == before
-    with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (200,)
-    database.close()
+    check_sound(path, 200)
+
+
+def make_caches(begin, folder):
+    texts = [Document(str(n), f"text {n}") for n in range(12)]
+    for turn in range(25):
+        while time.time() < float(begin) + turn * 0.02:
+            pass
+        CachedEmbedder(CountingEmbedder(), Path(folder, f"{turn}.sqlite")).embed_documents(texts)
 
 
 @pytest.mark.slow
 def test_processes_may_come_upon_a_new_cache_at_once(tmp_path):
-    script = f"""
-import sys, time
-from pathlib import Path
-sys.path.insert(0, {str(TESTS)!r})
-from test_cache import CountingEmbedder
-from migrate.vectors import Document
-from migrate.embedders.cache import CachedEmbedder
-texts = [Document(str(n), f"text {{n}}") for n in range(12)]
-start = float(sys.argv[1])
-for turn in range(25):
-    while time.time() < start + turn * 0.02: pass
-    CachedEmbedder(CountingEmbedder(), Path(sys.argv[2]) / f"{{turn}}.sqlite").embed_documents(texts)
-"""
-    processes = [start(time.time() + 2, tmp_path, script=script) for _ in range(3)]
-    assert [finish(process) for process in processes] == [b""] * 3
+    for process in [start(make_caches, time.time() + 2, tmp_path) for _ in range(3)]:
+        finish(process)
+    assert len(list(tmp_path.glob("*.sqlite"))) == 25
+
+
+def write_in_threads(path, process):
+    def write(thread):
+        for number in range(60):
+            with CacheFile(Path(path)) as file:
+                keys = [f"{process} {thread} {number} {place}".encode() for place in range(8)]
+                file.write({key: np.full(400, number, np.float32) for key in keys})
+                assert len(file.read(keys)) == 8
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
+
+
+def test_threads_of_several_processes_do_not_damage_it(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    for process in [start(write_in_threads, path, number) for number in range(2)]:
+        finish(process)
+    check_sound(path, 2 * 4 * 60 * 8)
 
 
 def change(statement, *values):
     def run(path):
-        with sqlite3.connect(path) as database:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.execute(statement, values)
-        database.close()
 
     return run
 
@@ -233,23 +233,11 @@ def test_what_is_no_cache_or_is_damaged_is_refused_in_a_line_and_left_alone(spoi
     assert path.read_bytes() == before
 
 
-@pytest.mark.slow
-def test_a_full_disk_keeps_what_was_there(tmp_path):
-    script = f"""
-import sys, resource, signal
-from pathlib import Path
-sys.path.insert(0, {str(TESTS)!r})
-from test_cache import full_disk
-full_disk(Path(sys.argv[1]))
-"""
-    assert finish(start(tmp_path / "cache.sqlite", script=script)) == b""
-
-
-def full_disk(path):
-    """Run in a process of its own: a limit on the size of files stands in for a full disk."""
+def fill_disk(path):
+    """A limit on the size of files stands in for a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     inner = CountingEmbedder(dim=512)
-    cached = CachedEmbedder(inner, path)
+    cached = CachedEmbedder(inner, Path(path))
     cached.embed_documents([Document("a", "a")])
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
     texts = [Document(str(number), str(number)) for number in range(500)]
@@ -262,6 +250,11 @@ def full_disk(path):
     assert sum(map(len, inner.asked)) == 501 + inner.batch_size
 
 
+@pytest.mark.slow
+def test_a_full_disk_keeps_what_was_there(tmp_path):
+    finish(start(fill_disk, tmp_path / "cache.sqlite"))
+
+
 def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path, documents):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError):
@@ -271,12 +264,10 @@ def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path, documents):
 def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
     monkeypatch.setattr("migrate.embedders.cache.CacheFile.busy_s", 0.1)
     CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a"))
-    database = sqlite3.connect(path, isolation_level=None)
-    database.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LockedError, match="another run"):
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("b"))
-    database.execute("ROLLBACK")
-    database.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LockedError, match="another run"):
+            CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("b"))
 
 
 def test_an_empty_text_is_refused(path, documents):
@@ -290,18 +281,6 @@ def test_reads_more_keys_than_one_statement_takes(path, documents):
     cached = CachedEmbedder(CountingEmbedder(), path)
     np.testing.assert_array_equal(cached.embed_documents(texts), cached.embed_documents(texts))
     assert (cached.hits, cached.misses) == (1300, 1300)
-
-
-def test_the_default_is_in_the_cache_folder():
-    assert default_cache_path() == cache_folder() / "embeddings.sqlite"
-
-
-def test_the_file_can_be_opened_again_after_a_failed_write(path):
-    with CacheFile(path) as file:
-        file.write({b"k" * 32: np.ones(3, dtype=np.float32)})
-        with pytest.raises(OutputError), CacheFile(Path(f"{path}/x")):
-            pass
-        assert list(file.read({b"k" * 32})) == [b"k" * 32]
 
 
 class InterruptedConnection(sqlite3.Connection):
@@ -348,8 +327,7 @@ def test_a_new_cache_is_for_its_user_alone(umask, path):
 
 def test_a_cache_that_all_may_write_to_is_not_believed(path):
     with CacheFile(path):
-        pass
-    path.chmod(0o646)
+        path.chmod(0o646)
     with pytest.raises(InputError, match="may be written to by everyone; remove that permission"):
         CacheFile(path).__enter__()
     path.chmod(0o664)
@@ -364,36 +342,6 @@ def test_a_cache_that_all_may_write_to_is_not_believed(path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_cache_of_another_user_is_not_believed(path):
     with CacheFile(path):
-        pass
-    os.chown(path, 12_345, 12_345)
+        os.chown(path, 12_345, 12_345)
     with pytest.raises(InputError, match="the embedding cache belongs to another user; choose another path"):
         CacheFile(path).__enter__()
-
-
-THREADS = """
-import sys, threading
-from pathlib import Path
-import numpy as np
-from migrate.embedders.cache import CacheFile
-
-def work(own):
-    for number in range(60):
-        with CacheFile(Path(sys.argv[1])) as file:
-            keys = [f"{sys.argv[2]} {own} {number} {place}".encode() for place in range(8)]
-            file.write({key: np.full(400, number, np.float32) for key in keys})
-            assert len(file.read(keys)) == 8
-
-threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-"""
-
-
-def test_threads_of_several_processes_do_not_damage_it(tmp_path):
-    path = tmp_path / "cache.sqlite"
-    runs = [subprocess.Popen([sys.executable, "-c", THREADS, str(path), str(name)]) for name in range(2)]
-    assert [run.wait(WAIT_S) for run in runs] == [0, 0]
-    database = sqlite3.connect(path)
-    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (2 * 4 * 60 * 8,)
-    database.close()

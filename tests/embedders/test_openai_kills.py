@@ -1,12 +1,10 @@
 """Runs of the real command, killed: what a server that counts every text bills for all of them together."""
 
 import json
-import multiprocessing
+import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,6 +13,7 @@ from contextlib import closing
 import numpy as np
 import openai_server as fake
 import pytest
+from children import start_child, start_command
 from noting import main_noting, noted_in
 
 from migrate.embedders.again import ASKED_AGAIN
@@ -27,22 +26,8 @@ pytestmark = pytest.mark.slow
 TEXTS, BATCH, CONCURRENCY, KILLS = 280, 7, 8, 5
 MODEL = f"openai:text-embedding-3-small,dimensions=8,batch-size={BATCH},concurrency={CONCURRENCY}"
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
-CHILD = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from migrate.cli.main import main
-main()
-"""
+HEARS_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(TEXTS)]
-
-
-@pytest.fixture(scope="module")
-def processes():
-    """Processes that a server forks once it has imported what the commands need: most of a short run is imports."""
-    context = multiprocessing.get_context("forkserver")
-    rooms = ["cli.main", "cli.embed", "cli.fit", "cost", "embed", "fit", "stores", "embedders.openai"]
-    context.set_forkserver_preload([f"migrate.{room}" for room in rooms] + ["faiss", "openai", "tqdm"])
-    return context
 
 
 @pytest.fixture
@@ -73,15 +58,13 @@ def fit(arguments, tmp_path):
 
 
 @pytest.fixture
-def start(processes, tmp_path):
+def start(tmp_path):
     """Start a command in a process of its own, which notes what it embeds again."""
     started = []
 
     def start(command):
-        child = processes.Process(target=main_noting, args=(tmp_path / "again", [*command, "--quiet"]), daemon=True)
-        child.start()
-        started.append(child)
-        return child
+        started.append(start_child(main_noting, tmp_path / "again", [*command, "--quiet"])[0])
+        return started[-1]
 
     yield start
     for child in started:
@@ -114,7 +97,7 @@ def check_stitch(folder):
 
 
 @pytest.mark.parametrize(("command", "check"), [("embed", check_store), ("fit", check_stitch)])
-def test_after_five_kills_the_bill_equals_one_pass(command, check, server, start, tmp_path, request, capsys):
+def test_after_five_kills_the_bill_equals_one_pass(command, check, server, start, tmp_path, request):
     """Each kill comes before a random answer is billed, when all that was billed before it is on disk."""
     moments = sorted(random.Random(3).sample(range(3, TEXTS // BATCH), KILLS))
     arguments = request.getfixturevalue(command)
@@ -150,12 +133,9 @@ def test_after_five_kills_the_bill_equals_one_pass(command, check, server, start
     assert set(server.billed) == {one.text for one in DOCUMENTS} and twice <= again, "each once, but for the proofs"
     assert again.total() <= (KILLS + 1) * 3 * ASKED_AGAIN
     check(tmp_path / "out")
-    with capsys.disabled():
-        once = f"{len(server.billed) - twice.total():,} texts billed, and {twice.total():,} again to prove the model"
-        print(f"\n{command}: {KILLS} kills before answers: {once}; one pass is {TEXTS:,}")
 
 
-def test_kills_at_any_moment_cost_what_was_in_flight_at_most(server, start, embed, tmp_path, capsys):
+def test_kills_at_any_moment_cost_what_was_in_flight_at_most(server, start, embed, tmp_path):
     server.latency_s = 0.03
     rng, kills, codes = random.Random(5), 3, []
     for _ in range(kills):
@@ -172,26 +152,19 @@ def test_kills_at_any_moment_cost_what_was_in_flight_at_most(server, start, embe
     # these texts are billed again on purpose, beside what was in flight at the kills
     again = len(noted_in(tmp_path / "again"))
     assert again <= (1 + 2 * kills) * ASKED_AGAIN
-    lost, most = len(server.billed) - TEXTS - again, kills * CONCURRENCY * BATCH
-    assert lost <= most
+    assert len(server.billed) - TEXTS - again <= kills * CONCURRENCY * BATCH
     check_store(tmp_path / "out")
-    with capsys.disabled():
-        print(
-            f"\n{kills} kills at any moment: {lost} texts billed twice, of {most} at most, {again} to prove the model"
-        )
 
 
 def test_an_interrupted_run_keeps_what_it_has_sent_for_and_says_what_that_cost(server, embed, tmp_path):
     server.latency_s = 0.1
     seen = threading.Event()
     server.gate = lambda count: seen.set() if count == 20 else None
-    child = subprocess.Popen([sys.executable, "-c", CHILD, *embed], stderr=subprocess.PIPE, text=True)
+    child = start_command(embed, tmp_path, tmp_path / "told", prelude=HEARS_CTRL_C)
     assert seen.wait(60)
-    child.send_signal(signal.SIGINT)
-    told = child.communicate(timeout=60)[1]
-    assert child.returncode == 130
+    os.kill(child.pid, signal.SIGINT)
+    assert ended(child) == 130
     assert 0 < rows_kept(tmp_path / "cache.sqlite") == len(server.billed) < TEXTS
-    assert (
-        f"embedded until it broke off: {server.billed_tokens:,} tokens, " in told
-        and "what could be used is in the cache" in told
-    )
+    told = (tmp_path / "told").read_text()
+    assert f"embedded until it broke off: {server.billed_tokens:,} tokens, " in told
+    assert "what could be used is in the cache" in told

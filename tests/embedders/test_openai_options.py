@@ -12,6 +12,7 @@ from migrate.errors import UsageError
 from migrate.stores import open_store
 
 SMALL = "openai:text-embedding-3-small"
+LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
 
 
 @pytest.fixture
@@ -23,8 +24,8 @@ def embed(server, tmp_path, monkeypatch):
         corpus = tmp_path / "corpus.jsonl"
         texts = [*(f"text {number}" for number in range(60)), *more]
         corpus.write_text("\n".join(json.dumps({"id": f"d{n}", "text": text}) for n, text in enumerate(texts)))
-        places = ["--no-chunks", "--quiet", "-o", str(tmp_path / "out")]
-        return run(["embed", str(corpus), "--model", model, *places, "--base-url", server.url, *options])
+        places = ["--no-chunks", "-o", str(tmp_path / "out"), "--base-url", server.url]
+        return run(["embed", str(corpus), "--model", model, *places, *options])
 
     return call
 
@@ -47,75 +48,79 @@ def test_a_rate_reaches_the_server(embed, server):
     assert len(arrivals) == 6 + 2 and arrivals[-1] - arrivals[1] >= 0.55
 
 
-LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
+def check_refusal(capsys, part, out):
+    captured = capsys.readouterr()
+    assert captured.err.startswith("lead-migrate: ") and captured.err.count("\n") == 1 and captured.out == ""
+    assert part in captured.err and not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "fault", "code", "part"),
+    ("fault", "part"),
     [
-        ({}, fake.status(401, "Incorrect API key provided: sk-12***89"), 7, "refused the key (HTTP 401); check OPENAI"),
-        ({}, fake.status(403), 7, "refused the key (HTTP 403)"),
-        ({"model": "openai:no-such-model"}, None, 7, "knows no model 'no-such-model' (HTTP 404); check the model's"),
-        ({"more": [LONG]}, None, 4, "'d60' is longer than openai:text-embedding-3-small takes"),
-        ({}, fake.status(429, "You exceeded your quota", "insufficient_quota"), 7, "no quota left"),
-        ({}, fake.status(429, retry_after="7200"), 7, "asks to wait 7200 s"),
-        ({}, fake.status(400, "dimensions is not\nsupported"), 7, "refused the request"),
-        ({}, fake.SHORTER, 7, "dimension 1535, not 1536 (as text-embedding-3-small gives by itself); if --base-url"),
-        ({}, fake.CONSTANT, 7, "one and the same vector for 16 different texts"),
-        ({"model": f"{SMALL},rate=fast"}, None, 2, "'fast' is no rate of requests; give one such as 3000/min"),
-        ({"model": f"{SMALL},concurrency=0"}, None, 2, "the setting concurrency '0' is no whole number above 0"),
-        (
-            {"args": ("--concurrency", "3")},
-            None,
-            2,
-            "--concurrency=3 goes into the SPEC of its model: SPEC,concurrency=3",
-        ),
-        ({"model": f"{SMALL},batch-size=2049"}, None, 2, "from 1 to 2048"),
-        ({"model": "tfidf:8,dimensions=4"}, None, 2, "with openai: or langchain: only"),
+        (fake.status(401, "Incorrect API key provided: sk-12***89"), "refused the key (HTTP 401); check OPENAI"),
+        (fake.status(403), "refused the key (HTTP 403)"),
+        (fake.status(429, "You exceeded your quota", "insufficient_quota"), "no quota left"),
+        (fake.status(429, retry_after="7200"), "failed once with: HTTP 429 (spoiled); the server asks to wait 7200 s"),
+        (fake.status(400, "dimensions is not\nsupported"), "refused the request"),
+        (fake.SHORTER, "dimension 1535, not 1536 (as text-embedding-3-small gives by itself); if --base-url"),
+        (fake.CONSTANT, "one and the same vector for 16 different texts"),
     ],
 )
-def test_a_refusal_is_one_line_with_its_exit_code(options, fault, code, part, embed, server, tmp_path, capsys):
-    arguments = options.pop("args", ()) if "args" in (options := dict(options)) else ()
-    server.faults.extend([fault] * 9 if fault else [])
-    assert embed(*arguments, **options) == code
-    captured = capsys.readouterr()
-    assert captured.err.startswith("lead-migrate: ") and captured.err.count("\n") == 1 and captured.out == ""
-    assert part in captured.err
-    assert not (tmp_path / "out").exists()
+def test_an_answer_that_waiting_does_not_mend_is_told_in_a_line_after_one_request(
+    fault, part, embed, server, tmp_path, capsys
+):
+    server.faults.extend([fault] * 9)
+    assert embed("--quiet") == 7
+    check_refusal(capsys, part, tmp_path / "out")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "part"),
+    [
+        ({"model": "openai:no-such-model"}, 7, "knows no model 'no-such-model' (HTTP 404); check the model's"),
+        ({"more": [LONG]}, 4, "'d60' is longer than openai:text-embedding-3-small takes"),
+        ({"model": f"{SMALL},rate=fast"}, 2, "'fast' is no rate of requests; give one such as 3000/min"),
+        ({"model": f"{SMALL},concurrency=0"}, 2, "the setting concurrency '0' is no whole number above 0"),
+        ({"model": f"{SMALL},concurrency=257"}, 2, "concurrency"),
+        ({"model": f"{SMALL},batch-size=2049"}, 2, "from 1 to 2048"),
+        ({"model": "tfidf:8,dimensions=4"}, 2, "with openai: or langchain: only"),
+    ],
+)
+def test_a_model_or_a_text_that_will_not_do_is_told_in_a_line(settings, code, part, embed, server, tmp_path, capsys):
+    assert embed("--quiet", **settings) == code
+    check_refusal(capsys, part, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("option", "part"),
+    [
+        (["--concurrency", "3"], "--concurrency=3 goes into the SPEC of its model: SPEC,concurrency=3"),
+        (["--base-url", "localhost:8000"], "'localhost:8000' is no --base-url; give one such as http://localhost:8000"),
+    ],
+)
+def test_an_option_that_will_not_do_is_told_in_a_line(option, part, embed, server, tmp_path, capsys):
+    assert embed("--quiet", *option) == 2
+    check_refusal(capsys, part, tmp_path / "out")
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("fault", [fake.SHORTER, fake.CONSTANT])
-def test_an_answer_of_the_wrong_model_is_paid_for_once_and_told(fault, server, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("\n".join(json.dumps({"id": f"d{n}", "text": f"text {n}"}) for n in range(60)))
+def test_an_answer_of_the_wrong_model_is_paid_for_once_and_told(fault, embed, server, capsys):
     server.faults.extend([fault] * 99)
-    arguments = ["--model", f"{SMALL},batch-size=10", "--base-url", server.url, "-o", str(tmp_path / "out")]
-    assert run(["embed", str(corpus), *arguments]) == 7
+    assert embed(model=f"{SMALL},batch-size=10") == 7
     told = capsys.readouterr().err
     assert len(server.requests) == 1
     assert "embedded until it broke off: 20 tokens" in told and "what could be used is in the cache" in told
-    assert not (tmp_path / "out").exists()
 
 
 def test_without_a_key_openai_itself_is_not_asked(tmp_path, capsys):
-    (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "x"}')
-    command = [
-        "embed",
-        str(tmp_path / "c.jsonl"),
-        "--model",
-        SMALL,
-        "--cache",
-        "none",
-        "-q",
-        "-o",
-        str(tmp_path / "out"),
-    ]
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text('{"id": "a", "text": "x"}')
+    command = ["embed", str(corpus), "--model", SMALL, "--cache", "none", "-q", "-o", str(tmp_path / "out")]
     assert run(command) == 7
-    assert capsys.readouterr().err == (
-        "lead-migrate: openai:text-embedding-3-small needs a key; set OPENAI_API_KEY, or --base-url for a server of "
-        "your own\n"
-    )
+    told = f"{SMALL} needs a key; set OPENAI_API_KEY, or --base-url for a server of your own"
+    check_refusal(capsys, told, tmp_path / "out")
 
 
 def test_the_library_takes_the_same_options():

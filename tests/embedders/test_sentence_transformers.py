@@ -14,6 +14,7 @@ from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.weights import weights_revision
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
+from migrate.manifest import ModelIdentity
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
@@ -22,11 +23,6 @@ pytestmark = pytest.mark.slow
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS = ["A cat sits on the mat.", "A kitten is lying on a rug.", "Interest rates rose by half a percent.", "x"]
 DOCUMENTS = [Document(f"d{row}", text) for row, text in enumerate(TEXTS)]
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    return SentenceTransformersEmbedder(packaged=True, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +56,10 @@ def test_equals_what_sentence_transformers_gives(vectors):
     np.testing.assert_array_equal(vectors, model.encode(TEXTS, show_progress_bar=False))
 
 
-def test_like_is_near_like(vectors):
-    scores = vectors @ vectors.T
-    assert scores[0, 1] > 0.5 > scores[0, 2]
-
-
 def test_identity_is_that_of_the_hubs_model(minilm):
     identity = minilm.identity
-    assert identity.spec == "sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
-    assert (identity.dim, identity.normalized) == (384, True)
-    assert (identity.document_prefix, identity.query_prefix) == ("", "")
-    assert identity.revision == MINILM_SHA256
+    spec = "sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
+    assert identity == ModelIdentity(spec, 384, True, "", "", MINILM_SHA256)
 
 
 def test_a_prefix_stands_before_the_text(minilm, vectors):
@@ -92,22 +81,19 @@ def test_batches_do_not_change_order_or_length(minilm, monkeypatch):
     np.testing.assert_allclose(rows[[3, 18]], minilm.embed_documents([texts[3], texts[18]]), atol=1e-5)
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_an_empty_text_is_refused(text, minilm):
+def test_a_blank_text_is_refused_by_its_id(minilm):
     with pytest.raises(InputError, match="'bad'"):
-        minilm.embed_documents([*DOCUMENTS, Document("bad", text)])
+        minilm.embed_documents([*DOCUMENTS, Document("bad", "  \n")])
 
 
 def test_offers_its_tokens_and_their_vectors(minilm):
     table = minilm.token_table()
-    assert table.vectors.shape == (30522, 384)
-    assert table.vectors.dtype == np.float32
+    assert table.vectors.shape == (30522, 384) and table.vectors.dtype == np.float32
     assert table.limit == 254  # of 256, two are special
     minilm.embed_documents([Document("a", "cat " * 600)])  # which makes the model's own tokenizer cut
     assert minilm.token_table().tokenizer == table.tokenizer
     ids = Tokenizer.from_str(table.tokenizer).encode("cat " * 600, add_special_tokens=False).ids
-    assert len(ids) == 600
-    assert len(set(ids)) == 1
+    assert len(ids) == 600 and len(set(ids)) == 1
 
 
 def test_a_folder_is_remembered_by_its_base_name(copy):
@@ -142,19 +128,21 @@ def test_prompts_of_an_unknown_model_are_its_prefixes(name, config, options, pre
         np.testing.assert_allclose(embedder.embed_documents(DOCUMENTS), vectors, atol=1e-6)
 
 
-def test_several_weight_files_have_one_revision(tmp_path, copy):
+def test_several_weight_files_have_one_revision(copy):
     folder = copy()
-    one = weights_revision(SentenceTransformersEmbedder(str(folder)).source)
+
+    def revision():
+        return weights_revision(SentenceTransformersEmbedder(str(folder)).source)
+
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.bin").write_bytes(b"another export")
     (folder / "pytorch_model.bin").write_bytes(b"the same weights, pickled")
-    assert weights_revision(SentenceTransformersEmbedder(str(folder)).source) == one
+    assert revision() == MINILM_SHA256
     (folder / "1_Pooling" / "model.safetensors").write_bytes(b"more")
-    more = weights_revision(SentenceTransformersEmbedder(str(folder)).source)
-    assert more not in (one, None)
+    more = revision()
+    assert more not in (MINILM_SHA256, None)
     (folder / "1_Pooling" / "model.safetensors").write_bytes(b"other")
-    assert weights_revision(SentenceTransformersEmbedder(str(folder)).source) not in (one, more)
-    assert one == sha256_file(packaged_model_path() / "model.safetensors")
+    assert revision() not in (MINILM_SHA256, more, None)
 
 
 @pytest.mark.parametrize(
@@ -190,59 +178,51 @@ def test_the_packaged_model_may_be_absent(monkeypatch):
         packaged_model_path()
 
 
-class Hub:
+NAME = "sentence-transformers/all-MiniLM-L6-v2"
+COMMIT = {"X-Repo-Commit": "0123456789abcdef0123456789abcdef01234567"}
+
+
+class Hub(BaseHTTPRequestHandler):
     """A hub with one model, the packaged one, as the hub's client needs it."""
 
-    NAME = "sentence-transformers/all-MiniLM-L6-v2"
-    COMMIT = "0123456789abcdef0123456789abcdef01234567"
+    def log_message(self, *args):
+        pass
 
-    def __enter__(self):
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *args):
-                pass
+    def do_HEAD(self):
+        self.answer()
 
-            def do_GET(self):
-                Hub.answer(self, body=True)
+    def do_GET(self):
+        self.wfile.write(self.answer())
 
-            def do_HEAD(self):
-                Hub.answer(self, body=False)
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self.thread.start()
-        return f"http://127.0.0.1:{self.http.server_address[1]}"
-
-    def __exit__(self, *error):
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
-
-    @staticmethod
-    def answer(handler, *, body):
-        path = handler.path.partition("?")[0]
-        headers = {"X-Repo-Commit": Hub.COMMIT}
-        status, content = 404, b"{}"
-        if path.startswith(f"/api/models/{Hub.NAME}/tree/"):
-            headers["X-Error-Code"] = "EntryNotFound"
-        elif path.startswith(f"/api/models/{Hub.NAME}"):
-            status, content = 200, json.dumps({"id": Hub.NAME, "sha": Hub.COMMIT, "siblings": []}).encode()
+    def answer(self):
+        """Send the head of an answer; returns its body."""
+        path = self.path.partition("?")[0]
+        _, is_file, name = path.partition(f"/{NAME}/resolve/")
+        file = packaged_model_path() / name.partition("/")[2]
+        status, content, headers = 404, b"{}", {**COMMIT, "X-Error-Code": "EntryNotFound"}
+        if is_file and file.is_file():
+            status, content, headers = 200, file.read_bytes(), {**COMMIT, "ETag": f'"{sha256_file(file)}"'}
         elif path.startswith("/api/models/broken/"):
-            status = 418
-        elif path.startswith(f"/{Hub.NAME}/resolve/"):
-            file = packaged_model_path() / path.split("/resolve/")[1].partition("/")[2]
-            headers["X-Error-Code"] = "EntryNotFound"
-            if file.is_file():
-                status, content = 200, file.read_bytes()
-                headers = {"X-Repo-Commit": Hub.COMMIT, "ETag": f'"{sha256_file(file)}"'}
-        else:
-            headers["X-Error-Code"] = "RepoNotFound"
-        handler.send_response(status)
+            status, headers = 418, COMMIT
+        elif path.startswith(f"/api/models/{NAME}") and "/tree/" not in path:
+            content = json.dumps({"id": NAME, "sha": COMMIT["X-Repo-Commit"], "siblings": []}).encode()
+            status, headers = 200, COMMIT
+        elif NAME not in path:
+            headers = {**COMMIT, "X-Error-Code": "RepoNotFound"}
+        self.send_response(status)
         for name, value in {**headers, "Content-Length": len(content)}.items():
-            handler.send_header(name, str(value))
-        handler.end_headers()
-        if body:
-            handler.wfile.write(content)
+            self.send_header(name, str(value))
+        self.end_headers()
+        return content
+
+
+@pytest.fixture
+def hub():
+    """A running hub, to be shut down."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        yield running
+        running.shutdown()
 
 
 HUB_SCRIPT = """
@@ -266,19 +246,15 @@ show()
 """
 
 
-def test_models_come_from_the_hub_and_then_from_its_cache(tmp_path, minilm):
+def test_models_come_from_the_hub_and_then_from_its_cache(hub, tmp_path, minilm):
     """In a process of its own, where the hub is down after the first time; nothing is written to the terminal."""
-    environment = {**os.environ, "HF_HOME": str(tmp_path)}
-    with Hub() as url:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", HUB_SCRIPT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**environment, "HF_ENDPOINT": url},
-        )
-        online = [process.stdout.readline() for _ in range(4)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"}
+    command = [sys.executable, "-W", "error", "-c", HUB_SCRIPT]
+    process = subprocess.Popen(command, **pipes, text=True, env=environment)
+    online = [process.stdout.readline() for _ in range(4)]
+    hub.shutdown()
+    hub.server_close()
     offline, errors = process.communicate("\n", timeout=120)
     assert (process.returncode, errors) == (0, "")
     assert online[0] == offline.splitlines(keepends=True)[0]

@@ -11,20 +11,11 @@ pytestmark = pytest.mark.slow
 DOCUMENTS = [Document("a", "A cat sits on the mat."), Document("b", "Interest rates rose. " * 40)]
 
 
-@pytest.fixture(scope="module")
-def minilm():
-    return SentenceTransformersEmbedder(packaged=True, device="cpu")
-
-
 def test_variants_pool_the_same_tokens_and_cut_the_same_texts_otherwise(minilm):
     own = minilm.embed_documents(DOCUMENTS)
     found = {variant.meaning: variant.embedder.embed_documents(DOCUMENTS) for variant in minilm.variants()}
-    tokens = [
-        rows.numpy()
-        for rows in minilm.model.encode(
-            [document.text for document in DOCUMENTS], output_value="token_embeddings", show_progress_bar=False
-        )
-    ]
+    texts, options = [document.text for document in DOCUMENTS], {"show_progress_bar": False}
+    tokens = [rows.numpy() for rows in minilm.model.encode(texts, output_value="token_embeddings", **options)]
     for mode, pool in {"cls": lambda rows: rows[0], "max": lambda rows: rows.max(axis=0)}.items():
         expected = np.stack([pool(rows) / np.linalg.norm(pool(rows)) for rows in tokens])
         np.testing.assert_allclose(found[f"with {mode} pooling"], expected, atol=1e-5)

@@ -1,6 +1,7 @@
 """The live searcher over databases: filters of every kind; a table of sqlite-vec that changes under it."""
 
 import time
+from contextlib import closing
 from functools import partial
 from itertools import count
 
@@ -53,8 +54,10 @@ def test_a_filter_goes_to_the_store_and_what_passes_is_ranked_by_true_vectors(ki
     limits = LiveLimits(depth=50, max_documents=50, max_ms=20_000)
     with LiveSearcher(place, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
         answer = searcher.search(query, where=FILTERS[kind])
+        found = searcher.documents(answer.ids)
     assert list(answer.ids) == sorted(true, key=lambda doc_id: -float(true[doc_id] @ query))[:10]
     assert answer.untrue == 0 and len(true) == 17
+    assert [document.id for document in found] == list(answer.ids)
     if kind == "folder":  # it says of the sample that it is true
         return
     few = LiveLimits(depth=50, max_documents=3, max_ms=20_000)
@@ -85,11 +88,10 @@ def location(source_folder, tmp_path):
 
 
 def execute(location, statement, values):
-    connection = apsw.Connection(str(open_store(location).driver.file))
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    connection.execute(statement, values)
-    connection.close()
+    with closing(apsw.Connection(str(open_store(location).driver.file))) as connection:
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+        connection.execute(statement, values)
 
 
 def pool(location, query, depth=20):
@@ -103,15 +105,6 @@ def pool(location, query, depth=20):
 def best(location, query, model):
     ids, texts = pool(location, query)
     return sorted(ids, key=lambda doc_id: -float(model.one(texts[doc_id]) @ query))[:10]
-
-
-def test_what_a_table_finds_is_ranked_by_true_vectors(location, tmp_path):
-    model, query = Hashed(), Hashed().one("a question")
-    expected = best(location, query, model)
-    with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
-        answer = searcher.search(query)
-        assert list(answer.ids) == expected and answer.untrue == 0
-        assert [document.id for document in searcher.documents(answer.ids)] == expected
 
 
 def test_vectors_that_the_worker_puts_there_are_taken_for_true(location, tmp_path):
@@ -167,35 +160,37 @@ def test_a_document_that_is_deleted_is_not_found(location, tmp_path):
         assert searcher.documents([first]) == []
 
 
-def test_tables_are_switched_under_queries_and_no_answer_is_of_two_models(location, source_folder, tmp_path):
-    models, place = [Hashed(), Other()], f"sqlite-vec:{tmp_path}/others.db#items"
-    translate(source_folder, models[1], place)
-    texts = [f"question {number}" for number in range(20)]
+@pytest.mark.parametrize("kind", ["folder", "sqlite-vec"])
+def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(kind, place_of, source_folder, tmp_path):
+    models, places = [Hashed(), Other()], [place_of(kind, name) for name in ("one", "two")]
+    for model, place in zip(models, places, strict=True):
+        translate(source_folder, model, place)
+    questions = [f"question {number}" for number in range(20)]
     expected = [
-        [best(where, model.one(text), model) for text in texts]
-        for where, model in zip((location, place), models, strict=True)
+        [best(place, model.one(question), model) for question in questions]
+        for place, model in zip(places, models, strict=True)
     ]
     wrong, answered = [], set()
 
     def ask(searcher, numbers):
-        number = next(numbers) % len(texts)
-        answer = searcher.search(texts[number])
-        which = [list(answer.ids) == answers[number] for answers in expected]
-        answered.add(tuple(which))
+        number = next(numbers) % len(questions)
+        answer = searcher.search(questions[number])
+        which = tuple(list(answer.ids) == answers[number] for answers in expected)
+        answered.add(which)
         if sum(which) != 1:
             wrong.append((number, answer.untrue, answer.generation, answer.ids))
 
     with (
-        LiveSearcher(location, models, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher,
+        LiveSearcher(places[0], models, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher,
         asking(*(partial(ask, searcher, count(start)) for start in (0, 5, 10))) as failed,
     ):
         for _ in range(3):
-            switch(location, place, unproven=True)
+            switch(places[0], places[1], unproven=True)
             time.sleep(0.5)
-            rollback(location)
+            rollback(places[0])
             time.sleep(0.5)
     assert not failed and not wrong
-    assert answered == {(True, False), (False, True)}
+    assert answered == {(True, False), (False, True)}, "each generation answered, by its own model alone"
 
 
 def test_a_table_of_another_model_does_not_answer(location, source_folder, tmp_path):

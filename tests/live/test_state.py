@@ -3,8 +3,9 @@
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -55,8 +56,8 @@ def test_all_is_there_when_it_is_opened_again(path):
         np.testing.assert_array_equal(kept.vector, query.vector)
         np.testing.assert_array_equal(kept.scores, query.scores)
         assert (kept.ids, kept.untrue, kept.at, kept.number) == (("ü", "a"), 3, 5.0, 1)
-        assert state.counters()["queries"] == 2 and state.counters()["usd"] == 0.25
-        assert state.counters()["embedder_failures"] == 0
+        counted = state.counters()
+        assert (counted["queries"], counted["usd"], counted["embedder_failures"]) == (2, 0.25, 0)
         told = state.worker()
         assert replace(told, updated=0.0) == facts and told.updated > 0
         assert [noted for _, noted in state.history()] == [{"share": 0.1}]
@@ -108,12 +109,8 @@ def test_threads_and_objects_count_as_one(path):
             state.count({"queries": 1})
             state.want({"a": (1, 0.5)})
 
-    with LiveState(path) as one, LiveState(path) as other:
-        threads = [threading.Thread(target=work, args=(state,)) for state in (one, other) * 4]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with LiveState(path) as one, LiveState(path) as other, ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, (one, other) * 4))
         assert one.counters()["queries"] == 200 and other.queue(1) == {"a": 200}
 
 
@@ -129,19 +126,18 @@ with LiveState(Path(sys.argv[1])) as state:
 
 
 def test_what_was_written_outlives_a_kill_and_others_go_on(path):
-    processes = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
+    command = [sys.executable, "-c", WRITER, str(path)]
+    killed, other = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
     try:
-        for process in processes:
+        for process in (killed, other):
             for _ in range(20):
-                last = int(process.stdout.readline())
-        processes[0].kill()
-        processes[0].communicate()
+                process.stdout.readline()
+        killed.kill()
+        killed.communicate()
         for _ in range(20):
-            last = int(processes[1].stdout.readline())
+            last = int(other.stdout.readline())
     finally:
-        for process in processes:
+        for process in (killed, other):
             process.kill()
             process.communicate(timeout=60)
     with LiveState(path) as state:
@@ -149,30 +145,31 @@ def test_what_was_written_outlives_a_kill_and_others_go_on(path):
         state.count({"queries": 1})
 
 
-def test_a_file_of_something_else_is_left_alone(path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("my notes, which are long enough to be taken for something" * 30, "damaged"),
+        (["CREATE TABLE mine (id)"], "another application"),
+        (["PRAGMA application_id = {}", "PRAGMA user_version = 7"], "version 7, where this release reads 1; remove it"),
+    ],
+)
+def test_a_file_of_something_else_is_left_alone(content, message, path):
     path.parent.mkdir()
-    path.write_text("my notes, which are long enough to be taken for something" * 30)
-    with pytest.raises(InputError, match="damaged"):
+    if isinstance(content, str):
+        path.write_text(content)
+    else:
+        with closing(sqlite3.connect(path)) as database:
+            for statement in content:
+                database.execute(statement.format(LiveState.application_id))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=message):
         LiveState(path)
-    path.unlink()
-    database = sqlite3.connect(path)
-    database.execute("CREATE TABLE mine (id)")
-    database.close()
-    with pytest.raises(InputError, match="another application"):
-        LiveState(path)
-    path.unlink()
-    LiveState(path).close()
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 7")
-    database.close()
-    with pytest.raises(InputError, match="version 7, where this release reads 1; remove it"):
-        LiveState(path)
+    assert path.read_bytes() == before
 
 
 def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):
     monkeypatch.setattr(LiveState, "busy_s", 0.2)
-    with LiveState(path) as state:
-        holder = sqlite3.connect(path, isolation_level=None)
+    with LiveState(path) as state, closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         started = time.monotonic()
         with pytest.raises(LockedError, match=str(path)):
@@ -182,7 +179,6 @@ def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):
         holder.execute("ROLLBACK")
         state.count({"queries": 1})
         assert state.counters()["queries"] == 1
-        holder.close()
 
 
 def test_the_state_lies_beside_a_folder_whichever_way_it_is_named(source_folder, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -91,11 +92,13 @@ def test_at_the_end_the_store_is_a_full_re_embed_to_the_bit(location, embedder, 
     rows = dict(zip(other.ids, other.vectors, strict=True))
     assert all(np.array_equal(rows[i], v) for i, v in zip(mine.ids, mine.vectors, strict=True))
     if ":" not in location:
-        assert (Path(location, "index.faiss").read_bytes()) == (full / "index.faiss").read_bytes()
+        assert Path(location, "index.faiss").read_bytes() == (full / "index.faiss").read_bytes()
+        assert (read_confidence(Path(location), 150) == 1).all()
+        assert not {path.name for path in state_path(open_store(location)).parent.iterdir()} & {"next", "old"}
 
 
 @every_kind
-def test_most_wanted_documents_come_first(location, embedder):
+def test_most_wanted_documents_come_first_and_a_budget_counts_all_that_are_true(location, embedder):
     store = open_store(location)
     untrue = sorted({d.id for d in store.documents()} - true_ids(location))
     with state_of(location) as state:
@@ -103,18 +106,12 @@ def test_most_wanted_documents_come_first(location, embedder):
     Worker(location, embedder, options(from_queue=True)).run()
     assert embedder.embedder.asked == [untrue[5], untrue[9], untrue[7]]
     assert {untrue[5], untrue[7], untrue[9]} <= true_ids(location)
-    assert len(true_ids(location)) == 43
+    for budget, true in (("43", 43), ("60", 60), ("40%", 60), ("50%", 75)):
+        report = Worker(location, embedder, options(budget=budget)).run()
+        assert (report.phase, len(true_ids(location))) == ("paused", true) and "budget" in report.message
 
 
-@every_kind
-@pytest.mark.parametrize("budget", ["60", "40%"])
-def test_a_budget_of_documents_counts_all_that_are_true(location, embedder, budget):
-    report = Worker(location, embedder, options(budget=budget)).run()
-    assert (report.phase, len(true_ids(location))) == ("paused", 60)
-    assert "budget" in report.message
-
-
-@every_kind
+@pytest.mark.parametrize("location", ["folder", "pgvector", "sqlite-vec"], indirect=True)
 def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
     true = true_ids(location)
     untrue = [document for document in open_store(location).documents() if document.id not in true]
@@ -130,7 +127,21 @@ def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
     assert len(embedder.embedder.asked) == 5
 
 
-def _wait_for(condition):
+@contextmanager
+def running(worker):
+    """The worker in a thread, until the block ends."""
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        with state_of(worker.location) as state:
+            state.note(STOP, True)
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def wait_for(condition):
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -139,35 +150,25 @@ def _wait_for(condition):
 
 def test_what_queries_embed_meanwhile_is_found(location, embedder):
     worker = Worker(location, embedder, WorkerOptions(budget="40", publish=0.1))
-    running = threading.Thread(target=worker.run, daemon=True)
-    running.start()
-    try:
-        _wait_for(lambda: worker.survey.count == 150)
+    with running(worker):
+        wait_for(lambda: worker.survey.count == 150)
         untrue = [document for document in open_store(location).documents() if document.id not in worker.survey.true]
         embedder.embed_documents(untrue[:15])
         with state_of(location) as state:
             state.count({"embedded_by_queries": 15})
-        _wait_for(lambda: len(worker.survey.true) == 55)
-    finally:
-        with state_of(location) as state:
-            state.note(STOP, True)
-        running.join(60)
-    assert not running.is_alive()
+        wait_for(lambda: len(worker.survey.true) == 55)
     assert len(true_ids(location)) == 55
 
 
 def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
-    first = Worker(location, embedder, options(budget="500tok"))
-    first.run()
-    spent, asked = first.account.tally, len(embedder.embedder.asked)
-    with state_of(location) as state:
-        tokens = state.noted("own spent by the worker")["tokens"]
-    assert 300 < tokens <= 500
-    Worker(location, embedder, options(budget="500tok")).run()
-    assert len(embedder.embedder.asked) == asked
-    Worker(location, embedder, options(budget="900tok")).run()
-    assert len(embedder.embedder.asked) > asked
-    assert spent is not None
+    asked = []
+    for budget in ("500tok", "500tok", "900tok"):
+        Worker(location, embedder, options(budget=budget)).run()
+        asked.append(len(embedder.embedder.asked))
+        with state_of(location) as state:
+            tokens = state.noted("own spent by the worker")["tokens"]
+        assert 300 < tokens <= int(budget.removesuffix("tok"))
+    assert asked[0] == asked[1] < asked[2]
 
 
 def test_a_budget_in_dollars_needs_a_price(location, embedder):
@@ -194,23 +195,30 @@ def test_a_pace_that_is_none_is_refused(text):
 
 
 @every_kind
-def test_a_model_that_fails_for_a_while_is_asked_again(location, embedder):
+def test_neither_failures_of_the_model_nor_a_text_that_it_refuses_stand_in_the_way(location, embedder):
+    store, true = open_store(location), true_ids(location)
     embedder.embedder.fails = 2
+    embedder.embedder.refuses = next(d.text for d in store.documents() if d.id not in true)
     worker = Worker(location, embedder, ONCE)
     worker._wait = lambda seconds: None
-    assert worker.run().phase == "complete"
-    with state_of(location) as state:
-        assert state.counters()["embedder_failures"] == 2
-
-
-@every_kind
-def test_a_text_that_the_model_refuses_does_not_stand_in_the_way(location, embedder):
-    store, true = open_store(location), true_ids(location)
-    embedder.embedder.refuses = next(d.text for d in store.documents() if d.id not in true)
-    report = Worker(location, embedder, ONCE).run()
+    report = worker.run()
     assert (report.phase, report.true, report.refused) == ("complete", 149, 1)
     assert "1 that it refuses" in report.message
+    with state_of(location) as state:
+        assert state.counters()["embedder_failures"] == 2
     assert Worker(location, embedder, ONCE).run().refused == 1
+
+
+def before_embedding(embedder, act):
+    """Have something done once, right before the model is asked for the first time."""
+    embed, still_to_do = embedder.embedder.embed, [act]
+
+    def embed_after(texts, role, **more):
+        while still_to_do:
+            still_to_do.pop()()
+        return embed(texts, role, **more)
+
+    embedder.embedder.embed = embed_after
 
 
 @every_database
@@ -230,34 +238,18 @@ def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, em
     gone = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
     worker = Worker(location, embedder, ONCE)
     worker._wait = lambda seconds: None
-    embed, deleted = embedder.embedder.embed, []
-
-    def embed_and_delete(texts, role, **more):
-        if not deleted:
-            edit(location, gone=gone)
-            deleted.extend(gone)
-        return embed(texts, role, **more)
-
-    embedder.embedder.embed = embed_and_delete
+    before_embedding(embedder, partial(edit, location, gone=gone))
     report = worker.run()
     assert (report.phase, report.true, report.count) == ("complete", 147, 147)
     assert len(true_ids(location)) == 147
 
 
-@pytest.mark.parametrize("location", ["folder", *DATABASES], indirect=True)
-def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, source_folder, place_of, request):
-    kind = request.node.callspec.params["location"]
-    other = place_of(kind, "new")
+@every_kind
+def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, place_of, source_folder, request):
+    other = place_of(request.node.callspec.params["location"], "new")
     translate(source_folder, CachedEmbedder(Other(), Path(f"{embedder.path}.other")), other)
     before = read_all(open_store(other).scan())
-    embed = embedder.embedder.embed
-
-    def embed_and_switch(texts, role, **more):
-        if open_store(location).info.manifest.model.spec == "hashed":
-            switch(location, other, unproven=True)
-        return embed(texts, role, **more)
-
-    embedder.embedder.embed = embed_and_switch
+    before_embedding(embedder, partial(switch, location, other, unproven=True))
     with pytest.raises(StoreError, match=r"not the store's own model|translated for other"):
         Worker(location, embedder, options(publish=0.1)).run()
     after = read_all(open_store(location).scan())
@@ -345,24 +337,13 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
 @every_kind
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
-        with state_of(location) as state:
-            end = time.monotonic() + 60
-            while not is_running(state) or state.worker().phase not in ("running", "complete"):
-                assert time.monotonic() < end and thread.is_alive(), "the worker does not begin"
-                time.sleep(0.005)
-            with pytest.raises(LockedError, match="another worker"):
-                other.run()
-            assert stop_worker(state, seconds=30)
-            assert not is_running(state)
-            assert state.worker().phase == "stopped"
-    finally:
-        with state_of(location) as state:
-            state.note(STOP, True)
-        thread.join(30)
-    assert not thread.is_alive()
+    with running(worker), state_of(location) as state:
+        wait_for(lambda: is_running(state) and state.worker().phase in ("running", "complete"))
+        with pytest.raises(LockedError, match="another worker"):
+            other.run()
+        assert stop_worker(state, seconds=30)
+        assert not is_running(state)
+        assert state.worker().phase == "stopped"
 
 
 MOMENTS = [
@@ -405,21 +386,11 @@ def test_a_worker_that_is_killed_again_and_again_loses_nothing(location, embedde
         assert state.counters()["embedded_by_worker"] <= 110 + 2 * 8, "but a batch that was not in the cache yet"
 
 
-def test_what_else_lies_in_a_folder_stays_there(location, embedder):
-    Path(location, "notes.txt").write_text("mine")
-    Path(location, "more").mkdir()
-    Path(location, "more", "deep.txt").write_text("mine too")
-    Worker(location, embedder, ONCE).run()
-    assert Path(location, "notes.txt").read_text() == "mine"
-    assert Path(location, "more", "deep.txt").read_text() == "mine too"
-    assert (read_confidence(Path(location), 150) == 1).all()
-    assert not any(path.name in ("next", "old") for path in state_path(open_store(location)).parent.iterdir())
-
-
-def test_a_new_folder_may_be_read_by_whom_the_old_one_could(location, embedder, tmp_path):
+def test_what_else_lies_in_a_folder_stays_there_and_is_read_by_whom_it_was(location, embedder, tmp_path):
     folder, elsewhere = Path(location), tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "note.txt").write_text("mine")
+    (folder / "notes.txt").write_text("mine")
     (folder / "more").mkdir()
     (folder / "more" / "deep.txt").write_text("mine too")
     (folder / "link").symlink_to("../elsewhere")
@@ -435,6 +406,7 @@ def test_a_new_folder_may_be_read_by_whom_the_old_one_could(location, embedder, 
     assert {path: path.stat().st_mode & 0o7777 for path in modes} == modes
     if os.geteuid() == 0:
         assert {(path.stat().st_uid, path.stat().st_gid) for path in modes} == {(1234, 4321)}
+    assert (folder / "notes.txt").read_text() == "mine" and (folder / "more" / "deep.txt").read_text() == "mine too"
     assert (folder / "link").readlink() == Path("../elsewhere") and (folder / "link" / "note.txt").read_text() == "mine"
     assert (folder / "more" / "dangling").readlink() == Path("nowhere")
     assert (elsewhere / "note.txt").read_text() == "mine"
@@ -442,8 +414,6 @@ def test_a_new_folder_may_be_read_by_whom_the_old_one_could(location, embedder, 
 
 def test_a_file_that_a_private_folder_had_not_before_is_private(location, embedder):
     folder = Path(location)
-    stored = read_confidence(folder, 150)
-    assert stored is not None
     before = {path.name for path in folder.iterdir()}
     removed = next(path for path in folder.iterdir() if "confidence" in path.name)
     removed.unlink()
@@ -597,15 +567,14 @@ def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_g
     ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
     worker = Worker(location, embedder, options(budget="80%"))
     worker._wait = lambda seconds: None
-    embed, vectors = embedder.embedder.embed, {}
+    vectors = {}
 
-    def embed_and_change(texts, role, **more):
-        if not vectors:
-            edit(location, changed=ours)
-            batch = open_store(location).find_vectors(ours)
-            vectors.update(zip(batch.ids, batch.vectors.copy(), strict=True))
-        return embed(texts, role, **more)
+    def change():
+        edit(location, changed=ours)
+        batch = open_store(location).find_vectors(ours)
+        vectors.update(zip(batch.ids, batch.vectors.copy(), strict=True))
 
+    before_embedding(embedder, change)
     put = worker.writer.put
 
     def put_once(store, documents, rows):
@@ -617,7 +586,7 @@ def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_g
         assert all(np.allclose(row, vectors[doc_id]) for doc_id, row in zip(now.ids, now.vectors, strict=True))
         raise KeyboardInterrupt
 
-    embedder.embedder.embed, worker.writer.put = embed_and_change, put_once
+    worker.writer.put = put_once
     with state_of(location) as state:
         state.want(dict.fromkeys(ours, (9, 0.5)))
     with pytest.raises(KeyboardInterrupt):

@@ -25,6 +25,7 @@ IMPORTED = (
     "chromadb",
     "faiss",
     "langchain_community.vectorstores.faiss",
+    "openai",
     "psycopg",
     "pyarrow.parquet",
     "s3fs",
