@@ -20,11 +20,11 @@ def poor(tmp_path_factory):
 
 @pytest.fixture
 def told(capsys):
-    """Runs a command quietly: exit code, the JSON that it prints, if any, and what it says else."""
+    """Runs a command, quietly or not: exit code, the JSON that it prints, if any, and what it says else."""
 
-    def tell(*command):
+    def tell(*command, quiet=True):
         capsys.readouterr()
-        code = run([*map(str, command), "-q"])
+        code = run([*map(str, command), *(["-q"] if quiet else [])])
         out, err = capsys.readouterr()
         return code, json.loads(out) if out.startswith("{") else None, err
 
