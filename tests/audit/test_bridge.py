@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import topics
 from ir_measures import calc_aggregate, nDCG
-from topics import copy_store
+from topics import copy_store, make_store
 
 import migrate
 from migrate.audit.query_set import QuerySet
@@ -18,7 +18,7 @@ from migrate.manifest import ModelIdentity
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.terminal import report_text
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 
 pytestmark = pytest.mark.slow
@@ -42,17 +42,9 @@ def old_model(source_folder):
     return load_embedder("tfidf:32", state=source_folder)
 
 
-def make_store(folder, documents, vectors, metric="ip"):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric=metric)
-    writer.append(documents, vectors)
-    writer.finish()
-    return open_store(folder)
-
-
-@pytest.fixture
-def reference(corpus, new_model, tmp_path):
-    return make_store(tmp_path / "reference", corpus.documents, new_model.embed_documents(corpus.documents))
+@pytest.fixture(scope="module")
+def reference(corpus, new_model, tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("full") / "reference", new_model, corpus.documents)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +67,7 @@ def audit(reference, questions, embedder, **options):
 def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, questions, corpus, new_model, tmp_path):
     rng = np.random.default_rng(2)
     old = rng.normal(size=(len(corpus.documents), 20)).astype(np.float32) * rng.uniform(1, 2, size=(150, 1))
-    store = make_store(tmp_path / "old", corpus.documents, old.astype(np.float32), metric)
+    store = make_store(tmp_path / "old", None, corpus.documents, vectors=old.astype(np.float32), metric=metric)
     fitted = migrate.fit(store, new_model, direction="query", stitch="ridge", sample=150)
     arm = audit(reference, questions, new_model, source=store, bridge=fitted).arm(BRIDGE)
 
@@ -132,12 +124,11 @@ def test_it_changes_no_other_arm_and_no_verdict(reference, source, questions, ne
     assert with_it.comparisons[STAY] == without.comparisons[STAY]
 
 
-def test_a_bridge_without_a_source_is_refused(reference, questions, new_model, bridge):
+def test_a_bridge_without_a_source_or_of_a_stitch_for_documents_is_refused(
+    reference, source, questions, new_model, bridge
+):
     with pytest.raises(UsageError, match="--source STORE"):
         audit(reference, questions, new_model, bridge=bridge)
-
-
-def test_a_stitch_for_documents_is_no_bridge(reference, source, questions, new_model):
     fitted = migrate.fit(source, new_model, stitch="ridge", sample=100)
     with pytest.raises(StitchError, match=r"maps the store's documents .* fit it with --direction query$"):
         audit(reference, questions, new_model, source=source, bridge=fitted)
@@ -146,7 +137,7 @@ def test_a_stitch_for_documents_is_no_bridge(reference, source, questions, new_m
 def test_a_bridge_to_another_store_is_refused(reference, questions, new_model, corpus, bridge, tmp_path, source):
     vectors = read_all(source.scan()).vectors.copy()
     vectors[0] = -vectors[0]
-    other = make_store(tmp_path / "other", corpus.documents, vectors)
+    other = make_store(tmp_path / "other", None, corpus.documents, vectors=vectors)
     with pytest.raises(StitchError, match=r"other: the bridge was fitted on another store \(150 vectors"):
         audit(reference, questions, new_model, source=other, bridge=bridge)
 

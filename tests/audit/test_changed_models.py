@@ -98,9 +98,8 @@ def moved(good, tmp_path_factory):
             ["reembed", good.source, *TARGET, "-o", folder / "full"],
         ):  # fmt: skip
             assert run([*map(str, command), "-q"]) in (0, 3)
-    (folder / "labels.tsv").write_text(
-        "".join(f"{document.id}\t{number % 2}\n" for number, document in enumerate(good.documents))
-    )
+    labels = (f"{document.id}\t{number % 2}\n" for number, document in enumerate(good.documents))
+    (folder / "labels.tsv").write_text("".join(labels))
     return folder
 
 
@@ -220,7 +219,7 @@ def test_a_backfill_believes_no_cache_of_another_model(change, good, moved, serv
     told(*judged(moved, good, "pool"))
     command = ["backfill", moved / "new", "-o", tmp_path / "better"]
     server.vectors = change(good.model)
-    assert is_refused(told(*command)) and not (tmp_path / "better").exists()
+    assert is_refused(told(*command))
     refuse_after(server, 0)
     assert told(*command)[0] == 7 and not (tmp_path / "better").exists()
     answer_again(server, good.model)

@@ -16,7 +16,7 @@ from migrate.errors import InconclusiveError, InputError, StitchError, StoreErro
 from migrate.report.audit_sections import frontier_blocks
 from migrate.report.document import frontier_document
 from migrate.report.terminal import as_text
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
@@ -41,12 +41,12 @@ def reference(source_folder, target, tmp_path_factory):
     return open_store(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store(source_folder):
     return open_store(source_folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def questions(corpus):
     return QuerySet(corpus.queries[:100], corpus.qrels, "docstrings")
 
@@ -78,6 +78,8 @@ def test_every_policy_is_tried_at_every_share_beyond_the_sample(store, fitted, r
     policies = ("query-log", "confidence", "random")
     assert names == [(SAMPLE, 20), *((policy, count) for policy in policies for count in (45, 75))]
     assert found.measure == "nDCG@10"
+    without_a_log = tried(store, fitted, reference, questions, target, shares=[0.3])
+    assert [point.policy for point in without_a_log.points] == [SAMPLE, "confidence", "random"]
 
 
 def test_more_true_vectors_keep_more_and_all_of_them_everything(store, fitted, reference, questions, target):
@@ -85,11 +87,6 @@ def test_more_true_vectors_keep_more_and_all_of_them_everything(store, fitted, r
     kept = [point.verdict.retention.estimate for point in found.points]
     assert kept == sorted(kept) and kept[0] < kept[1] - 0.02
     assert kept[-1] == 1
-
-
-def test_without_a_log_the_log_is_not_tried(store, fitted, reference, questions, target):
-    found = tried(store, fitted, reference, questions, target, shares=[0.3])
-    assert [point.policy for point in found.points] == [SAMPLE, "confidence", "random"]
 
 
 def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, questions, target):
@@ -106,17 +103,15 @@ def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, 
         tried(store, unsure, reference, questions, target, policies=["random", "confidence"])
 
 
-def test_without_judgements_retention_is_of_agreement(store, fitted, reference, questions, target):
+def test_without_judgements_retention_is_of_agreement_and_the_margin_still_of_retention(
+    store, fitted, reference, questions, target
+):
     unjudged = dataclasses.replace(questions, qrels=None)
     found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"], margin=0.9)
     assert found.measure == "agreement@10"
     assert "SAFE (provisional)" in found.sentence
     assert found.points[-1].verdict.provisional
     assert found.points[-1].verdict.retention.estimate == 1
-
-
-def test_without_judgements_the_margin_is_still_that_of_retention(store, fitted, reference, questions, target):
-    unjudged = dataclasses.replace(questions, qrels=None)
     found = tried(store, fitted, reference, unjudged, target, shares=[0.3], policies=["random"])
     assert found.sentence.startswith("no budget tried here is SAFE at the margin of 0.95;")
 
@@ -145,9 +140,8 @@ def test_queries_that_choose_documents_do_not_judge(store, fitted, reference, qu
     expected = tried(store, fitted, reference, alone, target, log=log, stay=stay[30:], **options)
     assert [point.verdict for point in found.points] == [point.verdict for point in expected.points]
     assert {point.verdict.n_queries for point in found.points} == {70}
-    asked = topics.asked(
-        reference, reference, questions, target, source=store, stitch=fitted, frontier="40%", query_log=log
-    )
+    options = {"source": store, "stitch": fitted, "frontier": "40%", "query_log": log}
+    asked = topics.asked(reference, reference, questions, target, **options)
     assert asked.judging.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
     other = tried(store, fitted, reference, questions, target, log=log, shares=[0.4], policies=["random"])
     assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
@@ -171,20 +165,15 @@ def test_another_store_stitch_or_reference_is_refused(store, fitted, reference, 
     with pytest.raises(StitchError, match="--direction document"):
         tried(store, query_stitch, reference, questions, target)
     documents = list(reference.documents())[1:]
-    writer = create_store(tmp_path, format="faiss", dim=64)
-    writer.append(documents, np.ones((len(documents), 64), dtype=np.float32))
-    writer.finish()
+    other = topics.make_store(tmp_path / "other", target, documents)
     with pytest.raises(StoreError, match="lacks 1 ids of"):
-        tried(store, fitted, open_store(tmp_path), questions, target, shares=[1.0], policies=["random"])
+        tried(store, fitted, other, questions, target, shares=[1.0], policies=["random"])
 
 
-@pytest.mark.parametrize("shares", [[], [0.0], [0.2, 1.1]])
-def test_shares_that_are_none_are_told(shares, store, fitted, reference, questions, target):
-    with pytest.raises(UsageError, match="no share of the store; give some above 0 and up to 1"):
-        tried(store, fitted, reference, questions, target, shares=shares)
-
-
-def test_a_frontier_needs_queries(store, fitted, reference, target):
+def test_shares_that_are_none_and_audits_without_queries_are_told(store, fitted, reference, questions, target):
+    for shares in ([], [0.0], [0.2, 1.1]):
+        with pytest.raises(UsageError, match="no share of the store; give some above 0 and up to 1"):
+            tried(store, fitted, reference, questions, target, shares=shares)
     with pytest.raises(InputError, match="has no queries to judge by"):
         tried(store, fitted, reference, QuerySet([], {}, "none"), target)
 

@@ -148,16 +148,13 @@ def test_a_floor_lies_below_what_any_others_leave_on_average(seed):
     assert discount_after(11, 0) == 0
 
 
-def test_a_floor_widens_the_upper_bound_only():
+def test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower():
     arm, full = np.random.default_rng(0).uniform(0, 1, (2, 200))
     plain = Bootstrap().retention(arm, full)
     wide = Bootstrap(floor=Floor(full * 0.9, full * 0.8)).retention(arm, full)
     assert wide.lower == plain.lower
     assert wide.estimate == pytest.approx(plain.estimate / 0.9)
     assert wide.upper > Bootstrap().retention(arm, full * 0.8).upper > plain.upper
-
-
-def test_a_floor_of_shares_widens_the_lower_bound_only():
     arm, full = np.random.default_rng(0).uniform(0.8, 1, 200), np.ones(200)
     floor = Floor(np.full(200, 0.98), np.full(200, 0.95), is_share=True)
     plain, wide = Bootstrap().retention(arm, full), Bootstrap(floor=floor).retention(arm, full)
@@ -189,7 +186,7 @@ def test_rows_are_ranked_as_by_brute_force(metric, tmp_path):
     assert ranked.edges == [40, 160, 640] and ranked.rows.shape[1] == 641
 
 
-def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far):
+def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far, tmp_path):
     ranked = rank_rows(far, ASKED, 30, progress=no_progress)
     outside = np.random.default_rng(1).random(COUNT) < 0.9
     found, again, other = (
@@ -207,13 +204,10 @@ def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far):
         assert len(part.rows) == len(QUERIES) * (300 if high == COUNT else 5)
     left = found.without(scores[:, found.rows])
     assert (left.counts.sum(axis=1) == outside.sum() - len(found.rows)).all() and (left.counts >= 0).all()
-
-
-def test_a_store_of_one_vector_has_no_range_of_scores(tmp_path):
-    store = make_store(tmp_path / "store", documents=DOCUMENTS[:300], vectors=np.ones((300, DIM), dtype=np.float32))
-    ranked = rank_rows(store, ASKED, 10, progress=no_progress)
-    found = look_around(store, ASKED, ranked, np.ones(300, dtype=bool), seed=0, progress=no_progress)
-    assert (found.counts.sum(axis=1) == 300).all() and np.isfinite(found.tops).all()
+    same = make_store(tmp_path / "store", documents=DOCUMENTS[:300], vectors=np.ones((300, DIM), dtype=np.float32))
+    ranked = rank_rows(same, ASKED, 10, progress=no_progress)
+    found = look_around(same, ASKED, ranked, np.ones(300, dtype=bool), seed=0, progress=no_progress)
+    assert (found.counts.sum(axis=1) == 300).all() and np.isfinite(found.tops).all(), "scores have no range"
 
 
 def gains_of(scores, temperature):
@@ -414,12 +408,6 @@ def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
     assert f"stands for a retention of {margin:g}, lies between" in report.verdict.sentence
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """A store of 150 documents, which a pool comes to embed as a whole."""
-    return make_store(tmp_path_factory.mktemp("few") / "few", vectors=noisy(1.0), manifest=OF_TARGET)
-
-
 def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
     full, pooled = (audit(near, by, margin=0.8) for by in (reference, by_pool()))
     assert (full.verdict.outcome, pooled.verdict.outcome) == (Outcome.SAFE, Outcome.SAFE)
@@ -467,23 +455,24 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     assert "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost)" in before.verdict.sentence
 
 
-def test_where_queries_are_too_few_a_deeper_pool_is_not_bought(near):
+def test_a_deeper_pool_is_bought_neither_for_few_queries_nor_beyond_what_is_asked_for(near, far):
     report = audit(near, by_pool(), QuerySet(QUERIES[:15], QRELS, "few"))
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert len(report.pool.steps) == 1 and report.verdict.remedy is None
-
-
-def test_a_depth_between_two_steps_is_the_last(far):
     report = audit(far, by_pool(13), margin=0.65)
     assert [step.depth for step in report.pool.steps] in ([10], [10, 13]) and report.pool.depth in (10, 13)
 
 
-def test_a_store_of_few_documents_ends_as_the_full_audit_does(few, tmp_path):
+def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(tmp_path):
+    few = make_store(tmp_path / "few", vectors=noisy(1.0), manifest=OF_TARGET)
     report, other = (topics.audit(few, by) for by in (by_pool(), make_store(tmp_path / "reference")))
     assert report.pool.is_exact and report.pool.documents == 150
     assert report.verdict == other.verdict
     assert [arm.name for arm in report.arms] == [arm.name for arm in other.arms]
     assert report.arm(TRANSLATED).scores.keys() == other.arm(TRANSLATED).scores.keys()
+    report = topics.audit(few, by_pool(), two_stage=(20, 149, 150))
+    assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
+    assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
 
 
 def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
@@ -614,12 +603,6 @@ def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     assert report.caveats == (f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents",)
 
 
-def test_a_pool_that_comes_to_be_the_whole_store_has_all_arms(few):
-    report = topics.audit(few, by_pool(), two_stage=(20, 149, 150))
-    assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
-    assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
-
-
 @judged_or_not
 def test_an_audit_that_broke_off_embeds_nothing_twice(query_set, near, tmp_path):
     whole = Counting(TARGET)
@@ -648,14 +631,11 @@ def test_a_cap_leaves_out_two_stages_with_a_line(far):
     assert "of which the pool has 20: raise `--max-cost`" in report.caveats[-1]
 
 
-def test_the_first_step_that_costs_too_much_is_refused(far):
+def test_a_cap_ends_the_pool_where_it_is(far, reference):
     embedder, meter = capped(0.001)
     with pytest.raises(SpendingError, match="raise --max-cost"):
         audit(far, by_pool(), embedder=embedder)
-    assert meter.usd <= 0.001
-
-
-def test_a_cap_ends_the_pool_where_it_is(far, reference):
+    assert meter.usd <= 0.001, "the first step costs too much"
     truth = audit(far, reference).verdict.retention
     margin = min((truth.estimate + truth.upper) / 2, 1.0)
     assert len(audit(far, by_pool(), margin=margin).pool.steps) > 1, "the margin is too near for the first step"

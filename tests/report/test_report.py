@@ -190,13 +190,8 @@ def test_the_legend_explains_the_columns_and_arms_that_are_there():
     arms = [replace(arm, tokens=1e6, scores={**arm.scores, "RBO": arm.scores["overlap@1"]}) for arm in report.arms]
     fused = [replace(arms[1], name=name) for name in ("hybrid", "hybrid, full")]
     explained = legend(replace(report, arms=(*arms, *fused)))
-    for word in (
-        "Mtok: million tokens",
-        "RBO: rank-biased overlap",
-        "hybrid: translated and BM25",
-        "hybrid, full: full",
-    ):
-        assert word in explained
+    words = ("Mtok: million tokens", "RBO: rank-biased overlap", "hybrid: translated and BM25", "hybrid, full: full")
+    assert all(word in explained for word in words)
     assert explained in text_of(replace(report, arms=(*arms, *fused))).splitlines()
     assert "retention" not in legend(make_report(judged=False))
 
