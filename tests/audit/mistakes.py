@@ -91,7 +91,6 @@ class Migration:
 
     @property
     def embedder(self):
-        """The target model."""
         return load_embedder(self.target)
 
     @cached_property
@@ -128,7 +127,6 @@ class Migration:
         return np.abs(self.moved - self.true).max(axis=1) < 1e-6
 
     def right(self):
-        """No mistake at all."""
         return Mistake(self.translated, self.reference, self.beir, self.target)
 
     def by_pool(self, target=None):
@@ -364,7 +362,6 @@ class Files(_Mistakes):
         return self._file(self._but_for_the_sample(np.roll(self.good.true, 1, axis=0)))
 
     def a_file_of_true_vectors(self):
-        """All is right, which nobody can tell."""
         return self._file(self.good.true + np.float32(1e-7))
 
 
@@ -394,7 +391,6 @@ class References(_Mistakes):
         return self._at(self.folder / "latest")
 
     def the_translated_store_under_another_name(self):
-        """Its files, renamed."""
         (self.folder / "renamed").mkdir()
         shutil.copy(self.good.translated / "index.faiss", self.folder / "renamed" / "vectors.faiss")
         shutil.copy(self.good.translated / "docs.jsonl", self.folder / "renamed" / "docs.jsonl")
@@ -423,22 +419,18 @@ class References(_Mistakes):
         return self._of(unit_rows(self._rng().normal(size=self.good.true.shape).astype(np.float32)))
 
     def half_old(self):
-        """A re-embed in place that broke off half way."""
         return self._of(np.where(self._is_half(), self.good.old, self.good.true))
 
     def half_translated(self):
-        """A re-embed over the translated store that broke off half way."""
         return self._of(np.where(self._is_half(), self.good.moved, self.good.true))
 
     def half_of_another_model(self):
-        """Two workers embedded half each, one of them with another model."""
         return self._of(np.where(self._is_half(), self.good.other, self.good.true))
 
     def all_of_another_model(self):
         return self._of(self.good.other)
 
     def only_the_sample_is_true(self):
-        """Its vectors agree with the translated store, bit by bit."""
         return self._of(self._but_for_the_sample(self.good.old))
 
     def shuffled(self):
@@ -446,7 +438,6 @@ class References(_Mistakes):
         return self._of(self.good.true[self._rng().permutation(N_DOCUMENTS)])
 
     def off_by_one(self):
-        """True vectors, each one row too far down: a header line that was counted."""
         return self._of(np.roll(self.good.true, 1, axis=0))
 
     def other_texts(self):
@@ -456,7 +447,6 @@ class References(_Mistakes):
         return self._of(np.roll(self.good.true, 1, axis=0), documents)
 
     def shortened_texts(self):
-        """The right ids, embedded when every text was half as long."""
         documents = [replace(one, text=one.text[: len(one.text) // 2]) for one in self.good.documents]
         return self._of(self.good.model([document.text for document in documents]), documents)
 
@@ -479,7 +469,6 @@ class References(_Mistakes):
         return self._at(self.folder / "reference")
 
     def another_revision_for_queries_too(self):
-        """All agree, but for the translated store."""
         return replace(self.another_revision(), target=f"file:{self.folder / self.good.target_file.name}")
 
     def constant(self):
@@ -513,7 +502,6 @@ class Harmless(_Mistakes):
         return self._reordered(self.good.true)
 
     def another_index(self):
-        """A graph; an audit searches it exactly all the same."""
         return self._of(self.good.true, index_type="HNSW16")
 
     def scaled(self):
@@ -529,7 +517,6 @@ class Questions(_Mistakes):
     """The right reference, asked about in a way that makes the verdict mean less than it says, or nothing."""
 
     def five_queries_forty_times(self):
-        """A log of a demo."""
         asked = product(range(40), self.good.queries[:5])
         return self._asked([(Query(f"{one.id}:{time}", one.text), self.good.qrels[one.id]) for time, one in asked])
 
@@ -563,44 +550,31 @@ class Questions(_Mistakes):
         return replace(self._asked(asked), target=f"file:{self.folder / 'asks-documents.npz'}")
 
 
+def _click_log(**options):
+    """A mistake: what users click of the translated store is taken for judgements."""
+
+    def judge(mistakes):
+        return mistakes._judged(mistakes._clicks(**options))
+
+    return judge
+
+
 class Judgements(_Mistakes):
     """The right queries of a migration of few pairs, judged in a way that makes it look good."""
 
-    def clicks(self):
-        """Each query asked once, and hardly anybody looks beyond the first place."""
-        return self._judged(self._clicks(sessions=1, fading=2, noise=0.05))
-
-    def clicks_on_a_small_screen(self):
-        """Users are shown three documents."""
-        return self._judged(self._clicks(depth=3, noise=0.1))
-
-    def clicks_by_mistake_too(self):
-        """One click of twenty looks was not meant."""
-        return self._judged(self._clicks(noise=0.05))
-
-    def clicks_on_anything(self):
-        """Users click a third of what they look at."""
-        return self._judged(self._clicks(noise=0.3))
-
-    def counted_clicks(self):
-        """Grades are numbers of clicks."""
-        return self._judged(self._clicks(noise=0.05, sessions=6, graded=True))
-
-    def clicks_and_what_was_shown(self):
-        """What was shown and not clicked has grade 0."""
-        return self._judged(self._clicks(noise=0.05, shown=True))
-
-    def clicks_on_several_pages(self):
-        """Users read on to the second page."""
-        return self._judged(self._clicks(noise=0.05, depth=20, fading=0.5))
+    clicks = _click_log(sessions=1, fading=2, noise=0.05)  # hardly anybody looks beyond the first place
+    clicks_on_a_small_screen = _click_log(depth=3, noise=0.1)
+    clicks_by_mistake_too = _click_log(noise=0.05)
+    clicks_on_anything = _click_log(noise=0.3)
+    counted_clicks = _click_log(noise=0.05, sessions=6, graded=True)
+    clicks_and_what_was_shown = _click_log(noise=0.05, shown=True)
+    clicks_on_several_pages = _click_log(noise=0.05, depth=20, fading=0.5)
 
     def clicks_added_to_judgements(self):
-        """Many clicks that were not meant, beside what people judged."""
         logs = zip(self._clicks(noise=0.5, fading=0.3), self._people(), strict=True)
         return self._judged([{**log, **people} for log, people in logs])
 
     def clicks_for_most_queries(self):
-        """A click log for nine queries of ten, and what people judged for the others."""
         logs = zip(self._clicks(noise=0.2), self._people(), strict=True)
         return self._judged([log if row % 10 else people for row, (log, people) in enumerate(logs)])
 
@@ -634,12 +608,10 @@ class Honest(_Mistakes):
         return self._judged([people if row % 2 else {} for row, people in enumerate(self._people())])
 
     def judgements_of_what_both_find(self):
-        """A pool of both rankings, with grade 0 for what is not relevant."""
         logs = zip(self._found_by_both(), self._people(), strict=True)
         return self._judged([{doc_id: people.get(doc_id, 0) for doc_id in found} for found, people in logs])
 
     def clicks_on_the_full_re_embed(self):
-        """They wrong the translated store and cannot flatter it."""
         return self._judged(self._clicks(self.good.true))
 
     def clicks_on_the_old_store(self):

@@ -114,27 +114,50 @@ class Counting(WrappedEmbedder):
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("seed", range(20))
-def test_no_query_scores_less_in_a_pool_that_holds_all_judged_documents(seed, metric):
+def test_no_query_scores_less_and_no_two_stage_arm_keeps_more_in_a_pool_than_in_truth(seed, metric):
+    """Whatever else is in the pool: all judged documents are, and the candidates of the arm."""
     rng = np.random.default_rng(seed)
-    count, n_queries = int(rng.integers(20, 200)), 15
+    count, names = int(rng.integers(40, 200)), [f"q{number}" for number in range(20)]
     ids = [f"d{number:03}" for number in rng.permutation(count)]
-    vectors = rng.integers(-2, 3, size=(count, 3)).astype(np.float32)  # with many ties
-    queries = rng.normal(size=(n_queries, 3)).astype(np.float32)
-    names = [f"q{number}" for number in range(n_queries)]
+    row_of = {doc: row for row, doc in enumerate(ids)}
+    true = rng.integers(-2, 3, size=(count, 4)).astype(np.float32)  # with many ties
+    translated = true + rng.normal(scale=rng.uniform(0.1, 2), size=true.shape).astype(np.float32)
+    queries = dict(zip(names, rng.normal(size=(len(names), 4)).astype(np.float32), strict=True))
     judged = {name: rng.permutation(ids)[: rng.integers(1, 15)].tolist() for name in names}
     qrels = {name: {doc: int(rng.integers(-1, 4)) for doc in docs} for name, docs in judged.items()}
-    needed = {doc for docs in judged.values() for doc in docs}
-    pool = [row for row, doc in enumerate(ids) if doc in needed or rng.random() < 0.2]
 
-    def scores(rows):
-        run = search([Batch([ids[row] for row in rows], vectors[rows])], names, queries, metric=metric)
+    def ranked(vectors, rows, asked=names):
+        found = [Batch([ids[row] for row in rows], vectors[rows])]
+        return search(found, asked, np.stack([queries[name] for name in asked]), metric=metric)
+
+    def scores(run):
         return ndcg(run, qrels, names, 10)
 
-    full, within = scores(np.arange(count)), scores(np.array(pool))
-    assert (within >= full - 1e-12).all()
-    arm = ndcg(Rankings({name: tuple(rng.permutation(ids)[:10]) for name in names}), qrels, names, 10)
-    ours, theirs = (Bootstrap(seed=1, resamples=300).retention(arm, values) for values in (within, full))
-    assert ours.lower <= theirs.lower + 1e-12 and ours.estimate <= theirs.estimate + 1e-12
+    def reranked(candidates):
+        """Each query's candidates in the order of their true vectors."""
+        runs = {name: ranked(true, rows, [name]).rankings[name] for name, rows in candidates.items()}
+        return scores(Rankings(runs))
+
+    first = ranked(translated, np.arange(count))
+    firsts = {
+        n: {name: np.array([row_of[doc] for doc in first.top(name, n)]) for name in names} for n in (1, 5, 12, 30)
+    }
+    arms = {str(n): reranked(candidates) for n, candidates in firsts.items()}
+    chance = scores(Rankings({name: tuple(rng.permutation(ids)[:10]) for name in names}))
+    full = scores(ranked(true, np.arange(count)))
+    bootstrap = Bootstrap(seed=1, resamples=300)
+    theirs = {**bootstrap.family(arms, full), "chance": bootstrap.retention(chance, full)}
+    needed = {row_of[doc] for docs in judged.values() for doc in docs}
+    for reached in range(len(firsts) + 1):
+        near = {row for n in list(firsts)[:reached] for rows in firsts[n].values() for row in rows.tolist()}
+        pool = [row for row in range(count) if row in needed or row in near or rng.random() < 0.1]
+        within = scores(ranked(true, np.array(pool)))
+        assert (within >= full - 1e-12).all()
+        some = dict(list(arms.items())[:reached])
+        ours = {**bootstrap.family(some, within, others=len(arms) - reached)}
+        ours["chance"] = bootstrap.retention(chance, within)
+        for name, found in ours.items():
+            assert found.estimate <= theirs[name].estimate + 1e-12 and found.lower <= theirs[name].lower + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -499,48 +522,6 @@ def test_two_stages_are_exact_in_a_pool(query_set, far):
             for query, vector, first in firsts
         }
         assert scores["nDCG@10"].tolist() == ndcg(Rankings(run), QRELS, list(run), 10).tolist()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_two_stage_arm_keeps_more_in_a_pool_than_in_truth(seed):
-    """Whatever else is in the pool: all judged documents are, and the candidates of the arm."""
-    rng = np.random.default_rng(seed)
-    count, n_queries = int(rng.integers(40, 200)), 25
-    ids, names = [f"d{number:03}" for number in rng.permutation(count)], [f"q{n}" for n in range(n_queries)]
-    true = rng.integers(-2, 3, size=(count, 4)).astype(np.float32)  # with many ties
-    translated = true + rng.normal(scale=rng.uniform(0.1, 2), size=true.shape).astype(np.float32)
-    queries = rng.normal(size=(n_queries, 4)).astype(np.float32)
-    qrels = {
-        name: {doc: int(rng.integers(0, 4)) for doc in rng.permutation(ids)[: rng.integers(1, 8)]} for name in names
-    }
-    judged = {doc for docs in qrels.values() for doc in docs}
-    depths = (1, 5, 12, 30)
-
-    def scores(run):
-        return ndcg(run, qrels, names, 10)
-
-    def ranked(vectors, rows, asked=names):
-        places = [names.index(name) for name in asked]
-        return search([Batch([ids[row] for row in rows], vectors[rows])], asked, queries[places], metric="ip")
-
-    everything = ranked(translated, np.arange(count))
-    row_of = {doc: row for row, doc in enumerate(ids)}
-    firsts = {n: [np.array([row_of[doc] for doc in everything.top(name, n)]) for name in names] for n in depths}
-
-    def reranks(rows_of):
-        found = {name: ranked(true, rows, [name]) for name, rows in zip(names, rows_of, strict=True)}
-        return scores(Rankings({name: run.rankings[name] for name, run in found.items()}))
-
-    arms = {str(n): reranks(firsts[n]) for n in depths}
-    theirs = Bootstrap(resamples=300).family(arms, scores(ranked(true, np.arange(count))))
-    for reached in range(len(depths) + 1):
-        near = {row for n in depths[:reached] for rows in firsts[n] for row in rows.tolist()}
-        pool = [row for row, doc in enumerate(ids) if doc in judged or row in near or rng.random() < 0.1]
-        some = {str(n): arms[str(n)] for n in depths[:reached]}
-        within = scores(ranked(true, np.array(pool)))
-        ours = Bootstrap(resamples=300).family(some, within, others=len(depths) - reached)
-        for name, found in ours.items():
-            assert found.estimate <= theirs[name].estimate + 1e-12 and found.lower <= theirs[name].lower + 1e-12
 
 
 @pytest.mark.parametrize("scale", [0.4, 1.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from browser import ask_browser, browse, with_browser
 from html_page import Page
-from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, UNJUDGED, audit, make_store, noisy, page_of
+from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy, page_of
 
 from migrate.audit.query_set import QuerySet
 from migrate.check import Cause, Compatibility, Observation
@@ -111,13 +111,6 @@ def test_points_and_bars_say_what_they_are(report, page):
     assert any(tip.startswith(name) and tip.endswith(f"{difference[worst]:+.3f}") for tip in said)
     bounds = report.comparisons["stay"].retention
     assert f"stay: {bounds.estimate:.3f} ({bounds.lower:.3f} to {bounds.upper:.3f})" in said
-
-
-def test_a_provisional_report_has_a_page_too(tmp_path):
-    translated, reference = (make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("t", 1), ("r", 0)))
-    page = page_of(audit(translated, reference, UNJUDGED))
-    assert "provisional" in page and "agreement@10" in page
-    assert charts(page)
 
 
 def test_ten_thousand_queries_stay_a_small_page(report):
@@ -346,9 +339,3 @@ def test_of_too_many_bars_the_drawn_ones_are_queries_of_their_own():
     chart = difference_chart("x", values, [f"q{n}" for n in range(10_000)], label="l")
     said = [bar[0].text for bar in chart.drawing.iter("rect")]
     assert len(said) == 400 and said[0] == "q0: -1.000" and said[-1] == "q9999: +1.000"
-
-
-def test_a_table_escapes_and_marks():
-    page = notebook_piece("a `b` <c>", TextTable([["h"], ["<b>"]]), "see `x`")
-    assert "<td>&lt;b&gt;</td>" in page
-    assert "<strong>a <code>b</code> &lt;c&gt;</strong>" in page and "<p>See <code>x</code>.</p>" in page

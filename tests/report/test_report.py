@@ -156,11 +156,6 @@ def test_agreement_is_never_called_retention():
     assert judged["retention"] == "0.923100" and judged["margin"] == "0.95"
 
 
-def test_a_table_is_aligned():
-    lines = table([["arm", "score", "x"], ["translated", "0.5", ""], ["a", "10.25", "y"]]).splitlines()
-    assert lines == ["arm         score  x", "translated    0.5", "a           10.25  y"]
-
-
 @pytest.mark.parametrize("judged", [True, False])
 @pytest.mark.parametrize("n", [1, 300, 9_999])
 def test_the_audit_table_fits_the_terminal(n, judged):
