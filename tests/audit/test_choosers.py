@@ -148,23 +148,19 @@ def rounded_copy(folder, tmp_path):
 
 
 @pytest.mark.parametrize("gone", [(MANIFEST_NAME,), BARE], ids=["manifest", "all"])
-def test_a_copy_without_its_manifest_is_known_by_its_vectors(gone, filled, stranger, tmp_path):
+def test_a_copy_without_its_manifest_is_known_by_its_vectors_whatever_a_stamp_says(gone, filled, stranger, tmp_path):
     """Where neither a manifest nor this cache says who chose them, it is not SAFE, though they flatter it so far."""
     copied = bare_copy(filled[0], tmp_path, *gone)
     refuse(copied, filled[1])
     assert doubt(copied, stranger).held_out is None, "no query has anything else that is relevant"
+    assert stamp_store(copied, filled[1], trust=True).path is not None
+    refuse(open_store(copied.folder), filled[1])
 
 
 def test_a_copy_that_rounds_is_known_too(filled, stranger, tmp_path):
     copied = rounded_copy(filled[0], tmp_path)
     refuse(copied, filled[1])
     assert any("nothing says who chose them" in doubt for doubt in judged(copied, stranger).doubts)
-
-
-def test_a_stamp_says_nothing_of_who_chose(filled, tmp_path):
-    copied = bare_copy(filled[0], tmp_path)
-    assert stamp_store(copied, filled[1], trust=True).path is not None
-    refuse(open_store(copied.folder), filled[1])
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["same cache", "other cache"])

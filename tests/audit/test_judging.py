@@ -1,6 +1,8 @@
 """Queries to judge next: drawn by an audit, graded, and audited again, through the command."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +11,12 @@ from migrate.audit.drawn_queries import FLOOR
 from migrate.audit.findings import alike_grades, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.audit.verdict import Bootstrap
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
 from migrate.search.runs import Rankings
+from migrate.stores import open_store
 from migrate.vectors import Query
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
@@ -34,14 +38,19 @@ def log(good):
     return good.beir / "queries.jsonl"
 
 
-@pytest.fixture
-def drawn(log, audited, tmp_path):
-    """A file to grade, of queries of the log."""
-    path = tmp_path / "next.jsonl"
-    _, _, messages = audited("--queries", log, "--judge-next", path)
-    assert "grade the documents of its" in messages and f"--beir {path}" in messages
-    assert "replace each null by a whole number, 0 for not relevant" in messages
+@pytest.fixture(scope="module")
+def drawn_once(good, tmp_path_factory):
+    """A file to grade, of queries of the log, which nobody writes to."""
+    path = tmp_path_factory.mktemp("drawn") / "next.jsonl"
+    stores = open_store(good.translated), open_store(good.reference)
+    options = {"two_stage": (), "no_bm25": True, "judge_next": path}
+    Audit(*stores, target=good.embedder, queries=good.beir / "queries.jsonl", **options).execute()
     return path
+
+
+@pytest.fixture
+def drawn(drawn_once, tmp_path):
+    return Path(shutil.copy(drawn_once, tmp_path))
 
 
 def write_lines(path, records):
@@ -86,7 +95,14 @@ def as_beir(records, log, folder):
     return make_beir(log, lines, folder)
 
 
-def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(good, drawn, audited):
+def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
+    good, log, drawn_once, audited, tmp_path
+):
+    drawn = tmp_path / "next.jsonl"
+    _, _, messages = audited("--queries", log, "--judge-next", drawn)
+    assert "grade the documents of its" in messages and f"--beir {drawn}" in messages
+    assert "replace each null by a whole number, 0 for not relevant" in messages
+    assert drawn.read_bytes() == drawn_once.read_bytes()
     records = grade(drawn, good.qrels)
     chances = [record["chance"] for record in records]
     assert 20 < len(records) < len(good.queries)

@@ -178,14 +178,11 @@ def test_rank_biased_overlap_of_equal_strange_and_empty_rankings():
     reference = Rankings({"same": ("x", "y", "z"), "other": ("v", "w"), "turned": ("y", "x"), "unanswered": ("x",)})
     found = rank_biased_overlap(run, reference, ["same", "other", "turned", "unanswered"], p=0.9)
     assert found.tolist() == pytest.approx([1, 0, 0.9, 0])
-
-
-def test_the_first_places_count_most_in_rank_biased_overlap():
     documents = tuple(f"d{i}" for i in range(50))
     late, early = (*documents[:40], *documents[:39:-1]), (*documents[9::-1], *documents[10:])
     reference = Rankings({"q": documents})
     found = [rank_biased_overlap(Rankings({"q": run}), reference, ["q"])[0] for run in (documents, late, early)]
-    assert found[0] > found[1] > 0.99 > found[2] > 0.5
+    assert found[0] > found[1] > 0.99 > found[2] > 0.5, "the first places count most"
 
 
 @pytest.mark.parametrize("grades", [(1, 0, 0, 2, -1), (1, 1, 1), (0, 0), (3,), (), (1, 0, 0, 0, 0, 0)])

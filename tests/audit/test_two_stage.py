@@ -81,10 +81,13 @@ def test_the_cost_stands_in_the_report(translated, reference):
     assert "reranking" not in documents[TRANSLATED]
 
 
-def test_documents_are_found_by_id_whatever_the_order_of_the_reference(translated, reference, tmp_path):
+def test_documents_are_found_by_id_and_a_reference_of_other_chunks_has_none_to_find(translated, reference, tmp_path):
     turned = make_store(tmp_path / "turned", documents=DOCUMENTS[::-1])
     one, other = (audit(translated, store, two_stage=[7]).arm("two-stage 7") for store in (reference, turned))
     assert one.scores["overlap@10"].tolist() == other.scores["overlap@10"].tolist()
+    report = audit(translated, make_store(tmp_path / "chunks", documents=halves()), two_stage=[7])
+    assert not any("stage" in arm.name for arm in report.arms)
+    assert report.skipped_arms["two-stage"] == WITHOUT_TWO_STAGE
 
 
 def test_a_document_that_asks_does_not_find_itself(translated, reference):
@@ -92,9 +95,3 @@ def test_a_document_that_asks_does_not_find_itself(translated, reference):
     qrels = {query.id: {query.id: 1} for query in own}
     report = audit(translated, reference, QuerySet(own, qrels, "own", exclude_self=True), two_stage=[50])
     assert report.arm("two-stage 50").mean("recall@100") == 0
-
-
-def test_a_reference_of_other_chunks_has_no_two_stage_arm(translated, tmp_path):
-    report = audit(translated, make_store(tmp_path / "chunks", documents=halves()), two_stage=[7])
-    assert not any("stage" in arm.name for arm in report.arms)
-    assert report.skipped_arms["two-stage"] == WITHOUT_TWO_STAGE

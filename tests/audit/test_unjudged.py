@@ -226,7 +226,7 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     ("share", "exclude_self", "outcome"), [(0.6, False, "INCONCLUSIVE"), (0.05, False, "SAFE"), (0.6, True, "SAFE")]
 )
 def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, outcome, tmp_path):
-    documents = [Document(one.id, f"{one.text.replace('word', 'said of word')} alone") for one in DOCUMENTS]
+    documents = [Document(one.id, one.text.replace("word", "said of word")) for one in DOCUMENTS]  # of five words
     new, full = (make_store(tmp_path / name, documents=documents) for name in ("new", "full"))
     quoted = int(share * 150)
     own = [Query(document.id, document.text.upper().lower()) for document in documents[:quoted]]

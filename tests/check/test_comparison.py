@@ -61,12 +61,10 @@ def test_bounds_are_those_of_scipy(seen, sampled):
 
 
 @pytest.mark.parametrize("sampled", [1, 32, 1_000])
-def test_nothing_seen_leaves_what_would_be_missed_once_in_twenty(sampled):
+def test_nothing_seen_leaves_what_would_be_missed_once_in_twenty_and_a_sample_of_everything_no_doubt(sampled):
     upper = share_of(0, sampled, 10**6).upper
     assert (1 - upper) ** sampled == pytest.approx(0.05)
     assert share_of(sampled, sampled, 10**6).lower == pytest.approx(1 - upper)
-
-
-def test_a_sample_of_everything_leaves_no_doubt():
-    assert share_of(0, 26, 26).upper == 0
-    assert share_of(13, 26, 26).lower == share_of(13, 26, 26).upper == 0.5
+    assert share_of(0, sampled, sampled).upper == 0
+    half = share_of(sampled, 2 * sampled, 2 * sampled)
+    assert half.lower == half.upper == 0.5

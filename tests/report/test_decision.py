@@ -173,15 +173,12 @@ def test_a_full_reembed_that_is_in_the_cache_costs_nothing_more(changes):
     assert found.command == ("reembed", "old", "--target", "tfidf:32", "-o", "new-full")
 
 
-def test_without_a_safe_option_a_full_reembed_is_left():
+def test_without_a_safe_option_a_full_reembed_is_left_which_costs_time_or_money():
+    made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
+    assert recommend(without_prices(made)).left == "3 min", "980 of 1,000 documents are left"
     found = recommend(report(pool=POOL, is_kept=True))
     assert found.headline.startswith("re-embed, $98.00 more: no other way is shown to be SAFE")
     assert found.command is None, "nobody knows where the stores are"
-
-
-def test_a_local_model_costs_time():
-    made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
-    assert recommend(without_prices(made)).left == "3 min", "980 of 1,000 documents are left"
 
 
 def test_two_stages_that_cost_as_much_as_a_full_reembed_serve_before_it_is_paid():
@@ -251,13 +248,10 @@ def test_a_doubt_leads_on_to_what_clears_it_up(about, again, command, without_te
     assert bare == (without_texts or command)
 
 
-def test_too_small_a_store_is_embedded_again():
+def test_too_small_a_store_is_embedded_again_and_one_of_true_vectors_alone_is_a_full_reembed():
     made = report(SURE, outcome=Outcome.INCONCLUSIVE)
     found = recommend(replace(made, verdict=replace(made.verdict, n_documents=60)))
     assert found.plan == FULL and "too small to audit" in found.headline
-
-
-def test_a_store_of_true_vectors_alone_is_a_full_reembed():
     made = report(POOR, places=PLACES)
     arms = tuple(replace(one, tokens=1e7, usd=100.0) if one.name == TRANSLATED else one for one in made.arms)
     found = recommend(replace(made, arms=arms))

@@ -280,12 +280,8 @@ def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, page, tmp_path
 )
 def test_ticks_are_round_and_within(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)
-
-
-def test_a_frame_maps_its_corners():
-    frame = Frame((0.0, 10.0), (5.0, 6.0), height=100)
-    assert (frame.at_x(0), frame.at_x(10)) == ("0%", "100%")
-    assert (frame.at_y(5), frame.at_y(6)) == (100, 0)
+    frame = Frame((low, high), (5.0, 6.0), height=100)
+    assert (frame.at_x(low), frame.at_x(high), frame.at_y(5), frame.at_y(6)) == ("0%", "100%", 100, 0)
 
 
 def test_intervals_stand_in_the_order_they_are_given_and_endless_bounds_end():
@@ -306,12 +302,10 @@ def test_labels_of_options_of_one_cost_do_not_cover_each_other():
     heights = sorted(float(label.get("y")) for label in labels(chart) if label.text.startswith("option"))
     assert len(heights) == 4 and min(np.diff(heights)) >= 15
     assert ("SAFE from 0.95", "level") in chart.legend
-
-
-def test_a_name_is_written_where_there_is_room():
     points = [Point(Interval(name, 0.5, 0.6, 0.7), cost, "muted") for name, cost in (("left", 0.0), ("right", 9.0))]
     chart = cost_chart("x", points, margin=0.95, x_label="c", y_label="r")
-    assert {label.text: label.get("text-anchor") for label in labels(chart)} == {"left": "start", "right": "end"}
+    sides = {label.text: label.get("text-anchor") for label in labels(chart)}
+    assert sides == {"left": "start", "right": "end"}, "a name is written where there is room"
 
 
 def test_charts_of_one_value_do_not_divide_by_nothing():

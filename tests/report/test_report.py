@@ -222,6 +222,9 @@ def test_a_way_out_is_an_arm_whose_family_bound_keeps_the_margin():
     assert found.plan == "two-stage 200"
     assert f"recommendation: {found.headline}" in text_of(report).splitlines()
     assert recommend(replace(make_report(5), family=bounds)).plan == FULL, "five queries bear out nothing"
+    assert recommend(make_report(outcome=Outcome.SAFE)).plan == TRANSLATED
+    worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
+    assert recommend(worse).plan == FULL
 
 
 def with_further_arms(report, bounds):
@@ -278,12 +281,6 @@ def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
     suite = audit_suite(report)
     assert suite.cases[0].message.endswith(f"; {caveat}")
     assert caveat in suite.markdown.split("<details>")[0]
-
-
-def test_a_safe_store_is_to_be_used_and_a_worse_one_is_not():
-    assert recommend(make_report(outcome=Outcome.SAFE)).plan == TRANSLATED
-    worse = make_report(outcome=Outcome.NOT_SAFE, gain=Bounds(-0.2, -0.3, -0.1))
-    assert recommend(worse).plan == FULL
 
 
 def test_columns_and_kinds_that_tell_nothing_are_left_out():
