@@ -1,5 +1,9 @@
+import json
+
 import pytest
 from mistakes import migrate
+
+from migrate.cli.main import run
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +16,22 @@ def good(tmp_path_factory):
 def poor(tmp_path_factory):
     """A migration by so few pairs that a tenth of the quality is lost; nobody writes to it."""
     return migrate(tmp_path_factory.mktemp("poor"), n_pairs=50)
+
+
+@pytest.fixture
+def told(capsys):
+    """Runs a command, quietly or not: exit code, the JSON that it prints, if any, and what it says else."""
+
+    def tell(*command, quiet=True):
+        capsys.readouterr()
+        code = run([*map(str, command), *(["-q"] if quiet else [])])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out.startswith("{") else None, err
+
+    return tell
+
+
+@pytest.fixture
+def without_words(audit_fields):
+    """Leaves the arms of words out of what audits report."""
+    audit_fields(no_bm25=True)

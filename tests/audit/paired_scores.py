@@ -22,3 +22,9 @@ def alternating(n, retained, spread):
 def judge(*scores, margin=0.95, provisional=False, **rules):
     """The verdict on scores by the rules of a bootstrap."""
     return decide(*scores, margin=margin, provisional=provisional, bootstrap=Bootstrap(**rules))
+
+
+def all_of(bootstrap, arm, full):
+    """Everything that a bootstrap says of two arms' scores."""
+    bounds = bootstrap.retention(arm, full), bootstrap.difference(arm, full)
+    return *bounds, bootstrap.family({"a": arm}, full), bootstrap.queries_needed(arm, full, 0.9)

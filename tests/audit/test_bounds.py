@@ -30,10 +30,9 @@ def test_bounds_are_quantiles_over_all_weightings_of_the_queries_and_an_imagined
     found, gain = Bootstrap(seed=5).retention(arm, full), Bootstrap(seed=5).difference(arm, full)
     assert found.estimate == pytest.approx(arm.sum() / full.sum())
     assert gain.estimate == pytest.approx((arm - full).mean())
-    expected = dirichlet_bounds(arm, full, np.divide, (0, 1), (1, 0))
-    assert (found.lower, found.upper) == pytest.approx(expected, abs=0.04 * (found.upper - found.lower))
-    expected = dirichlet_bounds(arm, full, np.subtract, (0, 1), (1, 0))
-    assert (gain.lower, gain.upper) == pytest.approx(expected, abs=0.04 * (gain.upper - gain.lower))
+    for bounds, statistic in ((found, np.divide), (gain, np.subtract)):
+        expected = dirichlet_bounds(arm, full, statistic, (0, 1), (1, 0))
+        assert (bounds.lower, bounds.upper) == pytest.approx(expected, abs=0.04 * (bounds.upper - bounds.lower))
 
 
 @pytest.mark.parametrize(("n", "right"), [(20, 20), (60, 57), (300, 285), (300, 40), (20, 0)])
@@ -119,12 +118,7 @@ def test_bounds_of_a_family_are_bounds_of_each_arm_with_the_risk_shared_out():
         assert found[name].lower < alone.lower and alone.upper < found[name].upper
         shared = Bootstrap(seed=2, confidence=0.99).retention(arm, full)
         assert (found[name].lower, found[name].upper) == pytest.approx((shared.lower, shared.upper))
-
-
-def test_a_family_of_one_is_an_arm_and_one_of_none_is_empty():
-    arm, full = make(80)
-    alone = Bootstrap().retention(arm, full)
-    one = Bootstrap().family({"only": arm}, full)["only"]
+    one = Bootstrap(seed=2).family({"only": arm}, full)["only"]
     assert (one.estimate, one.lower, one.upper) == pytest.approx((alone.estimate, alone.lower, alone.upper))
     assert Bootstrap().family({}, full) == {}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import topics
 from ir_measures import calc_aggregate, nDCG
-from topics import copy_store
+from topics import copy_store, make_store
 
 import migrate
 from migrate.audit.query_set import QuerySet
@@ -15,10 +15,7 @@ from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.report.audit_sections import audit_sections
-from migrate.report.document import audit_document
-from migrate.report.terminal import report_text
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 
 pytestmark = pytest.mark.slow
@@ -42,17 +39,9 @@ def old_model(source_folder):
     return load_embedder("tfidf:32", state=source_folder)
 
 
-def make_store(folder, documents, vectors, metric="ip"):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric=metric)
-    writer.append(documents, vectors)
-    writer.finish()
-    return open_store(folder)
-
-
-@pytest.fixture
-def reference(corpus, new_model, tmp_path):
-    return make_store(tmp_path / "reference", corpus.documents, new_model.embed_documents(corpus.documents))
+@pytest.fixture(scope="module")
+def reference(corpus, new_model, tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("full") / "reference", new_model, corpus.documents)
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +54,24 @@ def bridge(source, new_model):
     return migrate.fit(source, new_model, direction="query", sample=100)
 
 
-def audit(reference, questions, embedder, **options):
-    """Of the reference's own vectors, in another place: nothing but the bridge is looked at."""
-    options = {"resamples": 200, "no_bm25": True, **options}
-    return topics.audit(copy_store(reference), reference, questions, embedder, **options)
+@pytest.fixture(scope="module")
+def audit(reference, questions, new_model):
+    """Audits the reference's own vectors, or those of another, in another place: only the bridge is looked at."""
+
+    def audit_copy(full=reference, embedder=new_model, **options):
+        options = {"resamples": 200, "no_bm25": True, **options}
+        return topics.audit(copy_store(full), full, questions, embedder, **options)
+
+    return audit_copy
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
-def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, questions, corpus, new_model, tmp_path):
+def test_it_is_the_brute_force_search_of_the_old_vectors(metric, audit, questions, corpus, new_model, tmp_path):
     rng = np.random.default_rng(2)
     old = rng.normal(size=(len(corpus.documents), 20)).astype(np.float32) * rng.uniform(1, 2, size=(150, 1))
-    store = make_store(tmp_path / "old", corpus.documents, old.astype(np.float32), metric)
+    store = make_store(tmp_path / "old", None, corpus.documents, vectors=old.astype(np.float32), metric=metric)
     fitted = migrate.fit(store, new_model, direction="query", stitch="ridge", sample=150)
-    arm = audit(reference, questions, new_model, source=store, bridge=fitted).arm(BRIDGE)
+    arm = audit(source=store, bridge=fitted).arm(BRIDGE)
 
     vectors = read_all(store.scan()).vectors.astype(float)
     asked = new_model.embed_queries(questions.queries).astype(float)
@@ -97,58 +91,47 @@ def test_it_is_the_brute_force_search_of_the_old_vectors(metric, reference, ques
     assert arm.mean("overlap@10") == pytest.approx(np.mean(shares))
 
 
-def test_a_bridge_from_the_same_model_is_as_good_as_staying(source, questions, old_model):
+def test_a_bridge_from_the_same_model_is_as_good_as_staying(audit, source, old_model):
     fitted = migrate.fit(source, old_model, direction="query", sample=100)
-    report = audit(copy_store(source), questions, old_model, source=source, source_model=old_model, bridge=fitted)
+    report = audit(copy_store(source), old_model, source=source, source_model=old_model, bridge=fitted)
     assert report.arm(STAY).mean("nDCG@10") > 0.3
     assert report.arm(BRIDGE).mean("nDCG@10") == pytest.approx(report.arm(STAY).mean("nDCG@10"), abs=1e-6)
     assert report.comparisons[BRIDGE].retention.estimate == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("stitch", ["adjoint", "adjoint:procrustes"])
-def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, source, questions, old_model):
+def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, audit, source, old_model):
     fitted = migrate.fit(source, old_model, direction="query", stitch=stitch, sample=150)
-    report = audit(copy_store(source), questions, old_model, source=source, bridge=fitted)
+    report = audit(copy_store(source), old_model, source=source, bridge=fitted)
     assert report.comparisons[BRIDGE].retention.estimate > 0.9
 
 
-def test_it_stands_in_table_and_document_without_a_source_model(reference, source, questions, new_model, bridge):
-    report = audit(reference, questions, new_model, source=copy_store(source), bridge=bridge)
-    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean", "random"]
-    assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
-    row = next(line for line in report_text(audit_sections(report)).split("\n") if line.startswith("bridge "))
-    assert f"{report.comparisons[BRIDGE].retention.estimate:.3f}" in row
-    arm = next(arm for arm in audit_document(report)["arms"] if arm["name"] == "bridge")
-    assert arm["meaning"] == "the source store, queries embedded by the target model and mapped back by a stitch"
-    assert arm["against"]["retention"]["estimate"] == report.comparisons[BRIDGE].retention.estimate
-
-
-def test_it_changes_no_other_arm_and_no_verdict(reference, source, questions, new_model, old_model, bridge):
+def test_it_changes_no_other_arm_and_no_verdict(audit, source, old_model, bridge):
     options = {"source": source, "source_model": old_model}
-    without = audit(reference, questions, new_model, **options)
-    with_it = audit(reference, questions, new_model, bridge=bridge, **options)
+    without, with_it = audit(**options), audit(bridge=bridge, **options)
     assert [arm.name for arm in with_it.arms] == ["full re-embed", "translated", "stay", "bridge", "mean", "random"]
     assert with_it.verdict == without.verdict
     assert with_it.comparisons[STAY] == without.comparisons[STAY]
+    report = audit(source=copy_store(source), bridge=bridge)
+    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean", "random"]
+    assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
+    meaning = "the source store, queries embedded by the target model and mapped back by a stitch"
+    assert report.arm(BRIDGE).meaning == meaning
 
 
-def test_a_bridge_without_a_source_is_refused(reference, questions, new_model, bridge):
+def test_a_bridge_without_its_source_or_of_a_stitch_for_documents_is_refused(
+    audit, source, new_model, corpus, bridge, tmp_path
+):
     with pytest.raises(UsageError, match="--source STORE"):
-        audit(reference, questions, new_model, bridge=bridge)
-
-
-def test_a_stitch_for_documents_is_no_bridge(reference, source, questions, new_model):
+        audit(bridge=bridge)
     fitted = migrate.fit(source, new_model, stitch="ridge", sample=100)
     with pytest.raises(StitchError, match=r"maps the store's documents .* fit it with --direction query$"):
-        audit(reference, questions, new_model, source=source, bridge=fitted)
-
-
-def test_a_bridge_to_another_store_is_refused(reference, questions, new_model, corpus, bridge, tmp_path, source):
+        audit(source=source, bridge=fitted)
     vectors = read_all(source.scan()).vectors.copy()
     vectors[0] = -vectors[0]
-    other = make_store(tmp_path / "other", corpus.documents, vectors)
+    other = make_store(tmp_path / "other", None, corpus.documents, vectors=vectors)
     with pytest.raises(StitchError, match=r"other: the bridge was fitted on another store \(150 vectors"):
-        audit(reference, questions, new_model, source=other, bridge=bridge)
+        audit(source=other, bridge=bridge)
 
 
 @pytest.mark.parametrize(
@@ -163,13 +146,11 @@ def test_a_bridge_to_another_store_is_refused(reference, questions, new_model, c
         ({"spec": "file:vectors.npz", "dim": 47}, False),
     ],
 )
-def test_a_bridge_for_queries_of_another_model_is_refused(
-    change, accepted, reference, source, questions, new_model, bridge
-):
+def test_a_bridge_for_queries_of_another_model_is_refused(change, accepted, audit, source, new_model, bridge):
     model = ModelIdentity(**{**{n: getattr(new_model.identity, n) for n in ModelIdentity.__slots__}, **change})
     known = replace(bridge, manifest=replace(bridge.manifest, model=model))
     if accepted:
-        assert audit(reference, questions, new_model, source=source, bridge=known).arm(BRIDGE)
+        assert audit(source=source, bridge=known).arm(BRIDGE)
         return
     with pytest.raises(StitchError, match=r"the bridge is for queries of .* not of tfidf:48"):
-        audit(reference, questions, new_model, source=source, bridge=known)
+        audit(source=source, bridge=known)

@@ -98,9 +98,8 @@ def moved(good, tmp_path_factory):
             ["reembed", good.source, *TARGET, "-o", folder / "full"],
         ):  # fmt: skip
             assert run([*map(str, command), "-q"]) in (0, 3)
-    (folder / "labels.tsv").write_text(
-        "".join(f"{document.id}\t{number % 2}\n" for number, document in enumerate(good.documents))
-    )
+    labels = (f"{document.id}\t{number % 2}\n" for number, document in enumerate(good.documents))
+    (folder / "labels.tsv").write_text("".join(labels))
     return folder
 
 
@@ -114,14 +113,6 @@ def server(good, moved, tmp_path, monkeypatch):
         yield running
 
 
-def told(capsys, *command):
-    """Exit code, JSON and message of a command."""
-    capsys.readouterr()
-    code = run([*map(str, command), "-q"])
-    out, err = capsys.readouterr()
-    return code, json.loads(out) if out.startswith("{") else None, err
-
-
 @pytest.fixture(autouse=True)
 def shallow(request, audit_fields):
     """Makes pools no deeper than they need to be here, and leaves the arms of words out."""
@@ -131,19 +122,19 @@ def shallow(request, audit_fields):
 
 
 def judged(moved, good, reference):
-    return ["audit", moved / "new", "--reference", reference, "--beir", good.beir, "--two-stage", "none", "--json"]
+    named = moved / "full" if reference == "full" else reference
+    return ["audit", moved / "new", "--reference", named, "--beir", good.beir, "--two-stage", "none", "--json"]
 
 
-def is_refused(answer, because="gives another vector of the text of"):
+def is_refused(answer):
     code, report, err = answer
-    return code == 4 and report is None and because in err and err.count("\n") == 1
+    return code == 4 and report is None and "gives another vector of the text of" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("reference", ["pool", "full", "build"])
-def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(reference, good, moved, server, capsys):
-    named = moved / "full" if reference == "full" else reference
+def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(reference, good, moved, server, told):
     for _ in range(2):
-        code, report, err = told(capsys, *judged(moved, good, named))
+        code, report, err = told(*judged(moved, good, reference))
         doubts = [doubt for doubt in report["reference"]["doubts"] if "worse than BM25" not in doubt]
         assert code in (0, 3) and report["reference"]["proven"] and not doubts, err
         assert report["verdict"]["retention"]["lower"] >= 0.9, "the 300 queries are in some 210 groups"
@@ -151,88 +142,95 @@ def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(refe
 
 @pytest.mark.parametrize("reference", ["pool", "full", "build"])
 @pytest.mark.parametrize("change", [*CHANGED, *MIXED])
-def test_no_verdict_rests_on_another_model(change, reference, good, moved, server, capsys):
+def test_no_verdict_rests_on_another_model(change, reference, good, moved, server, told):
     server.vectors = change(good.model)
-    assert is_refused(told(capsys, *judged(moved, good, moved / "full" if reference == "full" else reference)))
+    assert is_refused(told(*judged(moved, good, reference)))
 
 
 @pytest.mark.parametrize("change", [*CHANGED, by_length])
-def test_what_the_cache_has_is_not_believed_of_another_model(change, good, moved, server, capsys):
-    assert told(capsys, *judged(moved, good, "pool"))[0] in (0, 3)
+def test_what_the_cache_has_is_not_believed_of_another_model(change, good, moved, server, told):
+    assert told(*judged(moved, good, "pool"))[0] in (0, 3)
     server.vectors = change(good.model)
     if change is not by_length:
-        assert is_refused(told(capsys, *judged(moved, good, "pool")))
+        assert is_refused(told(*judged(moved, good, "pool")))
         return
     asked = len(server.requests)
-    code, report, _ = told(capsys, *judged(moved, good, "pool"))
+    code, report, _ = told(*judged(moved, good, "pool"))
     assert code in (0, 3) and report["reference"]["proven"], "nothing long is asked for: all of it is in the cache"
     assert all(len(request.inputs) <= 8 for request in server.requests[asked:])
 
 
-def test_labels_are_not_judged_by_another_model(good, moved, server, capsys):
+def test_labels_are_not_judged_by_another_model(good, moved, server, told):
     command = ["audit", moved / "new", "--reference", moved / "full", "--labels", moved / "labels.tsv", "--json"]
     server.vectors = worse(good.model)
-    assert is_refused(told(capsys, *command))
+    assert is_refused(told(*command))
     server.vectors = good.model
-    code, report, _ = told(capsys, *command)
+    code, report, _ = told(*command)
     assert code in (0, 1, 3) and report["doubts"] == []
 
 
 @pytest.mark.parametrize("change", MIXED)
-def test_no_store_is_made_of_answers_that_are_mixed_up(change, good, server, tmp_path, capsys):
+def test_no_store_is_made_of_answers_that_are_mixed_up(change, good, server, tmp_path, told):
     command = ["embed", good.beir, "--model", f"{TARGET[1]},batch-size=40", "--no-chunks", "-o", tmp_path / "new"]
     server.vectors = change(good.model)
-    assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
+    assert is_refused(told(*command)) and not (tmp_path / "new").exists()
+
+
+def refuse_after(server, count):
+    """From the request of this number on the server takes the key for a wrong one."""
+    server.gate = lambda number: server.faults.append(status(401, "no", "invalid_api_key")) if number > count else None
+
+
+def answer_again(server, model):
+    server.gate = None
+    server.faults.clear()
+    server.vectors = model
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_a_broken_off_embed_does_not_go_on_with_another_model(change, good, server, tmp_path, monkeypatch, capsys):
+def test_a_broken_off_embed_does_not_go_on_with_another_model(change, good, server, tmp_path, monkeypatch, told):
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 64)
     command = ["embed", good.beir, "--model", f"{TARGET[1]},batch-size=64,concurrency=1", "--no-chunks"]
     command += ["-o", tmp_path / "new"]
-    server.gate = lambda number: server.faults.append(status(401, "no more", "invalid_api_key")) if number > 4 else None
-    assert told(capsys, *command)[0] == 7
-    server.gate = None
-    server.faults.clear()
-    server.vectors = change(good.model)
-    assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
-    server.vectors = good.model
-    assert told(capsys, *command)[0] == 0
+    refuse_after(server, 4)
+    assert told(*command)[0] == 7
+    answer_again(server, change(good.model))
+    assert is_refused(told(*command)) and not (tmp_path / "new").exists()
+    answer_again(server, good.model)
+    assert told(*command)[0] == 0
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_a_sync_adds_nothing_of_another_model(change, good, moved, server, tmp_path, capsys, forget_hashes):
+def test_a_sync_adds_nothing_of_another_model(change, good, moved, server, tmp_path, told, forget_hashes):
     new, old = (shutil.copytree(place, tmp_path / place.name) for place in (moved / "new", good.source))
-    lines = (old / "docs.jsonl").read_text().splitlines()
-    lines[0] = json.dumps({**json.loads(lines[0]), "text": "words that were not there before"})
-    (old / "docs.jsonl").write_text("\n".join(lines) + "\n")
+    first, *others = (old / "docs.jsonl").read_text().splitlines()
+    changed = json.dumps({**json.loads(first), "text": "words that were not there before"})
+    (old / "docs.jsonl").write_text("\n".join([changed, *others, ""]))
     forget_hashes(old)
     server.vectors = change(good.model)
     before = (new / "index.faiss").read_bytes()
-    assert is_refused(told(capsys, "sync", old, new)) and (new / "index.faiss").read_bytes() == before
+    assert is_refused(told("sync", old, new)) and (new / "index.faiss").read_bytes() == before
     server.vectors = good.model
-    assert told(capsys, "sync", old, new)[0] == 0
+    assert told("sync", old, new)[0] == 0
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_a_backfill_believes_no_cache_of_another_model(change, good, moved, server, tmp_path, capsys):
-    told(capsys, *judged(moved, good, "pool"))
+def test_a_backfill_believes_no_cache_of_another_model(change, good, moved, server, tmp_path, told):
+    told(*judged(moved, good, "pool"))
     command = ["backfill", moved / "new", "-o", tmp_path / "better"]
     server.vectors = change(good.model)
-    assert is_refused(told(capsys, *command)) and not (tmp_path / "better").exists()
-    server.vectors = good.model
-    server.gate = lambda _: server.faults.append(status(401, "no more", "invalid_api_key"))
-    assert told(capsys, *command)[0] == 7 and not (tmp_path / "better").exists()
-    server.gate = None
-    server.faults.clear()
-    assert told(capsys, *command)[0] == 0
+    assert is_refused(told(*command))
+    refuse_after(server, 0)
+    assert told(*command)[0] == 7 and not (tmp_path / "better").exists()
+    answer_again(server, good.model)
+    assert told(*command)[0] == 0
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_no_share_is_embedded_by_another_model(change, good, moved, server, tmp_path, capsys):
+def test_no_share_is_embedded_by_another_model(change, good, moved, server, tmp_path, told):
     command = ["translate", good.source, moved / "stitch", "--reembed", "60%", "--policy", "random"]
     command += ["-o", tmp_path / "new"]
     server.vectors = change(good.model)
-    assert is_refused(told(capsys, *command)) and not (tmp_path / "new").exists()
+    assert is_refused(told(*command)) and not (tmp_path / "new").exists()
     server.vectors = good.model
-    assert told(capsys, *command)[0] == 0
+    assert told(*command)[0] == 0

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import topics
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
@@ -14,7 +15,7 @@ from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import divide
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.vectors import Document, unit_rows
 
 COUNT, DIM = 600, 16
@@ -22,11 +23,8 @@ IDS = [f"d{row:03}" for row in range(COUNT)]
 
 
 def make(folder, vectors):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=vectors.shape[1])
-    writer.append([Document(doc_id, f"text of {doc_id}") for doc_id in IDS], vectors.astype(np.float32))
-    writer.finish()
-    return open_store(folder)
+    documents = [Document(doc_id, f"text of {doc_id}") for doc_id in IDS]
+    return topics.make_store(folder, None, documents, vectors=vectors.astype(np.float32))
 
 
 def by_labels(translated, reference, labels, **options):
@@ -73,10 +71,8 @@ def test_a_detector_is_that_of_scikit_learn(tmp_path):
     train, test = divide(np.unique(list(labels.values()), return_inverse=True)[1], 0)
     model = NearestNeighbors(n_neighbors=10).fit(unit_rows(true[train]))
     threshold = np.quantile(model.kneighbors()[0][:, -1], 0.95)
-    for vectors, area, side in (
-        (true, found.outside_true, "true"),
-        (translated, found.outside_translated, "translated"),
-    ):
+    sides = ((true, found.outside_true, "true"), (translated, found.outside_translated, "translated"))
+    for vectors, area, side in sides:
         inside, strange = (model.kneighbors(unit_rows(vectors[rows]))[0][:, -1] for rows in (test, slice(-100, None)))
         labelled = np.r_[np.zeros(len(inside)), np.ones(100)]
         assert area.estimate == pytest.approx(roc_auc_score(labelled, np.r_[inside, strange]), abs=1e-6)
@@ -89,11 +85,8 @@ def test_a_faithful_translation_is_safe_and_a_random_one_is_not(tmp_path):
     reference, outside = make(tmp_path / "r", true), IDS[-100:]
     near = true + 0.01 * np.random.default_rng(1).normal(size=true.shape)
     random = np.random.default_rng(2).normal(size=true.shape)
-    outcomes = [
-        by_labels(make(tmp_path / name, vectors), reference, labels, outside=outside).outcome
-        for name, vectors in (("near", near), ("random", random))
-    ]
-    assert outcomes == [Outcome.SAFE, Outcome.NOT_SAFE]
+    for name, vectors, outcome in (("near", near, Outcome.SAFE), ("random", random, Outcome.NOT_SAFE)):
+        assert by_labels(make(tmp_path / name, vectors), reference, labels, outside=outside).outcome is outcome
 
 
 def test_a_shift_of_all_vectors_raises_false_alarms(tmp_path):
@@ -156,78 +149,65 @@ def moved(corpus, source_folder, tmp_path_factory):
         ["translate", source_folder, folder / "stitch", "-o", folder / "new"],
     ):
         assert run([str(part) for part in (*command, "-q")]) == 0
-    writer_folder = folder / "full"
-    writer_folder.mkdir()
-    writer = create_store(writer_folder, format="faiss", dim=12)
-    writer.append(list(source.documents()), vectors)
-    writer.finish()
+    topics.make_store(folder / "full", None, list(source.documents()), vectors=vectors)
     (folder / "labels.tsv").write_text("".join(f"{i}\t{'ab'[n]}\n" for i, n in zip(ids, numbers, strict=True)))
     (folder / "outside.txt").write_text("\n".join(ids[:5]) + "\n")
     return folder
 
 
-def test_without_queries_the_labels_are_all_that_is_judged(moved, tmp_path, monkeypatch, capsys):
+def test_without_queries_the_labels_are_all_that_is_judged(moved, told, tmp_path, monkeypatch):
     monkeypatch.chdir(moved)
-    out = ["--report", str(tmp_path / "r.json"), "--report", str(tmp_path / "j.xml")]
-    code = run(["audit", "new", "--reference", "full", "--labels", "labels.tsv", "-q", "--json", *out])
-    document = json.loads(capsys.readouterr().out)
+    out = ["--report", tmp_path / "r.json", "--report", tmp_path / "j.xml"]
+    code, document, _ = told("audit", "new", "--reference", "full", "--labels", "labels.tsv", "--json", *out)
     assert (document["outcome"], code) == ("NOT SAFE", 1)  # of texts and random vectors nothing can be learned
     assert 0 < document["left_out"] < 30  # the sample's, in the half that judges
     assert json.loads((tmp_path / "r.json").read_text()) == document
     assert "linear probe" in (tmp_path / "j.xml").read_text()
 
 
-def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, beir, tmp_path, monkeypatch, capsys):
+def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, beir, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source = str(source_folder)
-    judged = ["--beir", str(beir), "--two-stage", "none", "-q", "--json"]
-    assert run(["fit", source, "--target", "tfidf:24", "--sample", "60", "-o", "stitch", "-q"]) == 0
-    assert run(["translate", source, "stitch", "-o", "new", "-q"]) == 0
-    capsys.readouterr()
-    assert run(["reembed", source, "--target", "tfidf:24", "-o", "full", "-q"]) == 0
-    capsys.readouterr()
-    alone = run(["audit", "new", "--reference", "full", *judged])
-    assert "downstream" not in json.loads(capsys.readouterr().out)
+    for command in (
+        ["fit", source_folder, "--target", "tfidf:24", "--sample", "60", "-o", "stitch"],
+        ["translate", source_folder, "stitch", "-o", "new"],
+        ["reembed", source_folder, "--target", "tfidf:24", "-o", "full"],
+    ):
+        assert told(*command)[0] == 0
     ids = [doc_id for batch in open_store("new").scan() for doc_id in batch.ids]
     (tmp_path / "labels.tsv").write_text("".join(f"{doc_id}\t{n % 2}\n" for n, doc_id in enumerate(ids)))
-    labels = ["--reference", "full", "--labels", "labels.tsv"]
-    labelled = run(["audit", "new", *labels, "-q", "--json"])
-    document = json.loads(capsys.readouterr().out)
-    both = run(["audit", "new", *labels, *judged, "--report", "page.html", "--report", "cases.xml"])
+    audit = ["audit", "new", "--reference", "full", "--json"]
+    judged, labels = ["--beir", beir, "--two-stage", "none"], ["--labels", "labels.tsv"]
+    alone, document, _ = told(*audit, *judged)
+    assert "downstream" not in document
+    labelled, document, _ = told(*audit, *labels)
+    both, found, _ = told(*audit, *labels, *judged, "--report", "page.html", "--report", "cases.xml")
     assert both == next(code for code in (1, 3, 0) if code in (alone, labelled))
-    found = json.loads(capsys.readouterr().out)["downstream"]
-    assert found == {key: document[key] for key in found}
+    assert found["downstream"] == {key: document[key] for key in found["downstream"]}
     assert "What trained models keep" in (tmp_path / "page.html").read_text()
     assert 'name="linear probe"' in (tmp_path / "cases.xml").read_text()
 
 
-def test_a_store_is_no_reference_of_itself(moved, monkeypatch, capsys):
-    monkeypatch.chdir(moved)
-    command = ["audit", "full", "--reference", "full", "--labels", "labels.tsv", "-q"]
-    assert run(command) == 2 and "name it with --target" in capsys.readouterr().err
-    assert run([*command, "--target", "file:target.npz"]) == 4
-    assert "is the store that is audited itself, and no full re-embed" in capsys.readouterr().err
+LABELS = ["--labels", "labels.tsv"]
+FULL = ["new", "--reference", "full"]
+ITSELF = ["full", "--reference", "full", *LABELS]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--reference", "full", "--outside", "outside.txt"], 2, "--outside goes with --labels"),
-        (["--reference", "pool", "--labels", "labels.tsv"], 2, "--labels needs a full re-embed to train on"),
-        (["--reference", "full"], 2, "no queries are named"),
-        (["--reference", "full", "--labels", "missing"], 4, "missing"),
-        (
-            ["--reference", "full", "--labels", "labels.tsv", "--report", "x.html"],
-            2,
-            "the page is one of queries",
-        ),
-        (["--reference", "full", "--labels", "labels.tsv", "--outside", "target.npz"], 4, "target.npz"),
-        (["--reference", "full", "--labels", "labels.tsv", "--outside", "outside.txt"], 4, "too few outside documents"),
-        (["--reference", "new", "--labels", "labels.tsv"], 4, "is the store that is audited itself"),
+        ([*FULL, "--outside", "outside.txt"], 2, "--outside goes with --labels"),
+        (["new", "--reference", "pool", *LABELS], 2, "--labels needs a full re-embed to train on"),
+        (FULL, 2, "no queries are named"),
+        ([*FULL, "--labels", "missing"], 4, "missing"),
+        ([*FULL, *LABELS, "--report", "x.html"], 2, "the page is one of queries"),
+        ([*FULL, *LABELS, "--outside", "target.npz"], 4, "target.npz"),
+        ([*FULL, *LABELS, "--outside", "outside.txt"], 4, "too few outside documents"),
+        (["new", "--reference", "new", *LABELS], 4, "is the store that is audited itself"),
+        (ITSELF, 2, "name it with --target"),
+        ([*ITSELF, "--target", "file:target.npz"], 4, "is the store that is audited itself, and no full re-embed"),
     ],
 )
-def test_what_goes_together_is_told_in_one_line(arguments, code, words, moved, monkeypatch, capsys):
+def test_what_goes_together_is_told_in_one_line(arguments, code, words, moved, told, monkeypatch):
     monkeypatch.chdir(moved)
-    assert run(["audit", "new", *arguments, "-q"]) == code
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1
+    found, _, message = told("audit", *arguments)
+    assert found == code and words in message and message.count("\n") == 1

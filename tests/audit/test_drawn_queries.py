@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from paired_scores import judge, make
+from paired_scores import all_of, judge, make
 
 from migrate.audit.drawn_queries import FLOOR, chances_of, draw_queries, greatest_change, weighting_of
 from migrate.audit.measures import ndcg
-from migrate.audit.verdict import Bootstrap, Outcome, Weighting
+from migrate.audit.verdict import Bootstrap, Outcome, Weighting, ratio_bounds
 from migrate.search.runs import Rankings
 
 
@@ -17,10 +17,7 @@ def test_the_same_ranking_cannot_differ_and_one_without_a_common_document_can_by
     assert change("abc", "def") == 1
     assert change("", "abc") == change("abc", "") == 1
     assert change("", "") == 0
-
-
-def test_two_documents_that_change_places_matter_by_their_discounts():
-    assert change("ab", "ba") == pytest.approx(1 - 1 / np.log2(3))
+    assert change("ab", "ba") == pytest.approx(1 - 1 / np.log2(3)), "by the discounts of their places"
     assert change("abcx", "abcy") == pytest.approx(1 / np.log2(5))
 
 
@@ -48,19 +45,13 @@ def test_each_query_is_drawn_with_its_chance_and_in_no_order():
     assert abs(np.corrcoef(drawn, np.arange(len(drawn)))[0, 1]) < 0.1
     assert draw_queries(chances, 40, seed=3).tolist() == drawn[:40].tolist()
     assert draw_queries(chances, 40, seed=4).tolist() != drawn[:40].tolist()
-
-
-def test_queries_that_cannot_change_keep_a_chance():
     assert chances_of(np.array([0.0, 0.05, 0.4, 1.0])).tolist() == [FLOOR, FLOOR, 0.4, 1.0]
 
 
 def test_queries_that_were_all_drawn_for_certain_have_the_bounds_of_any_others():
     arm, full = make(120)
     even = Weighting(np.ones(120), 1.0)
-    assert Bootstrap(weighting=even).retention(arm, full) == Bootstrap().retention(arm, full)
-    assert Bootstrap(weighting=even).difference(arm, full) == Bootstrap().difference(arm, full)
-    assert Bootstrap(weighting=even).family({"a": arm}, full) == Bootstrap().family({"a": arm}, full)
-    assert Bootstrap(weighting=even).queries_needed(arm, full, 0.9) == Bootstrap().queries_needed(arm, full, 0.9)
+    assert all_of(Bootstrap(weighting=even), arm, full) == all_of(Bootstrap(), arm, full)
     assert judge(arm, full, arm, weighting=even) == judge(arm, full, arm)
 
 
@@ -70,6 +61,14 @@ def test_without_a_limit_the_imagined_query_is_as_heavy_as_any():
     near, far = (Bootstrap(weighting=weighting_of(chances, limited=of)).retention(arm, full) for of in (True, False))
     assert near.estimate == far.estimate == pytest.approx((arm / chances).sum() / (full / chances).sum())
     assert far.lower < near.lower < near.estimate < near.upper < far.upper
+
+
+@pytest.mark.parametrize(("arm", "full", "lower", "upper"), [(9, 10, 9 / 11, 1.0), (12, 10, 15 / 14, 1.3)])
+def test_an_imagined_query_weighs_most_and_differs_by_its_chance_at_most(arm, full, lower, upper):
+    """It weighs up to 4, of which arm and full re-embed share all but 1: as is for the worse, all or nothing."""
+    weighting = Weighting(np.ones(2), 4.0, limited=True)
+    bounds = ratio_bounds(np.array([[arm]]), np.array([[full]]), np.ones(1), 0.95, weighting=weighting)
+    assert [float(bound[0]) for bound in bounds] == pytest.approx([lower, upper])
 
 
 def population(n=20_000, *, hit=0.0, seed=0):

@@ -16,7 +16,7 @@ from migrate.errors import InconclusiveError, InputError, StitchError, StoreErro
 from migrate.report.audit_sections import frontier_blocks
 from migrate.report.document import frontier_document
 from migrate.report.terminal import as_text
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
@@ -41,28 +41,33 @@ def reference(source_folder, target, tmp_path_factory):
     return open_store(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store(source_folder):
     return open_store(source_folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def questions(corpus):
     return QuerySet(corpus.queries[:100], corpus.qrels, "docstrings")
 
 
-def tried(store, fitted, reference, questions, target, **options):
-    more = {name: options.pop(name) for name in ("stay", "findings") if name in options}
-    tried = {"frontier": options.pop("shares", (0.1, 0.2, 0.3, 0.5)), "query_log": options.pop("log", None)}
-    tried |= {"policy": options.pop("policies", ()), "stitch": fitted, "source": store, "resamples": 300, **options}
-    return find_frontier(topics.asked(reference, reference, questions, target, **tried), reference, **more)
+@pytest.fixture(scope="module")
+def tried(store, fitted, reference, questions, target):
+    """Tries shares of the store; what is named takes the place of what is usual."""
+
+    def try_shares(shares=(0.1, 0.2, 0.3, 0.5), policies=(), *, asked=questions, full=reference, stay=None, **options):
+        usual = {"source": store, "stitch": fitted, "embedder": target, "resamples": 300}
+        audit = topics.asked(full, full, asked, **{**usual, "frontier": shares, "policy": policies, **options})
+        return find_frontier(audit, full, stay=stay)
+
+    return try_shares
 
 
 def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
-    store, fitted, reference, questions, target, corpus, tmp_path
+    tried, store, fitted, reference, questions, target, corpus, tmp_path
 ):
     log = corpus.queries[100:]
-    found = tried(store, fitted, reference, questions, target, log=log, shares=[0.4])
+    found = tried(query_log=log, shares=[0.4])
     options = {"reembed": "40%", "policy": "query-log", "query_log": log, "save_stitch": tmp_path / "stitch"}
     migrate.translate(store, fitted, tmp_path / "new", target=target, **options)
     report = topics.audit(open_store(tmp_path / "new"), reference, questions, target, resamples=300)
@@ -72,30 +77,29 @@ def test_a_point_is_what_the_audit_says_of_the_store_that_is_made(
     assert (point.documents, point.share) == (60, 0.4)
 
 
-def test_every_policy_is_tried_at_every_share_beyond_the_sample(store, fitted, reference, questions, target, corpus):
-    found = tried(store, fitted, reference, questions, target, log=corpus.queries[100:], shares=[0.5, 0.1, 0.3])
+def test_every_policy_is_tried_at_every_share_beyond_the_sample_and_only_queries_are_embedded(
+    tried, target, corpus, monkeypatch
+):
+    monkeypatch.setattr(type(target), "embed_documents", None)
+    found = tried([0.5, 0.1, 0.3], query_log=corpus.queries[100:])
     names = [(point.policy, point.documents) for point in found.points]
     policies = ("query-log", "confidence", "random")
     assert names == [(SAMPLE, 20), *((policy, count) for policy in policies for count in (45, 75))]
     assert found.measure == "nDCG@10"
+    assert [point.policy for point in tried([0.3]).points] == [SAMPLE, "confidence", "random"], "without a log"
 
 
-def test_more_true_vectors_keep_more_and_all_of_them_everything(store, fitted, reference, questions, target):
-    found = tried(store, fitted, reference, questions, target, policies=["random"], shares=[0.5, 1.0])
+def test_more_true_vectors_keep_more_and_all_of_them_everything(tried):
+    found = tried([0.5, 1.0], ["random"])
     kept = [point.verdict.retention.estimate for point in found.points]
     assert kept == sorted(kept) and kept[0] < kept[1] - 0.02
     assert kept[-1] == 1
 
 
-def test_without_a_log_the_log_is_not_tried(store, fitted, reference, questions, target):
-    found = tried(store, fitted, reference, questions, target, shares=[0.3])
-    assert [point.policy for point in found.points] == [SAMPLE, "confidence", "random"]
-
-
-def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, questions, target):
+def test_a_confidence_that_ranks_nothing_is_not_tried(tried, fitted):
     poor = dataclasses.replace(fitted.selection.confidence, spearman=0.1)
     unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
-    found = tried(store, unsure, reference, questions, target, shares=[0.3])
+    found = tried(stitch=unsure, shares=[0.3])
     assert [point.policy for point in found.points] == [SAMPLE, "random"]
     assert [point.verdict.confidence for point in found.points] == [0.95] * 2, "no policy is left to be picked from"
     assert found.notes == (
@@ -103,90 +107,71 @@ def test_a_confidence_that_ranks_nothing_is_not_tried(store, fitted, reference, 
         "0.2; the policy confidence is left out",
     )
     with pytest.raises(UsageError, match="--policy confidence: the confidence is not to be used"):
-        tried(store, unsure, reference, questions, target, policies=["random", "confidence"])
+        tried(stitch=unsure, policies=["random", "confidence"])
 
 
-def test_without_judgements_retention_is_of_agreement(store, fitted, reference, questions, target):
+def test_without_judgements_retention_is_of_agreement_and_the_margin_still_of_retention(tried, questions):
     unjudged = dataclasses.replace(questions, qrels=None)
-    found = tried(store, fitted, reference, unjudged, target, shares=[1.0], policies=["random"], margin=0.9)
+    found = tried(asked=unjudged, shares=[1.0], policies=["random"], margin=0.9)
     assert found.measure == "agreement@10"
     assert "SAFE (provisional)" in found.sentence
     assert found.points[-1].verdict.provisional
     assert found.points[-1].verdict.retention.estimate == 1
-
-
-def test_without_judgements_the_margin_is_still_that_of_retention(store, fitted, reference, questions, target):
-    unjudged = dataclasses.replace(questions, qrels=None)
-    found = tried(store, fitted, reference, unjudged, target, shares=[0.3], policies=["random"])
+    found = tried(asked=unjudged, shares=[0.3], policies=["random"])
     assert found.sentence.startswith("no budget tried here is SAFE at the margin of 0.95;")
 
 
-def test_nothing_is_embedded_but_queries(store, fitted, reference, questions, target, corpus, monkeypatch):
-    monkeypatch.setattr(type(target), "embed_documents", None)
-    tried(store, fitted, reference, questions, target, log=corpus.queries[100:], shares=[0.3])
-
-
-def test_tokens_and_money_are_those_of_all_true_vectors(store, fitted, reference, questions, target):
-    options = {"shares": [1.0], "policies": ["random"], "price": 5.0}
-    found = tried(store, fitted, reference, questions, target, **options)
+def test_tokens_and_money_are_those_of_all_true_vectors(tried, store):
+    found = tried([1.0], ["random"], price=5.0)
     tokens = count_texts(store.documents(), load_embedder("tfidf:64").profile).tokens_read
     assert found.points[-1].tokens == tokens
     assert found.points[-1].price_usd == pytest.approx(tokens * 5 / 1e6)
     assert 0 < found.points[0].tokens < tokens
 
 
-def test_queries_that_choose_documents_do_not_judge(store, fitted, reference, questions, target, corpus):
+def test_queries_that_choose_documents_do_not_judge(tried, store, fitted, reference, questions, target, corpus):
     chosen = [Query("renamed", f" {query.text.upper()}\n") for query in questions.queries[:30]]
     log = [*chosen, *corpus.queries[100:]]
     stay = np.linspace(0, 1, len(questions.distinct))
-    options = {"shares": [0.4], "policies": ["query-log"]}
-    found = tried(store, fitted, reference, questions, target, log=log, stay=stay[30:], **options)
-    alone = dataclasses.replace(questions, queries=questions.queries[30:])
-    expected = tried(store, fitted, reference, alone, target, log=log, stay=stay[30:], **options)
+    options = {"shares": [0.4], "policies": ["query-log"], "query_log": log, "stay": stay[30:]}
+    found = tried(**options)
+    expected = tried(asked=dataclasses.replace(questions, queries=questions.queries[30:]), **options)
     assert [point.verdict for point in found.points] == [point.verdict for point in expected.points]
     assert {point.verdict.n_queries for point in found.points} == {70}
-    asked = topics.asked(
-        reference, reference, questions, target, source=store, stitch=fitted, frontier="40%", query_log=log
-    )
+    options = {"source": store, "stitch": fitted, "frontier": "40%", "query_log": log}
+    asked = topics.asked(reference, reference, questions, target, **options)
     assert asked.judging.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
-    other = tried(store, fitted, reference, questions, target, log=log, shares=[0.4], policies=["random"])
+    other = tried([0.4], ["random"], query_log=log)
     assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
 
 
-def test_queries_that_chose_the_sample_do_not_judge_a_frontier(store, reference, questions, target):
-    fitted = migrate.fit(store, target, stitch="ridge", sample=20, query_log=questions.queries[:30])
-    found = tried(store, fitted, reference, questions, target, shares=[0.4], policies=["random"])
+def test_queries_that_chose_the_sample_do_not_judge_a_frontier_and_without_others_nothing_is_embedded(
+    tried, store, questions, target
+):
+    chosen = migrate.fit(store, target, stitch="ridge", sample=20, query_log=questions.queries[:30])
+    found = tried([0.4], ["random"], stitch=chosen)
     assert {point.verdict.n_queries for point in found.points} == {70}
-
-
-def test_a_frontier_with_no_query_left_is_inconclusive_before_one_is_embedded(store, fitted, reference, questions):
     with pytest.raises(InconclusiveError, match="0 others are left, and at least 20 are needed"):
-        tried(store, fitted, reference, questions, None, log=questions.queries)
+        tried(embedder=None, query_log=questions.queries)
 
 
-def test_another_store_stitch_or_reference_is_refused(store, fitted, reference, questions, target, tmp_path):
+def test_another_store_stitch_or_reference_is_refused(tried, store, reference, target, tmp_path):
     with pytest.raises(StitchError, match="is not the store that the stitch was fitted on"):
-        tried(reference, fitted, reference, questions, target)
+        tried(source=reference)
     query_stitch = migrate.fit(store, target, direction="query", stitch="ridge", sample=20)
     with pytest.raises(StitchError, match="--direction document"):
-        tried(store, query_stitch, reference, questions, target)
-    documents = list(reference.documents())[1:]
-    writer = create_store(tmp_path, format="faiss", dim=64)
-    writer.append(documents, np.ones((len(documents), 64), dtype=np.float32))
-    writer.finish()
+        tried(stitch=query_stitch)
+    other = topics.make_store(tmp_path / "other", target, list(reference.documents())[1:])
     with pytest.raises(StoreError, match="lacks 1 ids of"):
-        tried(store, fitted, open_store(tmp_path), questions, target, shares=[1.0], policies=["random"])
+        tried(full=other, shares=[1.0], policies=["random"])
 
 
-@pytest.mark.parametrize("shares", [[], [0.0], [0.2, 1.1]])
-def test_shares_that_are_none_are_told(shares, store, fitted, reference, questions, target):
-    with pytest.raises(UsageError, match="no share of the store; give some above 0 and up to 1"):
-        tried(store, fitted, reference, questions, target, shares=shares)
-
-
-def test_a_frontier_needs_queries(store, fitted, reference, target):
+def test_shares_that_are_none_and_audits_without_queries_are_told(tried):
+    for shares in ([], [0.0], [0.2, 1.1]):
+        with pytest.raises(UsageError, match="no share of the store; give some above 0 and up to 1"):
+            tried(shares=shares)
     with pytest.raises(InputError, match="has no queries to judge by"):
-        tried(store, fitted, reference, QuerySet([], {}, "none"), target)
+        tried(asked=QuerySet([], {}, "none"))
 
 
 def point(policy, documents, outcome, price=None):
@@ -216,11 +201,8 @@ def test_the_cheapest_safe_budget_has_no_larger_one_that_is_not(points, cheapest
     assert (None if best is None else (best.policy, best.documents)) == cheapest
 
 
-def test_bounds_make_up_for_the_number_of_policies(store, fitted, reference, questions, target):
-    one, both = (
-        tried(store, fitted, reference, questions, target, shares=[0.5], policies=policies)
-        for policies in (["random"], ["random", "confidence"])
-    )
+def test_bounds_make_up_for_the_number_of_policies(tried):
+    one, both = (tried([0.5], policies) for policies in (["random"], ["random", "confidence"]))
     assert [point.verdict.confidence for point in one.points] == pytest.approx([0.95, 0.95])
     assert [point.verdict.confidence for point in both.points] == pytest.approx([0.975] * 3)
     narrow, wide = (found.points[1].verdict.retention for found in (one, both))

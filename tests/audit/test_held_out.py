@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, make_store, noisy
+from topics import DOCUMENTS, QRELS, QUERIES, TARGET, UNJUDGED, audit, make_store, noisy
 
 from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
@@ -47,7 +47,7 @@ def test_true_documents_are_taken_out_of_stores_and_judgements(reference, tmp_pa
 
 
 def test_without_judgements_agreement_is_taken_of_what_is_left(reference, tmp_path):
-    found = audit(patched(tmp_path / "translated"), reference, QuerySet(QUERIES, None, "log")).held_out
+    found = audit(patched(tmp_path / "translated"), reference, UNJUDGED).held_out
     assert (found.documents, found.relevant, found.queries) == (75, 0, len(QUERIES))
     assert found.verdict.provisional
     assert f"{found.verdict.outcome}, agreement@10 0." in found.sentence
@@ -56,11 +56,10 @@ def test_without_judgements_agreement_is_taken_of_what_is_left(reference, tmp_pa
 
 @pytest.mark.parametrize("true", [np.arange(0), np.arange(150)])
 def test_there_is_nothing_to_hold_out_where_none_or_all_are_true(true, reference, tmp_path):
-    assert audit(patched(tmp_path / "translated", true), reference).held_out is None
-
-
-def test_a_store_without_confidence_holds_nothing_out(reference, tmp_path):
-    assert audit(make_store(tmp_path / "translated", vectors=noisy(1.0)), reference).held_out is None
+    store = patched(tmp_path / "translated", true)
+    assert audit(store, reference).held_out is None
+    (store.folder / "confidence.npy").unlink()
+    assert audit(store, reference).held_out is None, "nothing says which are true"
 
 
 def test_queries_whose_only_relevant_document_is_gone_are_not_asked(reference, tmp_path):

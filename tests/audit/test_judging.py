@@ -1,6 +1,8 @@
 """Queries to judge next: drawn by an audit, graded, and audited again, through the command."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,52 +11,98 @@ from migrate.audit.drawn_queries import FLOOR
 from migrate.audit.findings import alike_grades, one_sided, sampled, unrelated_grades
 from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
+from migrate.audit.step import Audit
 from migrate.audit.verdict import Bootstrap
-from migrate.cli.main import run
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
 from migrate.search.runs import Rankings
+from migrate.stores import open_store
 from migrate.vectors import Query
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def without_words(audit_fields):
-    """Leaves the arms of words out of what audits report."""
-    audit_fields(no_bm25=True)
-
-
-def audit(good, capsys, beir, *options):
-    """Exit code, report where there is one, and the messages."""
-    queries = ["--beir", beir] if beir else []
-    arguments = [good.translated, "--reference", good.reference, "--target", good.target, *queries]
-    code = run([*map(str, ["audit", *arguments]), "--two-stage", "none", "--json", *map(str, options)])
-    out, err = capsys.readouterr()
-    return code, json.loads(out) if out else None, err
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
 
 @pytest.fixture
-def drawn(good, tmp_path, capsys):
-    """A file to grade, of the queries of the good migration without their judgements."""
-    path = tmp_path / "next.jsonl"
-    _, _, messages = audit(good, capsys, None, "--queries", good.beir / "queries.jsonl", "--judge-next", path)
-    assert "grade the documents of its" in messages and f"--beir {path}" in messages
-    assert "replace each null by a whole number, 0 for not relevant" in messages
+def audited(good, told):
+    """An audit of the good migration by what is named."""
+
+    def audit(*options):
+        return told(*good.right().command(*options), "--two-stage", "none", "--json", quiet=False)
+
+    return audit
+
+
+@pytest.fixture
+def log(good):
+    """The queries of the good migration without their judgements."""
+    return good.beir / "queries.jsonl"
+
+
+@pytest.fixture(scope="module")
+def drawn_once(good, tmp_path_factory):
+    """A file to grade, of queries of the log, which nobody writes to."""
+    path = tmp_path_factory.mktemp("drawn") / "next.jsonl"
+    stores = open_store(good.translated), open_store(good.reference)
+    options = {"two_stage": (), "no_bm25": True, "judge_next": path}
+    Audit(*stores, target=good.embedder, queries=good.beir / "queries.jsonl", **options).execute()
     return path
+
+
+@pytest.fixture
+def drawn(drawn_once, tmp_path):
+    return Path(shutil.copy(drawn_once, tmp_path))
+
+
+def write_lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def grade(path, qrels, count=None):
     """What a person does who knows the judgements."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_lines(path)
     for record in records[:count]:
         for document in record["documents"]:
             document["grade"] = qrels[record["_id"]].get(document["_id"], 0)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_lines(path, records)
     return records
 
 
-def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(good, drawn, capsys):
+def grade_by(path, grade_of):
+    """What a person does who does not read: `grade_of` is called with a query's place and a document's."""
+    records = read_lines(path)
+    for query, record in enumerate(records):
+        for place, document in enumerate(record["documents"]):
+            document["grade"] = int(grade_of(query, place))
+    write_lines(path, records)
+    return records
+
+
+def make_beir(log, lines, folder):
+    """A BEIR folder of the log's queries with these lines of judgements."""
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_bytes(log.read_bytes())
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
+    return folder
+
+
+def as_beir(records, log, folder):
+    """The grades of a file as a BEIR folder, zeros too."""
+    lines = [f"{one['_id']}\t{d['_id']}\t{d['grade']}" for one in records for d in one["documents"]]
+    return make_beir(log, lines, folder)
+
+
+def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
+    good, log, drawn_once, audited, tmp_path
+):
+    drawn = tmp_path / "next.jsonl"
+    _, _, messages = audited("--queries", log, "--judge-next", drawn)
+    assert "grade the documents of its" in messages and f"--beir {drawn}" in messages
+    assert "replace each null by a whole number, 0 for not relevant" in messages
+    assert drawn.read_bytes() == drawn_once.read_bytes()
     records = grade(drawn, good.qrels)
     chances = [record["chance"] for record in records]
     assert 20 < len(records) < len(good.queries)
@@ -62,168 +110,107 @@ def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
     ids = [[document["_id"] for document in record["documents"]] for record in records]
     assert all(10 <= len(one) <= 20 and one == sorted(one) for one in ids)
     assert all(document["text"] for record in records for document in record["documents"])
-    _, evenly, _ = audit(good, capsys, good.beir)
-    _, report, _ = audit(good, capsys, drawn)
+    _, evenly, _ = audited("--beir", good.beir)
+    code, report, _ = audited("--beir", drawn)
+    assert code in (0, 3) and report["reference"]["doubts"] == []
     assert report["verdict"]["queries"] == len(records)
     assert not report["verdict"]["provisional"]
     found, all_of_them = (one["verdict"]["retention"] for one in (report, evenly))
-    assert found["lower"] < all_of_them["estimate"] < found["upper"]
+    assert 0.9 < found["lower"] < all_of_them["estimate"] < found["upper"]
     assert any("were drawn by what judgements could change; means are of all" in note for note in report["notes"])
-    means = [
-        next(arm["means"]["nDCG@10"] for arm in one["arms"] if arm["name"] == "full re-embed")
-        for one in (report, evenly)
-    ]
-    assert means[0] == pytest.approx(means[1], abs=0.1)
+    means, means_of_all = ({arm["name"]: arm["means"]["nDCG@10"] for arm in one["arms"]} for one in (report, evenly))
+    assert means["full re-embed"] == pytest.approx(means_of_all["full re-embed"], abs=0.1)
 
 
-def test_whoever_stops_early_has_judged_a_sample(good, drawn, capsys):
+def test_whoever_stops_early_has_judged_a_sample(good, drawn, audited):
     grade(drawn, good.qrels, 30)
-    _, report, _ = audit(good, capsys, drawn)
-    assert report["verdict"]["queries"] == 30
+    assert audited("--beir", drawn)[1]["verdict"]["queries"] == 30
 
 
-def grade_by(path, grade_of):
-    """What a person does who does not read: `grade_of` is called with a query's place and a document's."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    for query, record in enumerate(records):
-        for place, document in enumerate(record["documents"]):
-            document["grade"] = int(grade_of(query, place))
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return records
-
-
-def as_beir(records, good, folder):
-    """The grades of a file as a BEIR folder, zeros too."""
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "queries.jsonl").write_bytes((good.beir / "queries.jsonl").read_bytes())
-    lines = [f"{one['_id']}\t{d['_id']}\t{d['grade']}" for one in records for d in one["documents"]]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
-    return folder
-
-
-def test_honest_grades_are_believed(good, drawn, capsys):
-    grade(drawn, good.qrels)
-    code, report, _ = audit(good, capsys, drawn)
-    assert code in (0, 3) and report["reference"]["doubts"] == []
-    assert report["verdict"]["retention"]["lower"] > 0.9 and "not to be believed" not in report["verdict"]["sentence"]
-
-
-def test_grades_that_are_all_alike_make_no_store_safe(good, drawn, tmp_path, capsys):
+def test_grades_that_are_all_alike_make_no_store_safe(log, drawn, audited, tmp_path):
     """Every ranking of them is perfect, whatever the store has lost."""
     records = grade_by(drawn, lambda query, place: 1)
-    for judged in (drawn, as_beir(records, good, tmp_path / "beir")):
-        code, report, _ = audit(good, capsys, judged)
+    n = len(records)
+    for judged in (drawn, as_beir(records, log, tmp_path / "beir")):
+        code, report, _ = audited("--beir", judged)
         assert code == 3 and report["verdict"]["retention"]["lower"] > 0.9
-        n = len(records)
         assert f"in {n} of {n} queries with relevant documents all candidates" in report["verdict"]["sentence"]
         assert report["recommendation"]["plan"] is None
         assert report["recommendation"]["command"][-2:] == ["--beir", "DIR"], "a file has no vectors of new queries"
 
 
-def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, drawn, capsys):
+def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, drawn, audited):
     honest = grade(drawn, good.qrels)
     grades = [[document["grade"] for document in record["documents"]] for record in honest]
     n = len(honest)
     grade_by(drawn, lambda query, place: 1 if query < 0.3 * n else grades[query][place])
-    assert "all candidates have the same grade" not in str(audit(good, capsys, drawn)[1]["reference"]["doubts"])
+    assert "all candidates have the same grade" not in str(audited("--beir", drawn)[1]["reference"]["doubts"])
     grade_by(drawn, lambda query, place: 1 if query < 0.75 * n else grades[query][place])
-    code, report, _ = audit(good, capsys, drawn)
+    code, report, _ = audited("--beir", drawn)
     assert code == 3 and "all candidates have the same grade" in report["verdict"]["sentence"]
 
 
 @pytest.mark.parametrize("highest", [1, 2])
-def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, good, drawn, tmp_path, capsys):
+def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, log, drawn, audited, tmp_path):
     rng = np.random.default_rng(5)
     records = grade_by(drawn, lambda query, place: rng.integers(highest + 1))
-    for judged in (drawn, as_beir(records, good, tmp_path / "beir")):
-        code, report, _ = audit(good, capsys, judged)
+    for judged in (drawn, as_beir(records, log, tmp_path / "beir")):
+        code, report, _ = audited("--beir", judged)
         assert code == 3 and "the grades look unrelated to the rankings" in report["verdict"]["sentence"]
         assert report["verdict"]["queries_needed"] is None
         assert report["recommendation"]["headline"].startswith("nothing is shown to be SAFE; clear up first: ")
 
 
-def test_all_but_one_grade_alike_tell_no_more(good, drawn, capsys):
+def test_all_but_one_grade_alike_tell_no_more(drawn, audited):
     grade_by(drawn, lambda query, place: place != query % 7)
-    code, report, _ = audit(good, capsys, drawn)
+    code, report, _ = audited("--beir", drawn)
     assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
-RANKINGS = [Rankings({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
-
-
-def judged(grades_of):
-    queries = tuple(Query(f"q{row}", f"text {row}") for row in range(40))
-    return QuerySet(queries, {f"q{row}": grades_of(row) for row in range(40)}, "x")
-
-
-def test_judgements_of_relevant_documents_alone_are_not_alike():
-    """As in most BEIR sets: what is not judged is not relevant."""
-    assert alike_grades(judged(lambda row: {"d3": 1}), RANKINGS) == []
-    assert alike_grades(judged(lambda row: {f"d{place}": 1 for place in range(9)}), RANKINGS) == []
-    assert alike_grades(judged(lambda row: {f"d{place}": 0 for place in range(9)}), RANKINGS) == []
-    (doubt,) = alike_grades(judged(lambda row: {f"d{place}": 2 for place in range(10)} if row % 10 else {}), RANKINGS)
-    assert doubt.text.startswith("in 36 of 36 queries with relevant documents")
-    assert alike_grades(judged(lambda row: {f"d{place}": 2 + place % 2 for place in range(10)}), RANKINGS) == []
-    assert alike_grades(judged(lambda row: {f"d{place}": row % 2 for place in range(9)} | {"d9": 1}), RANKINGS) == []
-
-
-@pytest.mark.parametrize(("first", "doubts"), [(2, 0), (None, 1)])
-def test_grades_that_follow_the_ranking_are_related_to_it(first, doubts):
-    """`first` documents of each ranking are relevant; None for as many anywhere."""
-    rng = np.random.default_rng(1)
-    places = [rng.permutation(10)[:2] if first is None else range(first) for _ in range(40)]
-    query_set = judged(lambda row: {f"d{place}": int(place in places[row]) for place in range(10)})
-    full = ndcg(RANKINGS[0], query_set.qrels, query_set.query_ids, 10)
-    assert len(unrelated_grades(query_set, full, Bootstrap(resamples=500))) == doubts
-
-
-def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, capsys):
+def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, audited):
     grade(drawn, good.qrels)
-    lines = [json.loads(line) for line in drawn.read_text().splitlines()]
-    _, own, _ = audit(good, capsys, drawn)
-    others = [{**line, "chance": max(line["chance"] - 0.01, FLOOR)} for line in lines]
-    for line in others:
-        del line["place"], line["seal"]
-    drawn.write_text("".join(json.dumps(line) + "\n" for line in sealed(others)))
-    _, other, _ = audit(good, capsys, drawn)
+    _, own, _ = audited("--beir", drawn)
+    others = [{**line, "chance": max(line["chance"] - 0.01, FLOOR)} for line in read_lines(drawn)]
+    write_lines(drawn, sealed([without(line, "place", "seal") for line in others]))
+    _, other, _ = audited("--beir", drawn)
     assert any("drawn for other rankings" in note for note in other["notes"])
     assert other["verdict"]["retention"]["lower"] < own["verdict"]["retention"]["lower"]
 
 
-def test_queries_that_are_judged_already_are_not_drawn(good, tmp_path, capsys):
-    code, report, messages = audit(good, capsys, good.beir, "--judge-next", tmp_path / "next.jsonl")
-    assert (code, report) == (2, None)
-    assert "are judged already" in messages and not (tmp_path / "next.jsonl").exists()
-    code, report, messages = audit(
-        good, capsys, None, "--queries", "synthetic", "--judge-next", tmp_path / "next.jsonl"
-    )
-    assert (code, report) == (2, None) and "made from them; give --queries FILE" in messages
+def test_queries_that_are_judged_already_or_made_up_are_not_drawn(good, audited, tmp_path):
+    path = tmp_path / "next.jsonl"
+    for asked, why in (
+        (("--beir", good.beir), "are judged already"),
+        (("--queries", "synthetic"), "made from them; give --queries FILE"),
+    ):
+        code, report, messages = audited(*asked, "--judge-next", path)
+        assert (code, report) == (2, None) and why in messages and not path.exists()
 
 
-def test_what_was_drawn_for_one_store_does_not_judge_a_frontier(good, drawn, capsys):
+def test_what_was_drawn_judges_neither_a_frontier_nor_a_pool(good, drawn, audited):
     grade(drawn, good.qrels)
-    frontier = ("--frontier", good.stitch, "--source", good.source)
-    code, report, messages = audit(good, capsys, drawn, *frontier)
-    assert (code, report) == (2, None) and "were drawn to judge one store" in messages
+    for options, why in (
+        (("--frontier", good.stitch, "--source", good.source), "were drawn to judge one store"),
+        (("--reference", "pool"), "which a pool lacks"),
+    ):
+        code, report, messages = audited("--beir", drawn, *options)
+        assert (code, report) == (2, None) and why in messages
 
 
-def test_what_was_drawn_by_a_full_re_embed_does_not_judge_by_a_pool(good, drawn, capsys):
-    grade(drawn, good.qrels)
-    code, report, messages = audit(good, capsys, drawn, "--reference", "pool")
-    assert (code, report) == (2, None) and "which a pool lacks" in messages
-
-
-def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, drawn, tmp_path, capsys):
-    few = tmp_path / "few"
-    (few / "qrels").mkdir(parents=True)
-    (few / "queries.jsonl").write_bytes((good.beir / "queries.jsonl").read_bytes())
-    lines = (good.beir / "qrels" / "test.tsv").read_text().splitlines(keepends=True)
-    (few / "qrels" / "test.tsv").write_text("".join(lines[:26]))
-    code, _, messages = audit(good, capsys, few)
+def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, log, drawn, audited, tmp_path):
+    judged = (good.beir / "qrels" / "test.tsv").read_text().splitlines()
+    code, _, messages = audited("--beir", make_beir(log, judged[1:26], tmp_path / "few"))
     assert code == 3 and "let the audit draw what to judge: --queries LOG --judge-next FILE" in messages
     grade(drawn, good.qrels, 19)
-    code, _, messages = audit(good, capsys, drawn)
+    code, _, messages = audited("--beir", drawn)
     assert code == 3 and "--judge-next" not in messages
+
+
+def test_a_reordered_file_is_refused_by_the_command(good, drawn, audited):
+    write_lines(drawn, reversed(grade(drawn, good.qrels)))
+    code, report, messages = audited("--beir", drawn)
+    assert (code, report) == (4, None) and "in the place of number 1 is the query" in messages
+    assert messages.count("\n") == 1
 
 
 LINE = {"_id": "q1", "text": "first", "chance": 0.5, "documents": [{"_id": "d1", "text": "", "grade": 1}]}
@@ -258,17 +245,14 @@ def sealed(lines):
     ],
 )
 def test_files_that_were_not_graded_as_they_should_be_are_refused(lines, why, tmp_path):
-    path = tmp_path / "next.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in sealed(lines)))
+    write_lines(tmp_path / "next.jsonl", sealed(lines))
     with pytest.raises(DatasetError, match=why):
-        read_graded(path)
+        read_graded(tmp_path / "next.jsonl")
 
 
 def test_grades_are_read_up_to_where_a_person_stopped(tmp_path):
-    path = tmp_path / "next.jsonl"
-    lines = sealed([LINE, other(documents=[{"_id": "d", "grade": None}])])
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    graded = read_graded(path)
+    write_lines(tmp_path / "next.jsonl", sealed([LINE, other(documents=[{"_id": "d", "grade": None}])]))
+    graded = read_graded(tmp_path / "next.jsonl")
     assert [query.id for query in graded.queries] == ["q1"]
     assert (graded.qrels, graded.chances, graded.ungraded) == ({"q1": {"d1": 1}}, {"q1": 0.5}, 1)
 
@@ -284,28 +268,23 @@ DRAWN = [
 ]
 
 
-def without(record, name):
-    return {key: value for key, value in record.items() if key != name}
+def without(record, *names):
+    return {key: value for key, value in record.items() if key not in names}
 
 
 def ungraded(record):
     return {**record, "documents": [{**one, "grade": None} for one in record["documents"]]}
 
 
+def with_documents(record, change):
+    return {**record, "documents": change(record["documents"])}
+
+
 TAMPERED = {
-    "two queries changed places": (
-        lambda r: [*r[:2], r[3], r[2], *r[4:]],
-        "the query that was drawn as number 4",
-    ),
-    "sorted by chance": (
-        lambda r: sorted(r, key=lambda one: -one["chance"]),
-        "the query that was drawn as number 8",
-    ),
+    "two queries changed places": (lambda r: [*r[:2], r[3], r[2], *r[4:]], "the query that was drawn as number 4"),
+    "sorted by chance": (lambda r: r[::-1], "the query that was drawn as number 8"),
     "the first one dropped": (lambda r: r[1:], "the query that was drawn as number 2"),
-    "one in the middle dropped": (
-        lambda r: [*r[:4], *r[5:]],
-        "the query that was drawn as number 6",
-    ),
+    "one in the middle dropped": (lambda r: [*r[:4], *r[5:]], "the query that was drawn as number 6"),
     "numbered anew after one was dropped": (
         lambda r: [{**one, "place": place} for place, one in enumerate([*r[:4], *r[5:]], start=1)],
         "'q5' is not as it was drawn",
@@ -315,11 +294,10 @@ TAMPERED = {
     "a chance edited": (lambda r: [r[0], {**r[1], "chance": 1.0}, *r[2:]], "'q1' is not as it was drawn"),
     "a text edited": (lambda r: [{**r[0], "text": "easier"}, *r[1:]], "'q0' is not as it was drawn"),
     "a candidate dropped": (
-        lambda r: [*r[:5], {**r[5], "documents": r[5]["documents"][1:]}, *r[6:]],
-        "'q5' is not as it was drawn",
+        lambda r: [*r[:5], with_documents(r[5], lambda known: known[1:]), *r[6:]], "'q5' is not as it was drawn"
     ),
     "a candidate added": (
-        lambda r: [*r[:5], {**r[5], "documents": [*r[5]["documents"], {"_id": "mine", "grade": 3}]}, *r[6:]],
+        lambda r: [*r[:5], with_documents(r[5], lambda known: [*known, {"_id": "mine", "grade": 3}]), *r[6:]],
         "'q5' is not as it was drawn",
     ),
     "the end of another draw": (
@@ -327,20 +305,18 @@ TAMPERED = {
         "'q4' is not as it was drawn",
     ),
     "written by an older version": (
-        lambda r: [without(without(one, "seal"), "place") for one in r],
-        "the place or the seal of the query is missing",
+        lambda r: [without(one, "seal", "place") for one in r], "the place or the seal of the query is missing"
     ),
     "a seal dropped": (lambda r: [*r[:7], without(r[7], "seal")], "the place or the seal of the query is missing"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAMPERED)
 def test_a_file_that_is_no_sample_any_more_is_refused(name, tmp_path):
     tamper, why = TAMPERED[name]
-    path = tmp_path / "next.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in tamper(list(sealed(DRAWN)))))
+    write_lines(tmp_path / "next.jsonl", tamper(list(sealed(DRAWN))))
     with pytest.raises(DatasetError, match=why) as refused:
-        read_graded(path)
+        read_graded(tmp_path / "next.jsonl")
     assert "\n" not in str(refused.value) and "; " in str(refused.value)
 
 
@@ -358,12 +334,36 @@ def test_a_file_that_an_editor_has_written_anew_is_read(tmp_path):
     assert [query.id for query in graded.queries] == [f"q{number}" for number in range(6)] and graded.ungraded == 0
 
 
-def test_a_reordered_file_is_refused_by_the_command(good, drawn, capsys):
-    grade(drawn, good.qrels)
-    drawn.write_text("".join(reversed(drawn.read_text().splitlines(keepends=True))))
-    code, report, messages = audit(good, capsys, drawn)
-    assert (code, report) == (4, None) and "in the place of number 1 is the query" in messages
-    assert messages.count("\n") == 1
+RANKINGS = [Rankings({f"q{row}": tuple(f"d{place}" for place in range(12)) for row in range(40)})] * 2
+
+
+def judged(grades_of):
+    queries = tuple(Query(f"q{row}", f"text {row}") for row in range(40))
+    return QuerySet(queries, {f"q{row}": grades_of(row) for row in range(40)}, "x")
+
+
+def test_judgements_of_relevant_documents_alone_are_not_alike():
+    """As in most BEIR sets: what is not judged is not relevant."""
+    for grades_of in (
+        lambda row: {"d3": 1},
+        lambda row: {f"d{place}": 1 for place in range(9)},
+        lambda row: {f"d{place}": 0 for place in range(9)},
+        lambda row: {f"d{place}": 2 + place % 2 for place in range(10)},
+        lambda row: {f"d{place}": row % 2 for place in range(9)} | {"d9": 1},
+    ):
+        assert alike_grades(judged(grades_of), RANKINGS) == []
+    (doubt,) = alike_grades(judged(lambda row: {f"d{place}": 2 for place in range(10)} if row % 10 else {}), RANKINGS)
+    assert doubt.text.startswith("in 36 of 36 queries with relevant documents")
+
+
+@pytest.mark.parametrize(("first", "doubts"), [(2, 0), (None, 1)])
+def test_grades_that_follow_the_ranking_are_related_to_it(first, doubts):
+    """`first` documents of each ranking are relevant; None for as many anywhere."""
+    rng = np.random.default_rng(1)
+    places = [rng.permutation(10)[:2] if first is None else range(first) for _ in range(40)]
+    query_set = judged(lambda row: {f"d{place}": int(place in places[row]) for place in range(10)})
+    full = ndcg(RANKINGS[0], query_set.qrels, query_set.query_ids, 10)
+    assert len(unrelated_grades(query_set, full, Bootstrap(resamples=500))) == doubts
 
 
 def runs(own, full):

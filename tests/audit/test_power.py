@@ -17,11 +17,8 @@ def test_the_nearer_the_margin_the_more_queries_are_needed(spread):
         assert needed == sorted(needed)
         assert needed[-1] > 3 * needed[-3]
     assert needed_of(*alternating(40, 0.9, spread), 0.9) is None
-
-
-def test_the_more_queries_differ_the_more_are_needed():
-    needed = [needed_of(*alternating(40, 0.93, spread), 0.9) for spread in (0.01, 0.1, 0.2, 0.4)]
-    assert needed == sorted(set(needed))
+    by_spread = [needed_of(*alternating(40, 0.93, other), 0.9) for other in (0.01, 0.1, 0.2, 0.4)]
+    assert by_spread == sorted(set(by_spread)), "the more queries differ the more are needed"
 
 
 def settled(n, retained, spread, margin, audits=200):
@@ -45,11 +42,10 @@ def test_as_many_queries_as_estimated_settle_eight_audits_of_ten(retained, sprea
     assert 0.7 < found < 0.9 or (spread == 0 and found == 1)
 
 
-def test_without_harm_the_worst_case_query_alone_asks_for_queries():
+@pytest.mark.parametrize("margin", [0.9, 0.95, 0.99])
+def test_without_harm_the_worst_case_query_alone_asks_for_queries(margin):
     """The lower bound of n queries without harm is nearly 1 - 3 / n."""
-    for margin in (0.9, 0.95, 0.99):
-        found = needed_of(np.ones(20), np.ones(20), margin)
-        assert found == pytest.approx(3 / (1 - margin), rel=0.05)
+    assert needed_of(np.ones(20), np.ones(20), margin) == pytest.approx(3 / (1 - margin), rel=0.05)
 
 
 def test_an_arm_that_cannot_win_is_sooner_known_to_be_not_safe():
@@ -57,12 +53,9 @@ def test_an_arm_that_cannot_win_is_sooner_known_to_be_not_safe():
     assert needed_of(arm, np.ones(40), 0.95) < needed_of(arm, np.append(np.ones(39), 0.99), 0.95)
 
 
-def test_more_queries_than_can_be_asked_for_are_not_estimated():
+def test_neither_nothing_nor_more_queries_than_can_be_asked_for_are_estimated():
     arm, full = alternating(400, 0.901, 0.3)
     assert needed_of(arm, full, 0.9) is None
     assert needed_of(arm, full, 0.88) < MOST_QUERIES
-
-
-@pytest.mark.parametrize(("arm", "full"), [([], []), ([1.0], [1.0]), ([0.0, 0.0], [0.0, 0.0])])
-def test_nothing_is_estimated_from_nothing(arm, full):
-    assert needed_of(np.array(arm), np.array(full), 0.95) is None
+    for few in ([], [1.0], [0.0, 0.0]):
+        assert needed_of(np.array(few), np.array(few), 0.95) is None

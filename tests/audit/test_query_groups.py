@@ -3,20 +3,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from topics import QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy, pool
+from paired_scores import all_of, judge
+from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown
 
 from migrate.audit.findings import groups as group_notes
 from migrate.audit.judging import Unjudged, write_unjudged
 from migrate.audit.query_groups import alike, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
-from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting, decide
+from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting
 from migrate.datasets.graded import read_graded
 from migrate.errors import UsageError
-from migrate.manifest import Manifest
-from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.page import report_page
-from migrate.report.terminal import report_text
 from migrate.vectors import Query
 
 
@@ -33,10 +30,7 @@ def scores(n=120, seed=0):
 def test_queries_each_in_a_group_of_its_own_change_no_bound():
     arm, full = scores()
     alone = grouped(np.random.default_rng(1).permutation(len(arm)))
-    assert Bootstrap(weighting=alone).retention(arm, full) == Bootstrap().retention(arm, full)
-    assert Bootstrap(weighting=alone).difference(arm, full) == Bootstrap().difference(arm, full)
-    assert Bootstrap(weighting=alone).family({"a": arm}, full) == Bootstrap().family({"a": arm}, full)
-    assert Bootstrap(weighting=alone).queries_needed(arm, full, 0.9) == Bootstrap().queries_needed(arm, full, 0.9)
+    assert all_of(Bootstrap(weighting=alone), arm, full) == all_of(Bootstrap(), arm, full)
 
 
 def test_groups_of_equal_size_count_as_their_means():
@@ -64,14 +58,12 @@ def test_groups_change_no_estimate(groups):
 
 def test_fewer_than_twenty_groups_say_nothing():
     arm, full, stay = np.ones(600), np.ones(600), np.zeros(600)
-    few = decide(
-        arm, full, stay, margin=0.5, bootstrap=Bootstrap(weighting=grouped(np.arange(600) // 32), resamples=500)
+    few, enough = (
+        judge(arm, full, stay, margin=0.5, weighting=grouped(np.arange(600) // size), resamples=500)
+        for size in (32, 30)
     )
     assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
     assert "600 queries in 19 independent groups are too few for a verdict, at least 20" in few.sentence
-    enough = decide(
-        arm, full, stay, margin=0.5, bootstrap=Bootstrap(weighting=grouped(np.arange(600) // 30), resamples=500)
-    )
     assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.n_groups == 20
 
 
@@ -152,10 +144,8 @@ def test_a_field_that_no_query_has_is_refused(tmp_path):
     path = tmp_path / "log.jsonl"
     lines = [{"text": f"query {n}", "user": n % 3, "metadata": {"topic": n % 5}} for n in range(25)]
     path.write_text("\n".join(map(json.dumps, lines)))
-    assert [query.metadata for query in load_unjudged(path).queries[:2]] == [
-        {"user": 0, "topic": 0},
-        {"user": 1, "topic": 1},
-    ]
+    first, second, *_ = load_unjudged(path).queries
+    assert (first.metadata, second.metadata) == ({"user": 0, "topic": 0}, {"user": 1, "topic": 1})
     for name in ("user", "topic"):
         assert load_query_set(None, None, path, group_field=name).group_field == name
     with pytest.raises(UsageError, match="'text'"):
@@ -172,8 +162,7 @@ def test_metadata_of_graded_queries_is_read(tmp_path):
 @pytest.mark.parametrize("reference", ["store", "pool"])
 @pytest.mark.parametrize("qrels", [QRELS, None])
 def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
-    known = Manifest(kind="store", model=TARGET.identity, details={"index": "index.faiss"})
-    translated = make_store(tmp_path / "translated", vectors=noisy(0.3), manifest=known)
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3), manifest=OF_TARGET)
     full = make_store(tmp_path / "full") if reference == "store" else pool(20)
     questions = QuerySet(asked([n // 4 for n in range(60)]), qrels, "topics")
     plain, few = (
@@ -184,8 +173,8 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
     if reference == "store":  # a pool is another one where it takes longer to settle the verdict
         assert few.verdict.retention.estimate == plain.verdict.retention.estimate
     assert few.verdict.retention.lower < plain.verdict.retention.lower
-    assert "60 queries in 15 independent groups" in report_text(audit_sections(few))
-    assert "independent groups of queries" in report_page(audit_sections(few))
+    assert "60 queries in 15 independent groups" in shown(few)
+    assert "independent groups of queries" in page_of(few)
     assert audit_document(few)["verdict"]["groups"] == 15
 
 

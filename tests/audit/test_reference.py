@@ -6,16 +6,33 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
-from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, SOURCE_DIM, TARGET, Topics, audit, copy_store, make_store, noisy
+from topics import (
+    DOCUMENTS,
+    OF_TARGET,
+    QRELS,
+    QUERIES,
+    SOURCE,
+    SOURCE_DIM,
+    TARGET,
+    Topics,
+    audit,
+    copy_store,
+    halves,
+    make_store,
+    noisy,
+)
 
 from migrate.audit.findings import odd_scores
-from migrate.audit.query_set import QuerySet
+from migrate.audit.query_set import QuerySet, document_keys
+from migrate.audit.reference import prove_reference
+from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.verdict import Bootstrap, Outcome, doubt
 from migrate.cli.main import run
+from migrate.embed import reembed_store
 from migrate.errors import StoreError
-from migrate.manifest import Manifest
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -23,33 +40,28 @@ pytestmark = pytest.mark.slow
 ROWS = QuerySet(QUERIES, {query: {str(int(d[1:])): g for d, g in docs.items()} for query, docs in QRELS.items()}, "x")
 
 
-def test_a_reference_that_nothing_proves_makes_no_verdict_safe(tmp_path):
-    """Without texts no document can be embedded again."""
+def test_a_reference_that_nothing_proves_makes_no_verdict_safe_and_is_to_be_built_again(tmp_path):
+    """Without texts no document can be embedded again, nor words be ranked."""
     first = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
     second = make_store(tmp_path / "two", texts=False)
     report = audit(first, second, ROWS, margin=0.5)
+    assert [arm.name for arm in report.arms] == [FULL, TRANSLATED, MEAN, RANDOM]
+    assert report.arm(FULL).mean("nDCG@10") > 0.5
     assert report.verdict.retention.lower > 0.5
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert "nothing proves the reference" in report.verdict.sentence
     assert report.ways_out == ()
+    assert "beyond doubt" in report.recommendation.remark
     assert audit(first, second, ROWS, margin=5.0).verdict.outcome is Outcome.NOT_SAFE
 
 
-def test_only_a_reference_that_is_not_proven_is_to_be_built_again(tmp_path):
-    first = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
-    unproven = audit(first, make_store(tmp_path / "two", texts=False), ROWS, margin=0.5)
-    assert "beyond doubt" in unproven.recommendation.remark
+def test_a_reference_that_is_proven_is_not_to_be_built_again(tmp_path):
     right = audit(make_store(tmp_path / "three", vectors=noisy(0.1)), make_store(tmp_path / "four"), margin=0.5)
     odd = replace(right, findings=(*right.findings, doubt("the scores are odd")))
     assert right.reference.proven and "beyond doubt" not in odd.recommendation.remark
 
 
 def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(tmp_path):
-    from migrate.audit.query_set import document_keys
-    from migrate.audit.reference import prove_reference
-    from migrate.embed import reembed_store
-    from migrate.stores import open_store
-
     translated = make_store(tmp_path / "translated", vectors=TARGET.embed_documents(DOCUMENTS))
     confidence = np.full(len(DOCUMENTS), 0.5, dtype="<f4")
     confidence[:30] = 1
@@ -70,8 +82,7 @@ def test_rows_of_another_space_are_found_by_embedding_some_again(tmp_path):
     vectors = TARGET.embed_documents(DOCUMENTS)
     strange = np.random.default_rng(5).normal(size=vectors.shape).astype(np.float32)
     vectors[::4] = strange[::4]
-    manifest = Manifest("store", TARGET.identity, details={"index": "index.faiss"})
-    mixed = make_store(tmp_path / "mixed", vectors=vectors, manifest=manifest)
+    mixed = make_store(tmp_path / "mixed", vectors=vectors, manifest=OF_TARGET)
     with pytest.raises(StoreError, match="not embedded by this model"):
         audit(make_store(tmp_path / "translated", vectors=noisy(0.3)), mixed)
 
@@ -88,9 +99,6 @@ def test_rows_of_another_space_among_certain_translations_are_odd(tmp_path):
 
 
 def test_a_copy_of_the_reference_is_no_translation(tmp_path):
-    from migrate.embed import reembed_store
-    from migrate.stores import open_store
-
     reembed_store(make_store(tmp_path / "store"), TARGET, tmp_path / "one")
     reembed_store(copy_store(open_store(tmp_path / "one")), TARGET, tmp_path / "other")
     with pytest.raises(StoreError, match="has the same vectors as the reference"):
@@ -134,12 +142,11 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
     if not with_old:
         Path("store/lead-migrate.json").unlink()
     rng = np.random.default_rng(0)
-    ids = {"doc_ids": [document.id for document in corpus.documents], "query_ids": [one.id for one in corpus.queries]}
-    vectors = {
-        "docs": rng.normal(size=(len(ids["doc_ids"]), 16)),
-        "queries": rng.normal(size=(len(ids["query_ids"]), 16)),
-    }
-    np.savez("wrong.npz", **ids, **{name: rows.astype(np.float32) for name, rows in vectors.items()})
+    arrays = {}
+    for ids, rows, texts in (("doc_ids", "docs", corpus.documents), ("query_ids", "queries", corpus.queries)):
+        arrays[ids] = [text.id for text in texts]
+        arrays[rows] = rng.normal(size=(len(texts), 16)).astype(np.float32)
+    np.savez("wrong.npz", **arrays)
     command = ["run", "store", "--target", "file:wrong.npz", "--beir", str(beir), "--sample", "60", "--stitch", "ridge"]
     assert run([*command, "-o", "out"]) == code
     told = capsys.readouterr()
@@ -155,8 +162,6 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
 
 
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
-    import faiss
-
     translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
     make_store(tmp_path / "coded")
     index = faiss.index_factory(8, "PQ4x4", faiss.METRIC_INNER_PRODUCT)
@@ -170,11 +175,8 @@ def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
 
 
 def test_a_reference_of_other_chunks_is_doubted(tmp_path):
-    chunks = [
-        replace(one, id=f"{one.id}#{part}", metadata={"parent_id": one.id}) for one in DOCUMENTS for part in range(2)
-    ]
     whole = make_store(tmp_path / "whole", vectors=noisy(0.1))
-    cut = make_store(tmp_path / "cut", documents=chunks)
+    cut = make_store(tmp_path / "cut", documents=halves())
     assert any("other chunks" in doubt for doubt in audit(whole, cut).doubts)
 
 

@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
-from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, QUESTIONS, TARGET, audit, make_store, noisy
+from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, TARGET, audit, halves, make_store, noisy, shown
 
 from migrate.audit.arms import WITHOUT_TWO_STAGE
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
 from migrate.cost.count import count_texts
-from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
-from migrate.report.terminal import report_text
-from migrate.vectors import Document, Query
+from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
 
@@ -18,14 +16,14 @@ TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
 ASKED = TARGET.embed_queries(QUERIES).astype(float)
 
 
-@pytest.fixture
-def reference(tmp_path):
-    return make_store(tmp_path / "reference")
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("full") / "reference")
 
 
-@pytest.fixture
-def translated(tmp_path):
-    return make_store(tmp_path / "translated", vectors=noisy(1.0))
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("new") / "translated", vectors=noisy(1.0))
 
 
 def brute(depth):
@@ -54,11 +52,8 @@ def test_more_documents_come_nearer_to_the_full_re_embed(translated, reference):
     kept = [report.arm(name).mean("overlap@10") for name in (TRANSLATED, "two-stage 20", "two-stage 100", FULL)]
     assert kept == sorted(kept) and kept[0] < kept[1] < kept[2]
     assert "two-stage 100" in report.comparisons
-
-
-def test_a_depth_that_embeds_the_whole_store_is_no_arm(translated, reference):
     names = [arm.name for arm in audit(translated, reference, two_stage=[N_DOCUMENTS, 149, 149, 500]).arms]
-    assert [name for name in names if "stage" in name] == ["two-stage 149"]
+    assert [name for name in names if "stage" in name] == ["two-stage 149"], "what embeds the whole store is no arm"
 
 
 def test_a_document_is_paid_for_once(translated, reference):
@@ -71,7 +66,7 @@ def test_a_document_is_paid_for_once(translated, reference):
     assert found.usd_per_query == pytest.approx(found.tokens_per_query * 1e-5)
     assert found.usd_first == pytest.approx(found.tokens_first * 1e-5)
     assert found.cached_share == pytest.approx(len(embedded) / N_DOCUMENTS)
-    assert found.documents_per_query < 7
+    assert found.documents_per_query < 7, "a document is paid for once"
     rows, times = np.unique(np.concatenate(brute(7)), return_counts=True)
     assert found.tokens_further == pytest.approx(tokens / N_QUERIES * (times == 1).sum() / len(rows))
     assert 0 < found.tokens_further < found.tokens_per_query and found.usd_further < found.usd_per_query
@@ -79,17 +74,20 @@ def test_a_document_is_paid_for_once(translated, reference):
 
 def test_the_cost_stands_in_the_report(translated, reference):
     report = audit(translated, reference, two_stage=[7])
-    assert "two-stage 7 embeds 7 documents for a first query (about " in report_text(audit_sections(report))
-    assert "$" not in report_text(audit_sections(report)), "no price is known"
+    assert "two-stage 7 embeds 7 documents for a first query (about " in shown(report)
+    assert "$" not in shown(report), "no price is known"
     documents = {arm["name"]: arm for arm in audit_document(report)["arms"]}
     assert documents["two-stage 7"]["reranking"]["depth"] == 7
     assert "reranking" not in documents[TRANSLATED]
 
 
-def test_documents_are_found_by_id_whatever_the_order_of_the_reference(translated, reference, tmp_path):
+def test_documents_are_found_by_id_and_a_reference_of_other_chunks_has_none_to_find(translated, reference, tmp_path):
     turned = make_store(tmp_path / "turned", documents=DOCUMENTS[::-1])
     one, other = (audit(translated, store, two_stage=[7]).arm("two-stage 7") for store in (reference, turned))
     assert one.scores["overlap@10"].tolist() == other.scores["overlap@10"].tolist()
+    report = audit(translated, make_store(tmp_path / "chunks", documents=halves()), two_stage=[7])
+    assert not any("stage" in arm.name for arm in report.arms)
+    assert report.skipped_arms["two-stage"] == WITHOUT_TWO_STAGE
 
 
 def test_a_document_that_asks_does_not_find_itself(translated, reference):
@@ -97,10 +95,3 @@ def test_a_document_that_asks_does_not_find_itself(translated, reference):
     qrels = {query.id: {query.id: 1} for query in own}
     report = audit(translated, reference, QuerySet(own, qrels, "own", exclude_self=True), two_stage=[50])
     assert report.arm("two-stage 50").mean("recall@100") == 0
-
-
-def test_a_reference_of_other_chunks_has_no_two_stage_arm(translated, tmp_path):
-    chunks = [Document(f"{d.id}#{part}", d.text, {"parent_id": d.id}) for d in DOCUMENTS for part in range(2)]
-    report = audit(translated, make_store(tmp_path / "chunks", documents=chunks), QUESTIONS, two_stage=[7])
-    assert not any("stage" in arm.name for arm in report.arms)
-    assert report.skipped_arms["two-stage"] == WITHOUT_TWO_STAGE

@@ -7,7 +7,10 @@ import numpy as np
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
 from migrate.embedders.base import Embedder
-from migrate.manifest import ModelIdentity
+from migrate.manifest import Manifest, ModelIdentity
+from migrate.report.audit_sections import audit_sections
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document, Query
 
@@ -45,6 +48,8 @@ QRELS = {
     for row, query in enumerate(QUERIES)
 }
 QUESTIONS = QuerySet(QUERIES, QRELS, "topics")
+UNJUDGED = QuerySet(QUERIES, None, "log")
+OF_TARGET = Manifest("store", TARGET.identity, details={"index": "index.faiss"})
 
 
 def make_store(folder, embedder=TARGET, documents=DOCUMENTS, *, vectors=None, metric="ip", manifest=None, texts=True):
@@ -58,6 +63,15 @@ def make_store(folder, embedder=TARGET, documents=DOCUMENTS, *, vectors=None, me
     if manifest:
         manifest.write(folder)
     return open_store(folder)
+
+
+def halves(documents=DOCUMENTS):
+    """Two chunks of each document, unlike each other."""
+    return [
+        Document(f"{document.id}#{part}", f"{document.text.split()[0]} n{part * 700 + row}", {"parent_id": document.id})
+        for row, document in enumerate(documents)
+        for part in range(2)
+    ]
 
 
 def copy_store(store):
@@ -88,3 +102,12 @@ def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options
 
 def audit(*arguments, **options):
     return asked(*arguments, **options).execute()
+
+
+def shown(report):
+    """What a terminal shows of an audit, in one line."""
+    return " ".join(report_text(audit_sections(report)).split())
+
+
+def page_of(report):
+    return report_page(audit_sections(report))

@@ -1,5 +1,7 @@
 """Each cause, in a store built for it with the real model by its own library, and what a check says of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -106,12 +108,7 @@ def said():
 
 @pytest.fixture(scope="module")
 def context(texts, plain, by_hand, lexical):
-    class Context:
-        pass
-
-    found = Context()
-    found.texts, found.plain, found.by_hand, found.lexical = texts, plain, by_hand, lexical
-    return found
+    return SimpleNamespace(texts=texts, plain=plain, by_hand=by_hand, lexical=lexical)
 
 
 @pytest.mark.parametrize("name", CASES)

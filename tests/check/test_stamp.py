@@ -59,15 +59,13 @@ def test_the_stamp_says_what_it_rests_on(store, model):
     assert facts["details"]["checked"] is None
 
 
-def test_what_is_not_compatible_is_not_stamped(make_store, model, digest):
-    store = make_store(TEXTS, np.random.default_rng(0).normal(size=(len(TEXTS), 6)))
+def test_what_is_not_compatible_is_not_stamped_and_no_trust_stretches_to_another_dimension(make_store, model, digest):
+    random = np.random.default_rng(0).normal(size=(len(TEXTS), 7))
+    store = make_store(TEXTS, random[:, :6])
     before = digest(store.folder)
     done = stamp_store(store, model)
     assert done.path is None and not done.checked.compatible and digest(store.folder) == before
-
-
-def test_trust_does_not_stretch_to_another_dimension(make_store, model):
-    done = stamp_store(make_store(TEXTS, np.random.default_rng(0).normal(size=(len(TEXTS), 7))), model, trust=True)
+    done = stamp_store(make_store(TEXTS, random, name="longer"), model, trust=True)
     assert done.path is None and done.checked.cause is Cause.DIMENSION
 
 

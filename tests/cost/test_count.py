@@ -22,17 +22,18 @@ def documents(*texts):
     return [Document(f"d{number}", text) for number, text in enumerate(texts)]
 
 
-def test_a_text_is_paid_for_once_and_blanks_not_at_all(target):
+def test_what_is_counted_is_paid_for_once_read_to_the_limit_and_left_out_where_it_is_in_the_cache(target):
     found = count_texts(documents("green tea", "  \n", "green tea", "black tea leaves"), target)
     assert (found.documents, found.blank, found.duplicates, found.distinct) == (4, 1, 1, 2)
     assert found.tokens == (2 + 2) + (3 + 2)  # a word piece each, and [CLS] and [SEP]
     assert found.text_bytes == 9 + 3 + 9 + 16
-
-
-def test_what_the_model_cuts_off_is_not_read(target):
-    found = count_texts(documents("tea " * 300, "tea"), target)
-    assert (found.over_limit, found.longest) == (1, 302)
-    assert (found.tokens, found.tokens_read) == (302 + 3, 256 + 3)
+    long = count_texts(documents("tea " * 300, "tea"), target)
+    assert (long.over_limit, long.longest) == (1, 302)
+    assert (long.tokens, long.tokens_read) == (302 + 3, 256 + 3)
+    kept = count_texts(documents("a", "b", "c"), target, lookup=lambda texts: [text.id == "d1" for text in texts])
+    assert (kept.to_embed, kept.tokens_to_embed, kept.cached_tokens) == (2, 6, 3)
+    broken, whole = (count_texts(documents(f"broken {letter} text"), target) for letter in ("\ud800", "?"))
+    assert broken.tokens == whole.tokens, "half a surrogate pair is counted like any letter"
 
 
 def test_chunks_of_long_documents_fit_the_model(target):
@@ -42,22 +43,9 @@ def test_chunks_of_long_documents_fit_the_model(target):
     assert chunking.chunks > found.tokens / 256
     assert chunking.tokens <= 256 * chunking.chunks
     assert chunk_long(count_texts(documents("short"), target), target) is None
-
-
-def test_many_long_documents_are_judged_by_the_first_hundred(target):
-    found = count_texts(documents(*(f"{number} " + "tea " * 300 for number in range(250))), target)
-    chunking = chunk_long(found, target)
-    assert chunking.is_sampled and (chunking.documents, chunking.chunks) == (250, 500)
-
-
-def test_what_is_in_the_cache_is_left_out(target):
-    found = count_texts(documents("a", "b", "c"), target, lookup=lambda texts: [text.id == "d1" for text in texts])
-    assert (found.to_embed, found.tokens_to_embed, found.cached_tokens) == (2, 6, 3)
-
-
-def test_half_a_surrogate_pair_is_counted_like_any_letter(target):
-    broken, whole = (count_texts(documents(f"broken {letter} text"), target) for letter in ("\ud800", "?"))
-    assert broken.tokens == whole.tokens
+    many = count_texts(documents(*(f"{number} " + "tea " * 300 for number in range(250))), target)
+    chunking = chunk_long(many, target)
+    assert chunking.is_sampled and (chunking.documents, chunking.chunks) == (250, 500), "judged by the first hundred"
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,7 @@ def test_counts_are_those_of_the_models_own_tokenizer(path, own, corpus):
     assert isinstance(counter, WordCounter) and counter.exact
     assert counter.count(texts).tolist() == expected
     assert counter.count(texts).tolist() == expected, "words that are remembered count the same"
-
-
-def test_words_one_by_one_count_as_whole_texts(path, corpus):
-    words = read_tokenizer(path)
-    whole = TokenizerCounter(words.tokenizer)
-    texts = [document.text for document in corpus.documents] + ODD
-    assert words.count(texts).tolist() == whole.count(texts).tolist()
+    assert TokenizerCounter(counter.tokenizer).count(texts).tolist() == expected, "whole texts do too"
 
 
 def test_only_tokenizers_that_end_words_at_blanks_are_taken_word_by_word(path):
@@ -88,14 +82,11 @@ def test_the_estimate_is_as_near_as_it_says(path, corpus):
 
 def test_the_estimate_admits_more_error_in_other_scripts():
     counter = EstimateCounter(BYTE_PAIRS)
+    assert counter.count(["", "a"]).tolist() == [1, 1], "no text is estimated at nothing"
     counter.count(["plain English text"])
     assert counter.error == BYTE_PAIRS.error and "11% off" in counter.sentence
     counter.count(["これは日本語の文章です。" * 5])
     assert counter.error == BYTE_PAIRS.foreign_error
-
-
-def test_no_text_is_estimated_at_nothing():
-    assert EstimateCounter(BYTE_PAIRS).count(["", "a"]).tolist() == [1, 1]
 
 
 def test_a_model_that_is_here_is_counted_by_its_own_tokenizer():

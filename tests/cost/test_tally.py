@@ -47,13 +47,8 @@ def test_a_text_is_counted_once(corpus):
 
 def test_a_model_at_hand_is_counted_as_its_spec_is(tmp_path):
     texts = [Document("a", "Some words, and unlikelihood."), Document("b", "word " * 400)]
-    for spec in (
-        "openai:text-embedding-3-small",
-        "packaged:all-MiniLM-L6-v2",
-        f"st:{packaged_model_path()}",
-        "tfidf:8",
-    ):
-        spec = spec.replace("st:", "sentence-transformers:")
+    specs = ("openai:text-embedding-3-small", "packaged:all-MiniLM-L6-v2", "tfidf:8")
+    for spec in (*specs, f"sentence-transformers:{packaged_model_path()}"):
         asked, at_hand = load_embedder(spec).profile, load_embedder(spec, cache=tmp_path / "cache").profile
         assert at_hand.read(texts).tolist() == asked.read(texts).tolist(), spec
         assert (at_hand.price_usd_per_mtok, at_hand.counter.exact) == (asked.price_usd_per_mtok, asked.counter.exact)
@@ -63,8 +58,6 @@ def test_a_model_at_hand_is_counted_as_its_spec_is(tmp_path):
 def test_a_model_of_a_callers_own_is_estimated():
     tally = tally_of(Own(), 3.0)
     assert tally.price == 3.0 and not tally.target.counter.exact
-    with_prefix, without = (
-        tally.tokens([Document("a", "word")]),
-        load_embedder("tfidf:8").profile.read([Document("a", "word")]),
-    )
+    text = [Document("a", "word")]
+    with_prefix, without = tally.tokens(text), load_embedder("tfidf:8").profile.read(text)
     assert np.all(with_prefix > without)

@@ -119,8 +119,9 @@ def test_tables_of_commas_hold_exact_figures(found):
 
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(found):
-    page = Page(report_page(compare_sections(found)))
-    assert page.open == []
+    text = report_page(compare_sections(found))
+    assert "<b>new" not in text and "&lt;b&gt;new" in text, "names are shown and not obeyed"
+    page = Page(text)
     shown = [
         one for one in figures_of(found) if one.measure.key not in ("r2_mean", "r2_random") and one.mean is not None
     ]
@@ -152,44 +153,27 @@ def sentences_of(a, b, tmp_path):
     return words
 
 
-def test_the_better_direction_is_named(tmp_path):
-    """From ten dimensions to three of them everything is known, back hardly anything."""
-    x = np.random.default_rng(0).normal(size=(400, 10))
-    direction, size, own, _ = sentences_of(x, x[:, :3], tmp_path)
+def test_the_sentences_say_what_the_figures_mean(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 10))
+    # From ten dimensions to three of them everything is known, back hardly anything
+    direction, size, own, _ = sentences_of(x, x[:, :3], tmp_path / "fewer")
     assert "finds 100% of the 10 nearest neighbours that B has" in direction
     assert "A to B works better; vectors alone may be enough" in direction
     assert "the number of documents is not what limits it" in size
     assert "A finds 100.0% and B finds 100.0%" in own and "not lost by the fit itself" in own
-
-
-def test_spaces_that_are_one_need_no_stitch(tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(400, 10))
-    direction, *_ = sentences_of(x, x + 0.01 * rng.normal(size=x.shape), tmp_path)
+    direction, *_ = sentences_of(x, x + 0.01 * rng.normal(size=x.shape), tmp_path / "the same")
     assert "neither way is clearly better" in direction and "a stitch adds nothing to that" in direction
-
-
-def test_too_few_documents_are_said_to_be_too_few(tmp_path):
-    rng = np.random.default_rng(0)
     hidden = rng.normal(size=(120, 80))
-    _, size, own, _ = sentences_of(hidden @ rng.normal(size=(80, 100)), hidden @ rng.normal(size=(80, 90)), tmp_path)
+    few = hidden @ rng.normal(size=(80, 100)), hidden @ rng.normal(size=(80, 90))
+    _, size, own, _ = sentences_of(*few, tmp_path / "few")
     assert "more documents would bring some more" in size
     assert "so few documents do not span the dimensions" in own
-
-
-def test_a_stitch_that_gives_only_the_mean_is_said_to(tmp_path):
-    rng = np.random.default_rng(0)
-    *_, related = sentences_of(rng.normal(size=(400, 10)), rng.normal(size=(400, 5)) + 3, tmp_path / "unrelated")
-    assert related.startswith("is the stitch only a mean estimator? nearly, one way or both: ")
-    assert "the norm of the target's mean is 6.7" in related
-    x = rng.normal(size=(400, 10))
-    *_, related = sentences_of(x, x @ rng.normal(size=(10, 10)), tmp_path / "related")
-    assert related.startswith("is the stitch only a mean estimator? no: from A to B it gives 100% of")
-
-
-def test_names_are_shown_and_not_obeyed(found):
-    text = report_page(compare_sections(found))
-    assert "<b>new" not in text and "&lt;b&gt;new" in text
+    *_, mean = sentences_of(x, rng.normal(size=(400, 5)) + 3, tmp_path / "unrelated")
+    assert mean.startswith("is the stitch only a mean estimator? nearly, one way or both: ")
+    assert "the norm of the target's mean is 6.7" in mean
+    *_, mean = sentences_of(x, x @ rng.normal(size=(10, 10)), tmp_path / "related")
+    assert mean.startswith("is the stitch only a mean estimator? no: from A to B it gives 100% of")
 
 
 @pytest.mark.parametrize("key", ["cka", "cka_distance", "r2_identity", "penalty", "bias_norm"])
@@ -217,10 +201,7 @@ def test_squared_errors_are_shaded_by_order_of_magnitude():
     assert [round(shading.share(value), 3) for value in (1.0, 1e-2, 1e-3, 1e-6, 0.0)] == [0, 0.333, 0.5, 1, 1]
     assert "order of magnitude" in shading.deeper
     assert shading_of(BY_KEY["mse"], ((0.0, 0.0), (0.0, 0.0))).share(0.0) == 0
-
-
-def test_equal_values_are_no_obstacle():
-    assert Shading(2, 2, "").share(2) == 0
+    assert Shading(2, 2, "").share(2) == 0, "equal values are no obstacle"
 
 
 def test_spectra_leave_out_what_is_below_the_scale():

@@ -24,6 +24,15 @@ def arm(name, usd):
     return ArmResult(name, "", {"nDCG@10": np.full(300, 0.5)}, 0.1, None if usd is None else usd * 1e5, usd)
 
 
+def left_of(made):
+    """What each option still costs."""
+    return {option.name: option.usd_left for option in options_of(made)}
+
+
+def without_prices(made, **changes):
+    return replace(made, arms=tuple(replace(one, usd=None, **changes) for one in made.arms))
+
+
 def report(translated=POOR, two_stage=POOR, stay=POOR, outcome=Outcome.NOT_SAFE, **changes):
     costs = {FULL: 100.0, TRANSLATED: 10.0, TWO_STAGE: 15.0, STAY: 0.0}
     made = AuditReport(
@@ -67,15 +76,10 @@ def test_a_safe_store_has_been_paid_for():
 
 def test_what_is_paid_is_not_counted_again():
     made = report(two_stage=SURE, pool=replace(POOL, true_outside=30), is_kept=True)
-    left = {option.name: option.usd_left for option in options_of(made)}
-    assert left == pytest.approx({STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 100 - 2 - 3})
-    assert {option.name: option.usd for option in options_of(made)} == {
-        STAY: 0.0,
-        TRANSLATED: 12.0,
-        TWO_STAGE: 17.0,
-        FULL: 100.0,
-    }
-    lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
+    assert left_of(made) == pytest.approx({STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 100 - 2 - 3})
+    in_all = {option.name: option.usd for option in options_of(made)}
+    assert in_all == {STAY: 0.0, TRANSLATED: 12.0, TWO_STAGE: 17.0, FULL: 100.0}
+    lost = left_of(replace(made, is_kept=False))
     assert lost == {STAY: 0, TRANSLATED: 0, TWO_STAGE: 5.0, FULL: 100.0}, "without a cache all is embedded again"
 
 
@@ -85,8 +89,7 @@ def test_what_a_pool_has_embedded_for_two_stages_is_paid():
     made = report(two_stage=SURE, pool=POOL, is_kept=True, arms=tuple(arms))
     found = {option.name: (option.usd_left, option.usd) for option in options_of(made)}
     assert found[TWO_STAGE] == pytest.approx((300 * 0.01, 10 + 300 * 0.01 + 2))
-    lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
-    assert lost[TWO_STAGE] == 5.0, "without a cache it is embedded again"
+    assert left_of(replace(made, is_kept=False))[TWO_STAGE] == 5.0, "without a cache it is embedded again"
 
 
 def test_two_stages_are_served_while_a_worker_completes_the_store():
@@ -107,10 +110,8 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
 
 @pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
 def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, plan):
-    free = tuple(replace(one, usd=None) for one in report().arms)
     pool = replace(POOL, tokens=round(paid * 1e7), usd=None, full_usd=None)
-    made = report(two_stage=SURE, arms=free, pool=pool, is_kept=True, places=PLACES)
-    found = recommend(made)
+    found = recommend(without_prices(report(two_stage=SURE, pool=pool, is_kept=True, places=PLACES)))
     assert found.plan == plan
     assert found.command[0] == ("reembed" if plan == FULL else "live")
 
@@ -133,9 +134,7 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     assert "translated alone: NOT SAFE" in judged.sentence
     assert recommend(judged).command == ("switch", "old", "new", "--report", "report.json")
     assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
-    with pytest.raises(
-        UsageError, match=r"'two-stage-20' is no arm of this audit.*; name one of translated, two-stage-50"
-    ):
+    with pytest.raises(UsageError, match=r"'two-stage-20' is no arm .*; name one of translated, two-stage-50"):
         made.judging("two-stage-20")
 
 
@@ -153,8 +152,7 @@ def test_first_tokens_are_paid_for_where_a_cache_keeps_them():
     found = recommend(made)
     assert found.headline.startswith("SAFE by the first 24 tokens of each text: keeps 98.0 %")
     assert found.command == ("reembed", "old", "--target", "prefix:24:tfidf:32", "-o", "new-full")
-    lost = {option.name: option.usd_left for option in options_of(replace(made, is_kept=False))}
-    assert found.left_usd == 0 and lost["prefix:24"] == 6.0
+    assert found.left_usd == 0 and left_of(replace(made, is_kept=False))["prefix:24"] == 6.0
 
 
 def test_a_reference_that_is_there_is_to_be_used():
@@ -175,16 +173,12 @@ def test_a_full_reembed_that_is_in_the_cache_costs_nothing_more(changes):
     assert found.command == ("reembed", "old", "--target", "tfidf:32", "-o", "new-full")
 
 
-def test_without_a_safe_option_a_full_reembed_is_left():
+def test_without_a_safe_option_a_full_reembed_is_left_which_costs_time_or_money():
+    made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
+    assert recommend(without_prices(made)).left == "3 min", "980 of 1,000 documents are left"
     found = recommend(report(pool=POOL, is_kept=True))
     assert found.headline.startswith("re-embed, $98.00 more: no other way is shown to be SAFE")
     assert found.command is None, "nobody knows where the stores are"
-
-
-def test_a_local_model_costs_time():
-    made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
-    made = replace(made, arms=tuple(replace(one, usd=None) for one in made.arms))
-    assert recommend(made).left == "3 min", "980 of 1,000 documents are left"
 
 
 def test_two_stages_that_cost_as_much_as_a_full_reembed_serve_before_it_is_paid():
@@ -200,77 +194,64 @@ def test_an_old_model_that_answers_as_well_is_kept():
     found = recommend(report(SURE, stay=Bounds(1.2, 1.1, 1.3), outcome=Outcome.SAFE, reference_at="full"))
     assert found.headline.startswith("stay: the old store keeps 120.0 % (at least 110.0 %)")
     assert (found.plan, found.command) == (STAY, None)
-
-
-def test_a_doubt_does_not_speak_against_staying():
-    found = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), findings=(doubt("the full re-embed looks wrong"),)))
-    assert (found.plan, found.command) == (STAY, None)
-    assert found.remark == "not to be believed of the new store: the full re-embed looks wrong"
-    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), findings=(doubt("it looks wrong"),))).plan is None
-
-
-def test_percentages_are_no_words_for_many_times():
-    many = report(stay=Bounds(34.2, 20.1, 60.0), outcome=Outcome.NOT_SAFE)
-    assert recommend(many).headline.startswith(
+    many = recommend(report(stay=Bounds(34.2, 20.1, 60.0), outcome=Outcome.NOT_SAFE))
+    assert many.headline.startswith(
         "stay: the old store scores 34.2 times what a full re-embed does (at least 20.1 times), and costs nothing"
     )
 
 
 def test_staying_is_named_where_it_keeps_the_margin():
-    made = report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True)
-    assert recommend(made).headline.endswith("staying keeps 99.0 % (at least 96.0 %) and costs nothing")
-    assert recommend(made).plan == TRANSLATED
+    found = recommend(report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True))
+    assert found.headline.endswith("staying keeps 99.0 % (at least 96.0 %) and costs nothing")
+    assert found.plan == TRANSLATED
 
 
-def test_with_a_doubt_nothing_is_recommended():
+def test_with_a_doubt_nothing_is_recommended_but_staying():
     found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd"),)))
     assert (found.plan, found.command) == (None, None)
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
+    stay = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), findings=(doubt("the full re-embed looks wrong"),)))
+    assert (stay.plan, stay.command) == (STAY, None)
+    assert stay.remark == "not to be believed of the new store: the full re-embed looks wrong"
+    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), findings=(doubt("it looks wrong"),))).plan is None
 
 
-AGAIN = ("audit", "new", "--reference=pool", "--target=tfidf:32", "--report=report.json")
+AUDIT = ("audit", "new")
+POOLED = (*AUDIT, "--reference=pool")
+OF_TARGET = "--target=tfidf:32"
+BEIR = "--beir=judged"
+BUILT = (*AUDIT, "--reference=build", BEIR)
 
 
 @pytest.mark.parametrize(
-    ("about", "typed", "command"),
+    ("about", "again", "command", "without_texts"),
     [
-        ("queries", ("--beir=judged:dev",), (*AGAIN, "--queries=synthetic")),
-        ("queries", ("--queries=synthetic",), (*AGAIN, "--beir", "DIR")),
-        ("reference", ("--beir=judged",), (*AGAIN[:2], *AGAIN[3:], "--beir=judged", "--reference=build")),
-        ("target", ("--beir=judged",), (*AGAIN[:3], AGAIN[4], "--beir=judged", "--target", "SPEC")),
-        ("model", ("--beir=judged",), ("assess", "old", "--target", "SPEC")),
-        ("store", ("--beir=judged",), ("translate", "OLD", "STITCH", "-o", "translated")),
+        ("queries", (*POOLED, "--beir=judged:dev"), (*POOLED, "--queries=synthetic"), (*POOLED, "--beir", "DIR")),
+        ("queries", (*POOLED, "--queries=synthetic"), (*POOLED, "--beir", "DIR"), (*POOLED, "--beir", "DIR")),
+        # A file of vectors cannot embed queries that are made
+        ("queries", (*AUDIT, "--target=file:x.npz", BEIR), (*AUDIT, "--target=file:x.npz", "--beir", "DIR"), None),
+        ("reference", (*POOLED, OF_TARGET, BEIR), (*AUDIT, OF_TARGET, BEIR, "--reference=build"), ("inspect", "old")),
+        # One that was built is not to be built again
+        ("reference", BUILT, (*BUILT, "--target", "SPEC"), ("inspect", "old")),
+        ("target", (*POOLED, OF_TARGET, BEIR), (*POOLED, BEIR, "--target", "SPEC"), None),
+        ("model", (*POOLED, BEIR), ("assess", "old", "--target", "SPEC"), None),
+        ("store", (*POOLED, BEIR), ("translate", "OLD", "STITCH", "-o", "translated"), None),
     ],
 )
-def test_a_doubt_leads_on_to_what_clears_it_up(about, typed, command, tmp_path, monkeypatch):
+def test_a_doubt_leads_on_to_what_clears_it_up(about, again, command, without_texts, tmp_path, monkeypatch):
+    """Without texts, `None` for the same: no reference is built, and no query is made from them."""
     monkeypatch.chdir(tmp_path)
-    places = replace(PLACES, again=(*AGAIN, *typed))
+    places = replace(PLACES, again=again)
     made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", about), doubt("odder")), places=places)
     assert recommend(made).command == command
     bare = recommend(replace(made, places=replace(places, has_texts=False))).command
-    is_needed = {"reference": ("inspect", "old"), "queries": (*AGAIN, "--beir", "DIR")}
-    assert bare == is_needed.get(about, command), "without texts no reference is built, and no query is made from them"
+    assert bare == (without_texts or command)
 
 
-def test_no_queries_are_made_for_a_file_of_vectors_which_cannot_embed_them():
-    again = ("audit", "new", "--target=file:x.npz", "--beir=judged")
-    made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", "queries"),))
-    assert recommend(replace(made, places=replace(PLACES, again=again))).command == (*again[:3], "--beir", "DIR")
-
-
-def test_a_reference_that_was_built_is_not_to_be_built_again():
-    places = replace(PLACES, again=("audit", "new", "--reference=build", "--beir=judged"))
-    made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", "reference"),), places=places)
-    assert recommend(made).command == (*places.again, "--target", "SPEC")
-
-
-def test_too_small_a_store_is_embedded_again():
+def test_too_small_a_store_is_embedded_again_and_one_of_true_vectors_alone_is_a_full_reembed():
     made = report(SURE, outcome=Outcome.INCONCLUSIVE)
     found = recommend(replace(made, verdict=replace(made.verdict, n_documents=60)))
     assert found.plan == FULL and "too small to audit" in found.headline
-
-
-def test_a_store_of_true_vectors_alone_is_a_full_reembed():
     made = report(POOR, places=PLACES)
     arms = tuple(replace(one, tokens=1e7, usd=100.0) if one.name == TRANSLATED else one for one in made.arms)
     found = recommend(replace(made, arms=arms))
@@ -279,11 +260,10 @@ def test_a_store_of_true_vectors_alone_is_a_full_reembed():
 
 
 def test_unknown_prices_are_left_out():
-    free = tuple(replace(one, usd=None) for one in report().arms)
-    assert recommend(report(arms=free)).left == "10.00M tokens"
-    unknown = tuple(replace(one, usd=None, tokens=None) for one in report().arms)
-    assert recommend(report(arms=unknown)).left == ""
-    assert decision_chart(report(arms=unknown)) is None
+    assert recommend(without_prices(report())).left == "10.00M tokens"
+    unknown = without_prices(report(), tokens=None)
+    assert recommend(unknown).left == ""
+    assert decision_chart(unknown) is None
 
 
 def test_the_table_has_every_option_in_the_order_of_cost():
@@ -296,16 +276,10 @@ def test_the_table_has_every_option_in_the_order_of_cost():
 def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
     """With what it costs; controls, and what is held against another standard, have no place there."""
     made = report(two_stage=SURE)
-    further = {
-        "BM25": Comparison(POOR, 1, 1, 1),
-        "mean": Comparison(POOR, 1, 1, 1),
-        "hybrid": Comparison(SURE, 1, 1, 1, "hybrid, full"),
-    }
-    made = replace(
-        made,
-        arms=(*made.arms, *(arm(name, 0.0) for name in further)),
-        comparisons={**made.comparisons, **further},
-    )
+    poor, fused = Comparison(POOR, 1, 1, 1), Comparison(SURE, 1, 1, 1, "hybrid, full")
+    further = {"BM25": poor, "mean": poor, "hybrid": fused}
+    arms = (*made.arms, *(arm(name, 0.0) for name in further))
+    made = replace(made, arms=arms, comparisons={**made.comparisons, **further})
     chart = decision_chart(made)
     labels = {node.text for node in chart.drawing.iter("text") if node.get("class") is None}
     assert labels == {"stay", "translated", "two-stage 50", "full re-embed", "BM25"}

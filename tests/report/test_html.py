@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from browser import ask_browser, browse, with_browser
 from html_page import Page
-from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy
+from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy, page_of
 
 from migrate.audit.query_set import QuerySet
 from migrate.check import Cause, Compatibility, Observation
 from migrate.manifest import ModelIdentity
-from migrate.report.audit_sections import audit_sections
 from migrate.report.check import check_sections
 from migrate.report.decision import decision_chart
 from migrate.report.page import html, notebook_piece, report_page
@@ -51,73 +50,61 @@ def report(tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="module")
+def page(report):
+    return page_of(report)
+
+
 def charts(page):
     """The outermost SVG elements."""
     return [ElementTree.fromstring(svg) for svg in re.findall(r'<svg role="img".*?</svg>(?=</div>)', page, re.DOTALL)]
 
 
-def tips(page):
-    return re.findall(r"<title>(.*?)</title>", page[page.index("<body>") :])
-
-
-def test_the_verdict_is_said_before_the_chart_and_the_chart_comes_before_the_table(report):
-    page = report_page(audit_sections(report))
+def test_the_verdict_is_said_before_the_chart_and_the_chart_comes_before_the_table(report, page):
     assert page.index("NOT SAFE") < page.index(f"{report.verdict.retention.estimate:.3f}") < page.index("<svg")
     assert page.index("<svg") < page.index("<table") < page.index('id="where-it-hurts"') < page.index('id="the-arms"')
-    for arm in report.arms:
-        assert arm.name in page
-    for missing in report.skipped_arms:
-        assert missing in page
+    assert all(name in page for name in (*(arm.name for arm in report.arms), *report.skipped_arms))
 
 
-def test_the_page_is_well_formed_and_links_its_sections(report):
-    page = Page(report_page(audit_sections(report)))
-    anchors = [attributes["href"] for attributes in page.all("a")]
-    assert anchors == [f"#{attributes['id']}" for attributes in page.all("section")]
+def test_the_page_is_well_formed_and_links_its_sections(report, page):
+    read = Page(page)
+    anchors = [attributes["href"] for attributes in read.all("a")]
+    assert anchors == [f"#{attributes['id']}" for attributes in read.all("section")]
     assert "#quality-and-cost" in anchors
-    assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}
-    arms = next(table for table in page.tables if table[0][0] == "arm")
+    assert {attributes.get("scope") for attributes in read.all("th")} == {"col", "row"}
+    arms = next(table for table in read.tables if table[0][0] == "arm")
     assert [row[0] for row in arms[1:]] == [arm.name for arm in report.arms]
 
 
-def test_the_page_needs_no_network_and_allows_its_own_script_alone(report):
-    text = report_page(audit_sections(report))
-    page = Page(text)
-    assert [attributes["href"] for attributes in page.all("link")] == ["data:,"]
-    assert not [
-        attributes for _, attributes in page.elements if {"src", "srcset", "action", "onload"} & set(attributes)
-    ]
-    assert not re.search(r"@import|url\(|https?://|//[a-z]+\.", text)
-    (policy,) = (a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+def test_the_page_needs_no_network_and_allows_its_own_script_alone(page):
+    read = Page(page)
+    assert [attributes["href"] for attributes in read.all("link")] == ["data:,"]
+    assert not [found for _, found in read.elements if {"src", "srcset", "action", "onload"} & set(found)]
+    assert not re.search(r"@import|url\(|https?://|//[a-z]+\.", page)
+    (policy,) = (a["content"] for a in read.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'")
-    assert page.all("script") == [{}]
-    assert len(text.encode()) < 300_000
-
-
-def test_what_queries_say_is_shown_and_not_obeyed(report):
-    page = report_page(audit_sections(report))
-    assert "&lt;script&gt;alert" in page
-    assert page.count("<script") == 1
+    assert read.all("script") == [{}] and page.count("<script") == 1
+    assert "&lt;script&gt;alert" in page, "what queries say is shown and not obeyed"
+    assert len(page.encode()) < 300_000
 
 
 def test_ids_are_shown_and_not_obeyed(report):
     hostile = "\"'><img src=x onerror=alert(1)>\x00"
-    page = report_page(audit_sections(replace(report, query_ids=(hostile, *report.query_ids[1:]), dataset=hostile)))
+    page = page_of(replace(report, query_ids=(hostile, *report.query_ids[1:]), dataset=hostile))
     assert Page(page).all("img") == []
     assert "&lt;img src=x" in page and "\x00" not in page
 
 
-def test_every_chart_is_valid_and_read_out(report):
-    found = charts(report_page(audit_sections(report)))
+def test_every_chart_is_valid_and_read_out(page):
+    found = charts(page)
     assert len(found) >= 8
     for chart in found:
         assert chart.get("role") == "img" and chart.get("aria-label")
-        text = ElementTree.tostring(chart, encoding="unicode")
-        assert not re.search(r"\b(nan|inf|None)\b", text)
+        assert not re.search(r"\b(nan|inf|None)\b", ElementTree.tostring(chart, encoding="unicode"))
 
 
-def test_points_and_bars_say_what_they_are(report):
-    said = tips(report_page(audit_sections(report)))
+def test_points_and_bars_say_what_they_are(report, page):
+    said = re.findall(r"<title>(.*?)</title>", page[page.index("<body>") :])
     difference = report.arm("translated").scores["nDCG@10"] - report.arm("full re-embed").scores["nDCG@10"]
     worst = int(np.argmin(difference))
     name = escape(f"{report.query_ids[worst]}, {report.query_texts[worst]}"[:40], quote=False)
@@ -126,46 +113,34 @@ def test_points_and_bars_say_what_they_are(report):
     assert f"stay: {bounds.estimate:.3f} ({bounds.lower:.3f} to {bounds.upper:.3f})" in said
 
 
-def test_a_provisional_report_has_a_page_too(report, tmp_path):
-    translated, reference = (make_store(tmp_path / name, vectors=noisy(scale)) for name, scale in (("t", 1), ("r", 0)))
-    page = report_page(audit_sections(audit(translated, reference, QuerySet(QUERIES, None, "log"))))
-    assert "provisional" in page and "agreement@10" in page
-    assert charts(page)
-
-
 def test_ten_thousand_queries_stay_a_small_page(report):
     """Every array of a report grows with the queries; what is drawn must not."""
-    grown = tuple(
+    arms = (
         replace(arm, scores={name: np.resize(values, 10_000) for name, values in arm.scores.items()})
         for arm in report.arms
     )
-    ids = tuple(f"query {number}" for number in range(10_000))
-    page = report_page(
-        audit_sections(replace(report, arms=grown, query_ids=ids, query_texts=("a text of some length " * 9,) * 10_000))
-    )
-    assert len(page.encode()) < 300_000
+    ids, texts = tuple(f"query {number}" for number in range(10_000)), ("a text of some length " * 9,) * 10_000
+    assert len(page_of(replace(report, arms=tuple(arms), query_ids=ids, query_texts=texts)).encode()) < 300_000
 
 
 def test_without_costs_the_arms_are_drawn_first(report):
-    unknown = tuple(replace(arm, usd=None, tokens=None) for arm in report.arms)
-    page = report_page(audit_sections(replace(report, arms=unknown)))
+    page = page_of(replace(report, arms=tuple(replace(arm, usd=None, tokens=None) for arm in report.arms)))
     assert page.index('class="chart intervals"') < page.index('id="where-it-hurts"')
     assert "still to pay" not in page
 
 
-def test_a_store_that_changes_no_answer_has_no_bars(report):
+def test_a_store_that_changes_no_answer_has_no_bars(report, page):
     same = replace(report.arm("translated"), scores=report.arm("full re-embed").scores)
     arms = tuple(same if arm.name == same.name else arm for arm in report.arms)
-    page = report_page(audit_sections(replace(report, arms=arms)))
-    assert "Each bar is a query" not in page and "Each bar is a query" in report_page(audit_sections(report))
+    assert "Each bar is a query" not in page_of(replace(report, arms=arms)) and "Each bar is a query" in page
 
 
 @pytest.mark.slow
 @with_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):
+def test_a_browser_shows_it_without_complaint(scheme, report, page, tmp_path):
     path, picture = tmp_path / "report.html", tmp_path / "report.png"
-    path.write_text(report_page(audit_sections(report)), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     look = [] if scheme == "light" else ["--blink-settings=preferredColorScheme=0"]
     shown = browse(tmp_path, path, *look, "--dump-dom")
     assert "NOT SAFE" in shown.stdout and f"{report.verdict.retention.estimate:.3f}" in shown.stdout
@@ -175,12 +150,12 @@ def test_a_browser_shows_it_without_complaint(scheme, report, tmp_path):
     assert picture.stat().st_size > 20_000, "an empty page is smaller"
 
 
-def table_page(rows):
-    """A page with one table, of these rows."""
-    page = report_page(
-        check_sections(Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ()))
-    )
+def table_page(values):
+    """A page with one table, of a name and a value in each row."""
+    rows = [["name", "value"], *([f"n{place}", value] for place, value in enumerate(values))]
+    found = Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ())
     table = notebook_piece("answer", TextTable(rows))
+    page = report_page(check_sections(found))
     return re.sub(r"<main>.*</main>", lambda _: f"<main>{table}</main>", page, flags=re.DOTALL)
 
 
@@ -195,29 +170,20 @@ SORTED = """page => {
 
 @pytest.mark.slow
 @with_browser
-def test_heads_sort_by_numbers_with_units_and_absent_values_last(tmp_path):
+def test_heads_sort_numbers_with_units_and_words_and_absent_values_last(tmp_path):
     values = ["2 MB", "-", "$1,000", "300 kB", "-0.5", ""]
-    page = table_page([["name", "value"], *([f"n{place}", value] for place, value in enumerate(values))])
-    up, down, back = ask_browser(tmp_path, page, SORTED)
+    up, down, back = ask_browser(tmp_path, table_page(values), SORTED)
     assert up == ["ascending", ["-0.5", "$1,000", "300 kB", "2 MB", "-", ""]]
     assert down == ["descending", ["2 MB", "300 kB", "$1,000", "-0.5", "-", ""]]
     assert back == ["none", values]
-
-
-@pytest.mark.slow
-@with_browser
-def test_words_sort_as_words(tmp_path):
-    page = table_page(
-        [["name", "value"], *([f"n{place}", value] for place, value in enumerate(["b", "d10", "a", "d9"]))]
-    )
-    (_, up), *_ = ask_browser(tmp_path, page, SORTED)
+    (_, up), *_ = ask_browser(tmp_path, table_page(["b", "d10", "a", "d9"]), SORTED)
     assert up == ["a", "b", "d9", "d10"]
 
 
 @pytest.mark.slow
 @with_browser
 def test_a_long_table_has_a_box_that_filters_and_a_short_one_has_none(tmp_path):
-    rows = [["name", "value"], *([f"n{place}", f"<b>{place % 5}"] for place in range(13))]
+    values = [f"<b>{place % 5}" for place in range(13)]
     script = """page => {
       const box = page.querySelector("input");
       if (!box) return null;
@@ -226,13 +192,13 @@ def test_a_long_table_has_a_box_that_filters_and_a_short_one_has_none(tmp_path):
       const shown = [...page.querySelectorAll("tbody tr")].filter(row => row.checkVisibility());
       return shown.map(row => row.cells[0].textContent);
     }"""
-    assert ask_browser(tmp_path, table_page(rows), script) == ["n8"]
-    assert ask_browser(tmp_path, table_page(rows[:-1]), script) is None
+    assert ask_browser(tmp_path, table_page(values), script) == ["n8"]
+    assert ask_browser(tmp_path, table_page(values[:-1]), script) is None
 
 
 @pytest.mark.slow
 @with_browser
-def test_marks_are_explained_on_hover_and_by_the_keyboard(report, tmp_path):
+def test_marks_are_explained_on_hover_and_by_the_keyboard(page, tmp_path):
     script = """(page, view) => {
       const chart = page.querySelector("figure.chart"), marks = chart.querySelectorAll(".mark"), said = [];
       const tip = page.querySelector("#tip"), look = () => said.push(tip.hidden ? null : tip.textContent);
@@ -243,7 +209,7 @@ def test_marks_are_explained_on_hover_and_by_the_keyboard(report, tmp_path):
       marks[2].dispatchEvent(new view.PointerEvent("pointerleave")); look();
       return [said, [...marks].slice(0, 3).map(mark => mark.dataset.tip)];
     }"""
-    said, names = ask_browser(tmp_path, report_page(audit_sections(report)), script)
+    said, names = ask_browser(tmp_path, page, script)
     assert said == [None, *names, None]
     assert names[0].startswith("stay: ")
 
@@ -276,14 +242,14 @@ CROSSED = """page => {
     ],
     ids=["at once", "spread"],
 )
-def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, width, report, tmp_path):
+def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, width, report, page, tmp_path):
     kept = (0.94, 0.76, 0.915, 0.925, 1.0, 1.003, 1.0, 1.0)
     points = [
         Point(Interval(name, at - 0.06, at, at + 0.06), cost, "muted")
         for (name, cost), at in zip(costs.items(), kept, strict=True)
     ]
     chart = cost_chart("crowded", points, margin=0.95, x_label="c", y_label="r")
-    page = report_page(audit_sections(report)).replace(html(decision_chart(report).drawing), html(chart.drawing))
+    page = page.replace(html(decision_chart(report).drawing), html(chart.drawing))
     crossed, left, right, count, _ = ask_browser(tmp_path, page, CROSSED, width=width)
     assert (crossed, count) == ([], 8)
     assert left >= 0 and right >= 0
@@ -292,7 +258,7 @@ def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, width, 
 @pytest.mark.slow
 @with_browser
 @pytest.mark.parametrize("sandbox", ["allow-same-origin allow-scripts", "allow-same-origin"])
-def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_path):
+def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, page, tmp_path):
     """With scripts and without."""
     script = """page => {
       const root = page.documentElement;
@@ -302,8 +268,8 @@ def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_pa
     model = ModelIdentity("m" * 200, 4, True)
     wide = Observation("vectors", False, "x" * 200)
     check = report_page(check_sections(Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,))))
-    for page in (report_page(audit_sections(report)), check):
-        beyond, buttons, is_shown = ask_browser(tmp_path, page, script, width=390, sandbox=sandbox)
+    for shown in (page, check):
+        beyond, buttons, is_shown = ask_browser(tmp_path, shown, script, width=390, sandbox=sandbox)
         assert beyond == 0 and is_shown
         assert bool(buttons) == ("scripts" in sandbox)
 
@@ -314,25 +280,19 @@ def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, report, tmp_pa
 )
 def test_ticks_are_round_and_within(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)
-
-
-def test_a_frame_maps_its_corners():
-    frame = Frame((0.0, 10.0), (5.0, 6.0), height=100)
-    assert (frame.at_x(0), frame.at_x(10)) == ("0%", "100%")
-    assert (frame.at_y(5), frame.at_y(6)) == (100, 0)
+    frame = Frame((low, high), (5.0, 6.0), height=100)
+    assert (frame.at_x(low), frame.at_x(high), frame.at_y(5), frame.at_y(6)) == ("0%", "100%", 100, 0)
 
 
 def test_intervals_stand_in_the_order_they_are_given_and_endless_bounds_end():
     chart = interval_chart("x", [Interval("a", 0.1, 0.5, np.inf), Interval("b", 0.2, 0.3, 0.4)], margin=0.9, label="l")
     assert [row.name for row, _ in chart.rows] == ["a", "b"]
     for _, drawing in chart.rows:
-        root = drawing
-        assert all(0 <= float(node.get("x2").rstrip("%")) <= 100 for node in root.iter("line"))
+        assert all(0 <= float(node.get("x2").rstrip("%")) <= 100 for node in drawing.iter("line"))
 
 
 def labels(chart):
-    root = chart.drawing
-    return [node for node in root.iter("text") if node.get("class") is None]
+    return [node for node in chart.drawing.iter("text") if node.get("class") is None]
 
 
 def test_labels_of_options_of_one_cost_do_not_cover_each_other():
@@ -342,12 +302,10 @@ def test_labels_of_options_of_one_cost_do_not_cover_each_other():
     heights = sorted(float(label.get("y")) for label in labels(chart) if label.text.startswith("option"))
     assert len(heights) == 4 and min(np.diff(heights)) >= 15
     assert ("SAFE from 0.95", "level") in chart.legend
-
-
-def test_a_name_is_written_where_there_is_room():
     points = [Point(Interval(name, 0.5, 0.6, 0.7), cost, "muted") for name, cost in (("left", 0.0), ("right", 9.0))]
     chart = cost_chart("x", points, margin=0.95, x_label="c", y_label="r")
-    assert {label.text: label.get("text-anchor") for label in labels(chart)} == {"left": "start", "right": "end"}
+    sides = {label.text: label.get("text-anchor") for label in labels(chart)}
+    assert sides == {"left": "start", "right": "end"}, "a name is written where there is room"
 
 
 def test_charts_of_one_value_do_not_divide_by_nothing():
@@ -375,9 +333,3 @@ def test_of_too_many_bars_the_drawn_ones_are_queries_of_their_own():
     chart = difference_chart("x", values, [f"q{n}" for n in range(10_000)], label="l")
     said = [bar[0].text for bar in chart.drawing.iter("rect")]
     assert len(said) == 400 and said[0] == "q0: -1.000" and said[-1] == "q9999: +1.000"
-
-
-def test_a_table_escapes_and_marks():
-    page = notebook_piece("a `b` <c>", TextTable([["h"], ["<b>"]]), "see `x`")
-    assert "<td>&lt;b&gt;</td>" in page
-    assert "<strong>a <code>b</code> &lt;c&gt;</strong>" in page and "<p>See <code>x</code>.</p>" in page
