@@ -81,15 +81,18 @@ def awkward(client, count=300, dim=16, name="awkward"):
         "n": [1, 2],
         "d": [0.5],
     }
+    alike = {}
     for row in range(count):
+        alike.setdefault((row % 3 > 0, row % 2 > 0, row % 5 == 0), []).append(row)
+    for (has_text, has_fields, has_uri), rows in alike.items():
         parts = {}
-        if row % 3:
-            parts["documents"] = ["" if row % 7 == 1 else f"text {row}"]
-        if row % 2:
-            parts["metadatas"] = [{**whole, "row": row, "tenant": f"t{row % 5}"}]
-        if row % 5 == 0:
-            parts["uris"] = [f"file:///{row}"]
-        collection.add(ids=[f"id-{row * 7919 % count}"], embeddings=vectors[row : row + 1], **parts)
+        if has_text:
+            parts["documents"] = ["" if row % 7 == 1 else f"text {row}" for row in rows]
+        if has_fields:
+            parts["metadatas"] = [{**whole, "row": row, "tenant": f"t{row % 5}"} for row in rows]
+        if has_uri:
+            parts["uris"] = [f"file:///{row}" for row in rows]
+        collection.add(ids=[f"id-{row * 7919 % count}" for row in rows], embeddings=vectors[rows], **parts)
     return collection
 
 

@@ -235,15 +235,15 @@ class TestLanceDB:
     def test_a_table_whose_vectors_are_replaced_one_by_one_stays_in_few_files(self, place, monkeypatch):
         monkeypatch.setattr("migrate.stores.lancedb._SCATTERED", 20)
         new, store, versions = example_vectors(COUNT, DIM, seed=3), open_store(place), []
-        for row in range(100):
+        for row in range(50):
             assert store.put_vectors([str(1_000 + row)], new[row : row + 1]) == 1
             versions.append(store.driver._newest.version)
         assert store.driver._newest.stats()["fragment_stats"]["num_fragments"] <= 21
         found = read_all(open_store(place).scan())
         rows = {doc_id: row for row, doc_id in enumerate(found.ids)}
-        assert np.array_equal(found.vectors[[rows[str(1_000 + row)] for row in range(100)]], new[:100])
+        assert np.array_equal(found.vectors[[rows[str(1_000 + row)] for row in range(50)]], new[:50])
         first = open_store(f"{place}?version={versions[0]}")
-        assert np.array_equal(read_all(first.scan()).vectors[1:100], example_vectors(COUNT, DIM)[1:100]), "it is kept"
+        assert np.array_equal(read_all(first.scan()).vectors[1:50], example_vectors(COUNT, DIM)[1:50]), "it is kept"
 
     def test_a_filter_that_is_no_sql_is_refused(self, place):
         with pytest.raises(UsageError, match="is the filter right"):
