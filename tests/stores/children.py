@@ -64,19 +64,19 @@ def call_in_child(function, *arguments, point=None):
     return returned
 
 
-def run_command(arguments, folder, point=None, largest=None):
-    """The exit code of `lead-migrate` in a folder, None where it dies at the point, and what it prints.
-
-    It may write no file of more than `largest` bytes.
-    """
+def run_command(arguments, folder, point=None):
+    """The exit code of `lead-migrate` in a folder, None where it dies at the point, and what it prints."""
     output = folder / "printed"
     output.unlink(missing_ok=True)
-    code = call_in_child(type_command, arguments, folder, dict(os.environ), output, largest, point=point)
+    code = call_in_child(type_command, arguments, folder, dict(os.environ), output, point=point)
     return code, output.read_text("utf-8")
 
 
 def type_command(arguments, folder, environment, output, largest=None):
-    """Run `lead-migrate` in a folder; what it prints goes to a file. Its exit code."""
+    """Run `lead-migrate` in a folder; what it prints goes to a file. Its exit code.
+
+    It may write no file of more than `largest` bytes.
+    """
     from migrate.cli.main import main
 
     if largest is not None:

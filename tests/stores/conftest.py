@@ -32,11 +32,12 @@ def kind_of(monkeypatch, tmp_path):
 
                 client = qdrant_client.QdrantClient(":memory:")
                 monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
-                return maker(client)
+                return maker(client, "qdrant:http://db.example:6333")
             if name == "MilvusServer":
-                from milvus_server import serving
+                from milvus_server import client_of, serving
 
-                return maker(ends.enter_context(serving(tmp_path / "milvus server")))
+                url = ends.enter_context(serving(tmp_path / "milvus server"))
+                return maker(ends.enter_context(client_of(url)), f"milvus:{url}")
             return maker()
 
         yield make

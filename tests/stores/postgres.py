@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from functools import cache
 
@@ -33,6 +34,17 @@ def connect(url=None):
     import psycopg
 
     return psycopg.connect(url or server_url(), autocommit=True)
+
+
+def wait_for_lock(is_running):
+    """Wait until a connection of lead-migrate, which somebody runs all the while, waits for a lock; its process."""
+    waits = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lead-migrate' AND wait_event_type = 'Lock'"
+    end = time.monotonic() + 60
+    with connect() as connection:
+        while not (found := connection.execute(waits).fetchone()):
+            assert time.monotonic() < end and is_running(), "nothing waits for a lock"
+            time.sleep(0.02)
+    return found[0]
 
 
 def has_halves():

@@ -14,39 +14,39 @@ from urllib.parse import urlsplit
 
 import pytest
 
+edge = pytest.importorskip("qdrant_edge", reason="needs Qdrant's engine: pip install qdrant-edge-py")
+
 HNSW = {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000}
 OPTIMIZERS = {"deleted_threshold": 0.2, "vacuum_min_vector_number": 1000, "default_segment_number": 0,
               "flush_interval_sec": 5}  # fmt: skip
+KEPT = ("vectors", "sparse_vectors", "shard_number", "replication_factor", "write_consistency_factor",
+        "on_disk_payload")  # fmt: skip
+"""Settings of a collection that it tells as they were given."""
 
 
 class Collection:
     def __init__(self, folder, settings):
-        edge = pytest.importorskip("qdrant_edge")
         self.settings, self.folder, self.schema = settings, folder, {}
         vectors = settings.get("vectors") or {}
-        self.is_named = "size" not in vectors
-        named = vectors if self.is_named else {"": vectors}
+        is_named = "size" not in vectors
         dense = {
             name: edge.EdgeVectorParams(one["size"], getattr(edge.Distance, one["distance"]))
-            for name, one in named.items()
+            for name, one in (vectors if is_named else {"": vectors}).items()
         }
         sparse = {name: edge.EdgeSparseVectorParams() for name in settings.get("sparse_vectors") or {}}
         folder.mkdir(parents=True)
-        self.shard = edge.EdgeShard.create(
-            str(folder), edge.EdgeConfig(vectors=dense if self.is_named else dense[""], sparse_vectors=sparse or None)
-        )
+        config = edge.EdgeConfig(vectors=dense if is_named else dense[""], sparse_vectors=sparse or None)
+        self.shard = edge.EdgeShard.create(str(folder), config)
 
     def info(self):
         settings = self.settings
-        kept = ("vectors", "sparse_vectors", "shard_number", "replication_factor", "write_consistency_factor",
-                "on_disk_payload")  # fmt: skip
         return {
             "status": "green",
             "optimizer_status": "ok",
             "segments_count": 1,
-            "points_count": self.shard.count(self.edge.CountRequest()),
+            "points_count": self.shard.count(edge.CountRequest()),
             "config": {
-                "params": {name: settings[name] for name in kept if settings.get(name) is not None},
+                "params": {name: settings[name] for name in KEPT if settings.get(name) is not None},
                 "hnsw_config": {**HNSW, **(settings.get("hnsw_config") or {})},
                 "optimizer_config": {**OPTIMIZERS, **(settings.get("optimizers_config") or {})},
                 "quantization_config": settings.get("quantization_config"),
@@ -55,90 +55,110 @@ class Collection:
             "payload_schema": self.schema,
         }
 
-    @property
-    def edge(self):
-        return pytest.importorskip("qdrant_edge")
+    def count(self, words):
+        return {"count": self.shard.count(edge.CountRequest(filter=filter_of(words.get("filter"))))}
 
-    def filter(self, words):
-        if not words:
-            return None
-        edge = self.edge
+    def index(self, words):
+        kind = words["field_schema"]
+        kind = kind["type"] if isinstance(kind, dict) else kind
+        self.schema[words["field_name"]] = {"data_type": kind, "points": 0}
 
-        def condition(one):
-            if "has_vector" in one:
-                return edge.HasVectorCondition(one["has_vector"])
-            if "key" in one:
-                match = one["match"]
-                kind = edge.MatchAny(match["any"]) if "any" in match else edge.MatchValue(match["value"])
-                return edge.FieldCondition(one["key"], match=kind)
-            return self.filter(one)
+    def upsert(self, words):
+        points = [edge.Point(one["id"], vector_of(one["vector"]), one.get("payload") or {}) for one in words["points"]]
+        self.shard.update(edge.UpdateOperation.upsert_points(points))
 
-        parts = {
-            name: [condition(one) for one in words[name]] for name in ("must", "should", "must_not") if words.get(name)
-        }
-        return edge.Filter(**parts)
+    def put(self, words):
+        vectors = [edge.PointVectors(one["id"], vector_of(one["vector"])) for one in words["points"]]
+        self.shard.update(edge.UpdateOperation.update_vectors(vectors))
 
-    def vector(self, words):
-        if isinstance(words, dict):
-            return {
-                name: self.edge.SparseVector(one["indices"], one["values"]) if isinstance(one, dict) else one
-                for name, one in words.items()
-            }
-        return words
-
-    def record(self, record):
-        vector = record.vector
-        if isinstance(vector, dict):
-            vector = {
-                name: {"indices": one.indices, "values": one.values} if hasattr(one, "indices") else one
-                for name, one in vector.items()
-            }
-        found = {"id": record.id if isinstance(record.id, int) else str(record.id), "payload": record.payload}
-        if vector is not None:
-            found["vector"] = vector
-        return found
-
-    def upsert(self, points):
-        edge = self.edge
-        made = [edge.Point(one["id"], self.vector(one["vector"]), one.get("payload") or {}) for one in points]
-        self.shard.update(edge.UpdateOperation.upsert_points(made))
-
-    def put(self, points):
-        edge = self.edge
-        made = [edge.PointVectors(one["id"], self.vector(one["vector"])) for one in points]
-        self.shard.update(edge.UpdateOperation.update_vectors(made))
-
-    def delete(self, ids):
-        self.shard.update(self.edge.UpdateOperation.delete_points(ids))
+    def delete(self, words):
+        self.shard.update(edge.UpdateOperation.delete_points(words["points"]))
 
     def scroll(self, words):
-        request = self.edge.ScrollRequest(
+        request = edge.ScrollRequest(
             offset=words.get("offset"),
             limit=words["limit"],
-            filter=self.filter(words.get("filter")),
+            filter=filter_of(words.get("filter")),
             with_payload=words.get("with_payload", True),
             with_vector=words.get("with_vector", False),
         )
         records, offset = self.shard.scroll(request)
-        return {"points": [self.record(one) for one in records],
-                "next_page_offset": offset if offset is None or isinstance(offset, int) else str(offset)}  # fmt: skip
+        return {"points": [as_words(one) for one in records], "next_page_offset": id_of(offset)}
 
     def retrieve(self, words):
         records = self.shard.retrieve(words["ids"], words.get("with_payload", True), words.get("with_vector", False))
-        return [self.record(one) for one in records]
+        return [as_words(one) for one in records]
 
     def query(self, words):
-        edge = self.edge
+        query = words["query"]
         request = edge.QueryRequest(
             words["limit"],
-            query=edge.Query.Nearest(
-                words["query"]["nearest"] if isinstance(words["query"], dict) else words["query"], words.get("using")
-            ),
-            filter=self.filter(words.get("filter")),
+            query=edge.Query.Nearest(query["nearest"] if isinstance(query, dict) else query, words.get("using")),
+            filter=filter_of(words.get("filter")),
             with_payload=words.get("with_payload", False),
         )
         found = self.shard.query(request)
-        return {"points": [{**self.record(one), "score": one.score, "version": one.version} for one in found]}
+        return {"points": [{**as_words(one), "score": one.score, "version": one.version} for one in found]}
+
+    def query_batch(self, words):
+        return [self.query(one) for one in words["searches"]]
+
+
+def filter_of(words):
+    """The engine's filter of one in JSON."""
+    if not words:
+        return None
+    names = ("must", "should", "must_not")
+    return edge.Filter(**{name: [condition_of(one) for one in words[name]] for name in names if words.get(name)})
+
+
+def condition_of(words):
+    if "has_vector" in words:
+        return edge.HasVectorCondition(words["has_vector"])
+    if "key" not in words:
+        return filter_of(words)
+    match = words["match"]
+    return edge.FieldCondition(
+        words["key"], match=edge.MatchAny(match["any"]) if "any" in match else edge.MatchValue(match["value"])
+    )
+
+
+def vector_of(words):
+    """The engine's vectors of those in JSON: one, or several by their names."""
+    if not isinstance(words, dict):
+        return words
+    return {
+        name: edge.SparseVector(one["indices"], one["values"]) if isinstance(one, dict) else one
+        for name, one in words.items()
+    }
+
+
+def as_words(record):
+    """A point in JSON."""
+    vector = record.vector
+    if isinstance(vector, dict):
+        vector = {
+            name: {"indices": one.indices, "values": one.values} if hasattr(one, "indices") else one
+            for name, one in vector.items()
+        }
+    return {"id": id_of(record.id), "payload": record.payload, **({} if vector is None else {"vector": vector})}
+
+
+def id_of(point_id):
+    return point_id if point_id is None or isinstance(point_id, int) else str(point_id)
+
+
+OF_POINTS = {
+    ("PUT", "index"): Collection.index,
+    ("PUT", "points"): Collection.upsert,
+    ("POST", "points"): Collection.retrieve,
+    ("POST", "points/delete"): Collection.delete,
+    ("PUT", "points/vectors"): Collection.put,
+    ("POST", "points/scroll"): Collection.scroll,
+    ("POST", "points/count"): Collection.count,
+    ("POST", "points/query/batch"): Collection.query_batch,
+}
+"""What is done to a collection, by method and path."""
 
 
 class Server:
@@ -146,9 +166,6 @@ class Server:
 
     def __init__(self, folder):
         self.folder, self.collections, self.aliases, self.made = folder, {}, {}, 0
-
-    def named(self, name):
-        return self.collections[self.aliases.get(name, name)]
 
     def answer(self, method, path, words):
         if path == ["aliases"]:
@@ -158,8 +175,9 @@ class Server:
         if path == ["collections", "aliases"]:
             return self.change_aliases(words["actions"])
         name, *rest = path[1:]
+        named = self.aliases.get(name, name)
         if rest == ["exists"]:
-            return {"exists": self.aliases.get(name, name) in self.collections}
+            return {"exists": named in self.collections}
         if not rest and method == "PUT":
             self.made += 1
             self.collections[name] = Collection(self.folder / str(self.made), words)
@@ -168,39 +186,11 @@ class Server:
             self.drop(self.collections.pop(name))
             self.aliases = {one: to for one, to in self.aliases.items() if to != name}
             return True
-        collection = self.named(name)
+        collection = self.collections[named]
         if not rest:
             return collection.info()
-        return self.of_points(collection, method, rest, words)
-
-    def of_points(self, collection, method, path, words):
-        if path == ["index"]:
-            kind = words["field_schema"]
-            collection.schema[words["field_name"]] = {
-                "data_type": kind["type"] if isinstance(kind, dict) else kind,
-                "points": 0,
-            }
-        elif path == ["points"] and method == "PUT":
-            collection.upsert(words["points"])
-        elif path == ["points"]:
-            return collection.retrieve(words)
-        elif path == ["points", "delete"]:
-            collection.delete(words["points"])
-        elif path == ["points", "vectors"]:
-            collection.put(words["points"])
-        elif path == ["points", "scroll"]:
-            return collection.scroll(words)
-        elif path == ["points", "count"]:
-            return {
-                "count": collection.shard.count(
-                    collection.edge.CountRequest(filter=collection.filter(words.get("filter")))
-                )
-            }
-        elif path == ["points", "query", "batch"]:
-            return [collection.query(one) for one in words["searches"]]
-        else:
-            raise KeyError("/".join(path))
-        return {"operation_id": 0, "status": "completed"}
+        found = OF_POINTS[method, "/".join(rest)](collection, words)
+        return {"operation_id": 0, "status": "completed"} if found is None else found
 
     def change_aliases(self, actions):
         changed = dict(self.aliases)

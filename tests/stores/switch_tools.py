@@ -1,6 +1,7 @@
 """Stores of every kind that can be switched, in pairs: the old one and, of the same documents, the new one."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +23,8 @@ def old_vectors():
     return np.random.default_rng(1).normal(size=(COUNT, DIM)).astype(np.float32)
 
 
-def new_vectors(dim=DIM):
-    return np.random.default_rng(2).normal(size=(COUNT, dim)).astype(np.float32)
+def new_vectors():
+    return np.random.default_rng(2).normal(size=(COUNT, DIM)).astype(np.float32)
 
 
 def records():
@@ -34,38 +35,34 @@ def manifest(spec):
     return Manifest(kind="store", model=ModelIdentity(spec, DIM, normalized=False))
 
 
-def make_folder(folder):
-    """A FAISS index with a docs.jsonl."""
-    return tools.Folder().make(folder, records())
-
-
-def make_sqlite(path):
-    connection = tools.SqliteVec().connect(f"sqlite-vec:{path}#")
-    with connection:
+def make_sqlite(folder):
+    """A table beside one of the user's own, with a trigger."""
+    kind = tools.SqliteVec()
+    location = kind.make(folder, records())
+    with closing(kind.connect(location)) as connection:
         connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
         connection.execute("INSERT INTO customers VALUES (1, 'ann')")
         connection.execute(
             "CREATE TRIGGER gone AFTER DELETE ON customers BEGIN DELETE FROM items WHERE id = old.id; END"
         )
-        connection.execute(
-            f"CREATE VIRTUAL TABLE items USING vec0(id text primary key, e float[{DIM}], kind text, small int8[4], "
-            "+content text)"
-        )
-        rows = zip(example_documents(COUNT), old_vectors(), strict=True)
-        connection.executemany(
-            "INSERT INTO items VALUES (?, ?, 'a', vec_int8(?), ?)",
-            ((d.id, v.tobytes(), bytes(4), d.text) for d, v in rows),
-        )
-    connection.close()
-    return f"sqlite-vec:{path}#items"
+    return location
 
 
-def translate(old, folder, dim=DIM, output=None):
-    """A copy of a store, with other vectors and the manifest of the new model, in a folder."""
-    store = open_store(old)
+def make_named(client, name, vectors):
+    """A collection of Chroma that names an embedding function; not made by this tool."""
+    from chroma_tools import Named
+
+    settings = {"hnsw": {"space": "l2"}}
+    collection = client.create_collection(name, configuration=settings, embedding_function=Named())
+    documents = example_documents(COUNT)
+    collection.add([d.id for d in documents], embeddings=vectors, documents=[d.text for d in documents])
+
+
+def translate(old, folder, output=None):
+    """A copy of a store, with other vectors, in a folder."""
     folder.mkdir()
-    writer = (output or Output(folder)).writer(store, folder, dim)
-    write_rows(writer, [(0, new_vectors(dim))], COUNT)
+    writer = (output or Output(folder)).writer(open_store(old), folder, DIM)
+    write_rows(writer, [(0, new_vectors())], COUNT)
 
 
 def write_report(path, old, new, outcome="SAFE", **more):
@@ -91,34 +88,23 @@ def change_switch(call, old, new, plain):
 
 def change_text(location):
     """Change the text of one document, by the store's own client."""
+    before = records()
     doc_id = example_documents(1)[0].id
-    kind, _, rest = location.rpartition(":") if location.startswith("/") else location.partition(":")
-    place, _, name = rest.partition("#")
-    old = records()
-    document, vector = old[doc_id]
-    after = {**old, doc_id: (replace(document, text=f"{document.text}!"), vector)}
-    if kind == "pgvector":
-        tools.Pgvector().change(location, old, after)
-    elif kind == "sqlite-vec":
-        connection = tools.SqliteVec().connect(location)
-        connection.execute(f"UPDATE {name} SET content = content || '!' WHERE id = ?", (doc_id,))
-        connection.close()
-    elif kind == "lancedb":
-        tools.Lance().change(location, old, after)
-    elif kind.startswith("chroma"):
+    document, vector = before[doc_id]
+    after = {**before, doc_id: (replace(document, text=f"{document.text}!"), vector)}
+    kind = location.partition(":")[0]
+    if Path(location).is_dir():
+        tools.Folder().write_documents(Path(location), [document for document, _ in after.values()])
+    elif kind == "chroma+http":
         from chroma_tools import server
 
-        (tools.ChromaServer(*server()) if "http" in kind else tools.Chroma()).change(location, old, after)
-    elif kind == "parquet":
-        import pyarrow.parquet
-
-        for path in Path(place).glob("*.parquet"):
-            rows = pyarrow.parquet.read_table(path).to_pylist()
-            texts = [f"{row['text']}!" if row["id"] == doc_id else row["text"] for row in rows]
-            table = pyarrow.Table.from_pylist([{**row, "text": text} for row, text in zip(rows, texts, strict=True)])
-            pyarrow.parquet.write_table(table, path)
+        tools.ChromaServer(*server()).change(location, before, after)
     else:
-        path = Path(rest, "docs.jsonl")
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        lines = [{**line, "text": f"{line['text']}!"} if line["id"] == doc_id else line for line in lines]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        makers = {
+            "chroma": tools.Chroma,
+            "lancedb": tools.Lance,
+            "parquet": tools.Parquet,
+            "pgvector": tools.Pgvector,
+            "sqlite-vec": tools.SqliteVec,
+        }
+        makers[kind]().change(location, before, after)

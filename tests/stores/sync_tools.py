@@ -5,7 +5,8 @@ import json
 import shutil
 import time
 import uuid
-from contextlib import closing
+from contextlib import closing, nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,24 +86,24 @@ class Folder:
     needs = ()
 
     def make(self, folder, records):
-        import faiss
-
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        vectors = vectors_of(records)
+        self.write_vectors(folder, vectors_of(records))
+        self.write_documents(folder, [document for document, _ in records.values()])
+        return str(folder)
+
+    def write_vectors(self, folder, vectors):
+        import faiss
+
         index = faiss.IndexFlatL2(vectors.shape[1])
         index.add(vectors)
         faiss.write_index(index, str(folder / "index.faiss"))
-        self.write_documents(folder, [document for document, _ in records.values()])
-        return str(folder)
 
     def write_documents(self, folder, documents):
         lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
         (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
 
     def change(self, location, before, after):
-        from pathlib import Path
-
         self.make(Path(location), after)
 
     def new(self, folder):
@@ -112,27 +113,23 @@ class Folder:
 class Arrays(Folder):
     """A `.npy` with a docs.jsonl."""
 
-    def make(self, folder, records):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        np.save(folder / "vectors.npy", np.array([vector for _, vector in records.values()]))
-        self.write_documents(folder, [document for document, _ in records.values()])
-        return str(folder)
+    def write_vectors(self, folder, vectors):
+        np.save(folder / "vectors.npy", vectors)
 
 
-class Parquet(Folder):
+class Parquet:
     """Files of Parquet, three of them or, once something has changed, two."""
 
     needs = ("pyarrow",)
-
     shards = 3
 
     def make(self, folder, records, metric="l2"):
         import pyarrow
         from pyarrow import parquet
 
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob("*.parquet"):
+            path.unlink()
         rows = [
             {"id": d.id, "text": d.text, "embedding": vector.tolist(), **d.metadata} for d, vector in records.values()
         ]
@@ -142,10 +139,8 @@ class Parquet(Folder):
         return f"parquet:{folder}#?distance={metric}"
 
     def change(self, location, before, after):
-        from pathlib import Path
-
         self.shards = 2
-        self.make(Path(location.partition(":")[2].partition("#")[0]), after)
+        self.make(Path(place_of(location)), after)
 
     def new(self, folder):
         return f"parquet:{folder}"
@@ -183,36 +178,81 @@ def parts(before, after):
     return [name for name in after if after[name] is not before.get(name)], [n for n in before if n not in after]
 
 
-class Chroma:
+def place_of(location):
+    """The folder, file or URL of a location."""
+    return location.partition(":")[2].partition("#")[0]
+
+
+def with_distance(location, metric):
+    """The location of a table that does not know by what distance it is searched."""
+    return location + ("" if metric == "l2" else f"?distance={metric}")
+
+
+class Collections:
+    """Collections of a folder, which a client opens; `create` makes one, `put` adds, changes and deletes records."""
+
+    scheme, name, options = "", "docs", ""
+
+    def make(self, folder, records, metric="l2", name=None):
+        location = self.location(folder, name or self.name)
+        with self.opened(location) as client:
+            self.create(client, name or self.name, records, metric)
+        return location + self.options
+
+    def location(self, folder, name):
+        return f"{self.scheme}:{folder}#{name}"
+
+    def opened(self, location):
+        return closing(self.client(location))
+
+    def change(self, location, before, after):
+        name = location.partition("#")[2].partition("?")[0]
+        with self.opened(location) as client:
+            self.put(client, name, after, *parts(before, after))
+
+    def new(self, folder):
+        return self.location(folder, self.name)
+
+
+class ServerCollections(Collections):
+    """Collections of a server, of which `server` is a client; each has a name of its own."""
+
+    def __init__(self, client, url):
+        self.server, self.url = client, url
+
+    def location(self, folder, name):
+        return f"{self.url}#{name}"
+
+    def opened(self, location):
+        return nullcontext(self.server)
+
+    def make(self, folder, records):
+        return super().make(folder, records, name=f"old{uuid.uuid4().hex[:12]}")
+
+    def new(self, folder):
+        return self.location(folder, f"new{uuid.uuid4().hex[:12]}")
+
+
+class Chroma(Collections):
     """A folder of the persistent client."""
 
     needs = ("chromadb",)
+    scheme = "chroma"
 
     def client(self, location):
         import chromadb
         from chromadb.config import Settings
 
-        path = location.partition(":")[2].partition("#")[0]
-        return chromadb.PersistentClient(path, settings=Settings(anonymized_telemetry=False))
-
-    def make(self, folder, records, metric="l2", name="docs"):
-        location = f"chroma:{folder}#{name}"
-        with closing(self.client(location)) as client:
-            self.create(client, name, records, metric)
-        return location
+        return chromadb.PersistentClient(place_of(location), settings=Settings(anonymized_telemetry=False))
 
     def create(self, client, name, records, metric="l2"):
         if name in [found.name for found in client.list_collections()]:
             client.delete_collection(name)
         client.create_collection(name, configuration={"hnsw": {"space": metric}}, embedding_function=None)
-        self.upsert(client, name, records, list(records))
+        self.put(client, name, records, list(records))
 
-    def put(self, location, records, names, gone=()):
-        with closing(self.client(location)) as client:
-            self.upsert(client, location.rpartition("#")[2], records, names, gone)
-
-    def upsert(self, client, collection, records, names, gone=()):
-        collection = client.get_collection(collection, embedding_function=None)
+    def put(self, client, name, records, names, gone=()):
+        collection = client.get_collection(name, embedding_function=None)
         documents = [records[name][0] for name in names]
         if names:
             collection.upsert(
@@ -224,50 +264,24 @@ class Chroma:
         if gone:
             collection.delete(list(gone))
 
-    def change(self, location, before, after):
-        names, gone = parts(before, after)
-        self.put(location, after, names, gone)
 
-    def new(self, folder):
-        return f"chroma:{folder}#docs"
+class ChromaServer(ServerCollections, Chroma):
+    """A collection of a server."""
 
 
-class ChromaServer(Chroma):
-    """A collection of a server that `client` speaks to."""
-
-    def __init__(self, client, url):
-        self.server, self.url = client, url
-
-    def make(self, folder, records):
-        name = f"old{uuid.uuid4().hex[:12]}"
-        self.create(self.server, name, records)
-        return f"{self.url}#{name}"
-
-    def put(self, location, records, names, gone=()):
-        self.upsert(self.server, location.rpartition("#")[2], records, names, gone)
-
-    def new(self, folder):
-        return f"{self.url}#new{uuid.uuid4().hex[:12]}"
-
-
-class Qdrant:
+class Qdrant(Collections):
     """A folder of the local mode."""
 
     needs = ("qdrant_client",)
+    scheme, options = "qdrant", "?id=key&text=text"
 
     def client(self, location):
         import qdrant_client
 
-        return qdrant_client.QdrantClient(path=location.partition(":")[2].partition("#")[0])
+        return qdrant_client.QdrantClient(path=place_of(location))
 
     def key(self, name):
         return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
-
-    def make(self, folder, records, metric="l2", name="docs"):
-        location = f"qdrant:{folder}#{name}?id=key&text=text"
-        with closing(self.client(location)) as client:
-            self.create(client, name, records, metric)
-        return location
 
     def create(self, client, name, records, metric="l2"):
         from qdrant_client import models
@@ -280,9 +294,9 @@ class Qdrant:
         storage = getattr(collections[name].storage, "storage", None) if isinstance(collections, dict) else None
         if storage is not None:
             storage.execute("PRAGMA synchronous = OFF")
-        self.upsert(client, name, records, list(records), ())
+        self.put(client, name, records, list(records))
 
-    def upsert(self, client, name, records, names, gone):
+    def put(self, client, name, records, names, gone=()):
         from qdrant_client import models
 
         points = []
@@ -294,144 +308,128 @@ class Qdrant:
         if gone:
             client.delete(name, [self.key(one) for one in gone])
 
-    def change(self, location, before, after):
-        with closing(self.client(location)) as client:
-            self.upsert(client, "docs", after, *parts(before, after))
 
-    def new(self, folder):
-        return f"qdrant:{folder}#docs"
-
-
-class QdrantServer(Qdrant):
+class QdrantServer(ServerCollections, Qdrant):
     """The way of a server, to a client in memory."""
 
-    def __init__(self, client):
-        self.server = client
 
-    def make(self, folder, records):
-        self.create(self.server, "old", records)
-        return "qdrant:http://db.example:6333#old?id=key&text=text"
+class Milvus(Collections):
+    """A folder of milvus-lite; a field for each key of the metadata, which are whole numbers or texts."""
 
-    def change(self, location, before, after):
-        self.upsert(self.server, "old", after, *parts(before, after))
+    needs = ("milvus_lite", "pymilvus")
+    scheme = "milvus"
 
-    def new(self, folder):
-        return "qdrant:http://db.example:6333#new"
+    def opened(self, location):
+        from milvus_server import client_of
+
+        return client_of(place_of(location))
+
+    def create(self, client, name, records, metric="l2"):
+        from pymilvus import DataType
+
+        if client.has_collection(name):
+            client.drop_collection(name)
+        fields = {key: value for document, _ in records.values() for key, value in document.metadata.items()}
+        schema = client.create_schema()
+        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=65_535)
+        schema.add_field("text", DataType.VARCHAR, max_length=65_535)
+        for key, value in fields.items():
+            kind = {"datatype": DataType.VARCHAR, "max_length": 200} if isinstance(value, str) else {}
+            schema.add_field(key, **{"datatype": DataType.INT64, **kind})
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=vectors_of(records).shape[1])
+        indices = client.prepare_index_params()
+        indices.add_index("vector", index_type="FLAT", metric_type=metric.upper())
+        client.create_collection(name, schema=schema, index_params=indices)
+        self.put(client, name, records, list(records))
+
+    def put(self, client, name, records, names, gone=()):
+        rows = [
+            {"id": document.id, "text": document.text, "vector": vector.tolist(), **document.metadata}
+            for document, vector in (records[name] for name in names)
+        ]
+        if rows:
+            client.upsert(name, rows)
+        if gone:
+            client.delete(name, ids=list(gone))
 
 
-class Lance:
+class MilvusServer(ServerCollections, Milvus):
+    """Milvus-lite as a server."""
+
+
+class Lance(Collections):
     """A table of LanceDB."""
 
     needs = ("lancedb",)
+    scheme = "lancedb"
 
-    def row(self, found):
-        document, vector = found
-        return {"id": document.id, "text": document.text, "vector": vector, **document.metadata}
+    def opened(self, location):
+        import lancedb
+
+        return nullcontext(lancedb.connect(place_of(location)))
 
     def make(self, folder, records, metric="l2", name="docs"):
-        import lancedb
+        return with_distance(super().make(folder, records, metric, name), metric)
 
-        rows = [self.row(found) for found in records.values()]
-        lancedb.connect(str(folder)).create_table(name, rows, mode="overwrite")
-        return f"lancedb:{folder}#{name}" + ("" if metric == "l2" else f"?distance={metric}")
+    def create(self, client, name, records, metric):
+        import pyarrow as pa
 
-    def change(self, location, before, after):
-        import lancedb
+        schema = None
+        if not records:
+            schema = pa.schema({"id": pa.string(), "text": pa.string(), "vector": pa.list_(pa.float32(), DIM)})
+        client.create_table(name, self.rows(records, records) or None, schema=schema, mode="overwrite")
 
-        table = lancedb.connect(location.partition(":")[2].partition("#")[0]).open_table("docs")
-        names, gone = parts(before, after)
-        old = [name for name in names if name in before] + gone
-        if old:
-            table.delete("id in (" + ", ".join(f"'{name}'" for name in old) + ")")
+    def put(self, client, name, records, names, gone=()):
+        table = client.open_table(name)
+        table.delete("id in (" + ", ".join(f"'{one}'" for one in [*gone, *names]) + ")")
         if names:
-            table.add([self.row(after[name]) for name in names])
+            table.add(self.rows(records, names))
 
-    def new(self, folder):
-        return f"lancedb:{folder}#docs"
-
-
-class Milvus:
-    """A folder of milvus-lite."""
-
-    needs = ("milvus_lite", "pymilvus")
-
-    def make(self, place, records, metric="l2", name="docs"):
-        from milvus_server import client_of, fill
-
-        with client_of(place) as client:
-            fill(client, name, [document for document, _ in records.values()], vectors_of(records), metric)
-        return f"milvus:{place}#{name}"
-
-    def change(self, location, before, after):
-        from milvus_server import client_of
-
-        place, _, name = location.partition(":")[2].partition("#")
-        names, gone = parts(before, after)
-        rows = [
-            {"id": d.id, "text": d.text, "vector": vector.tolist(), **d.metadata}
-            for d, vector in (after[name] for name in names)
-        ]
-        with client_of(place) as client:
-            client.upsert(name, rows)
-            if gone:
-                client.delete(name, ids=gone)
-
-    def new(self, folder):
-        return f"milvus:{folder}#docs"
+    def rows(self, records, names):
+        found = (records[name] for name in names)
+        return [{"id": d.id, "text": d.text, "vector": vector, **d.metadata} for d, vector in found]
 
 
-class MilvusServer(Milvus):
-    """Milvus-lite as a server."""
-
-    def __init__(self, url):
-        self.url = url
-
-    def make(self, folder, records):
-        return super().make(self.url, records, name=f"old{uuid.uuid4().hex[:12]}")
-
-    def new(self, folder):
-        return f"milvus:{self.url}#new{uuid.uuid4().hex[:12]}"
-
-
-class SqliteVec:
+class SqliteVec(Collections):
     """A table of sqlite-vec."""
 
     needs = ("apsw", "sqlite_vec")
+    name = "items"
+
+    def location(self, folder, name):
+        return f"sqlite-vec:{folder}/my.db#{name}"
+
+    def opened(self, location):
+        return closing(self.connect(location))
 
     def connect(self, location):
         import apsw
         import sqlite_vec
 
-        connection = apsw.Connection(location.partition(":")[2].partition("#")[0])
+        connection = apsw.Connection(place_of(location))
         connection.enable_load_extension(True)
         connection.load_extension(sqlite_vec.loadable_path())
         return connection
 
     def make(self, folder, records, metric="l2", name="items"):
-        folder.mkdir(parents=True)
-        location = f"sqlite-vec:{folder}/my.db#{name}"
-        with closing(self.connect(location)) as connection:
-            connection.execute(
-                f"CREATE VIRTUAL TABLE {name} USING vec0(id text primary key, "
-                f"e float[{vectors_of(records).shape[1]}], page integer, source text, +content text)"
-            )
-            self.insert(connection, name, records, list(records))
-        return location + ("" if metric == "l2" else f"?distance={metric}")
+        folder.mkdir(parents=True, exist_ok=True)
+        return with_distance(super().make(folder, records, metric, name), metric)
 
-    def insert(self, connection, table, records, names):
+    def create(self, connection, name, records, metric="l2"):
+        connection.execute(
+            f"CREATE VIRTUAL TABLE {name} USING vec0(id text primary key, "
+            f"e float[{vectors_of(records).shape[1]}], page integer, source text, +content text)"
+        )
+        self.put(connection, name, records, list(records))
+
+    def put(self, connection, table, records, names, gone=()):
         rows = [
             (d.id, v.tobytes(), d.metadata.get("page", 0), d.metadata.get("source", ""), d.text)
             for d, v in (records[name] for name in names)
         ]
         with connection:
+            connection.executemany(f"DELETE FROM {table} WHERE id = ?", [(name,) for name in [*gone, *names]])
             connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", rows)
-
-    def change(self, location, before, after):
-        names, gone = parts(before, after)
-        with closing(self.connect(location)) as connection:
-            for name in [*gone, *(name for name in names if name in before)]:
-                connection.execute("DELETE FROM items WHERE id = ?", (name,))
-            self.insert(connection, "items", after, names)
 
     def new(self, folder):
         return str(folder)
@@ -456,10 +454,10 @@ class Pgvector:
                 f"embedding vector({vectors_of(records).shape[1]}))"
             )
             connection.execute(f"CREATE INDEX ON {table} USING hnsw (embedding vector_{metric}_ops)")
-        self.put(table, records, list(records), ())
+        self.put(table, records, list(records))
         return f"pgvector:{server_url()}#{table}"
 
-    def put(self, table, records, names, gone):
+    def put(self, table, records, names, gone=()):
         from postgres import as_text, connect
 
         found = (records[name] for name in names)

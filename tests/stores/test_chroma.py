@@ -81,15 +81,18 @@ def awkward(client, count=300, dim=16, name="awkward"):
         "n": [1, 2],
         "d": [0.5],
     }
+    alike = {}
     for row in range(count):
+        alike.setdefault((row % 3 > 0, row % 2 > 0, row % 5 == 0), []).append(row)
+    for (has_text, has_fields, has_uri), rows in alike.items():
         parts = {}
-        if row % 3:
-            parts["documents"] = ["" if row % 7 == 1 else f"text {row}"]
-        if row % 2:
-            parts["metadatas"] = [{**whole, "row": row, "tenant": f"t{row % 5}"}]
-        if row % 5 == 0:
-            parts["uris"] = [f"file:///{row}"]
-        collection.add(ids=[f"id-{row * 7919 % count}"], embeddings=vectors[row : row + 1], **parts)
+        if has_text:
+            parts["documents"] = ["" if row % 7 == 1 else f"text {row}" for row in rows]
+        if has_fields:
+            parts["metadatas"] = [{**whole, "row": row, "tenant": f"t{row % 5}"} for row in rows]
+        if has_uri:
+            parts["uris"] = [f"file:///{row}" for row in rows]
+        collection.add(ids=[f"id-{row * 7919 % count}" for row in rows], embeddings=vectors[rows], **parts)
     return collection
 
 
@@ -116,8 +119,7 @@ def test_every_field_of_every_record_goes_through(kind, tmp_path):
     client = persistent(tmp_path / "new") if kind == "folder" else client
     copy = client.get_collection(new.partition("#")[2], embedding_function=None)
     assert everything(copy) == everything(old)
-    kept = {key: value for key, value in copy.metadata.items() if key != "lead-migrate"}
-    assert kept == old.metadata
+    assert {key: value for key, value in copy.metadata.items() if key != "lead-migrate"} == old.metadata
     assert copy._model.configuration_json == old._model.configuration_json
     assert copy._model.configuration_json["embedding_function"]["config"] == Named().get_config()
     assert np.array_equal(read_all(made.scan()).vectors, vectors)
@@ -125,53 +127,50 @@ def test_every_field_of_every_record_goes_through(kind, tmp_path):
     assert np.array_equal(np.asarray(found, np.float32), vectors[store.ids(range(300)).index("id-5")])
     assert "openai" in writer.remarks[0]
     if kind == "server":
-        store.driver.delete("awkward")
-        store.driver.delete("awkward-new")
+        for name in ("awkward", "awkward-new"):
+            store.driver.delete(name)
 
 
-def with_lists(name):
-    """A collection on the server, whose records are the last there."""
-    collection = server()[0].create_collection(name, embedding_function=None)
+@pytest.fixture
+def with_lists():
+    """A collection on the server, whose records are the last there: new ones get their numbers."""
+    collection = server()[0].create_collection("lists", embedding_function=None)
     ids = [f"id-{row}" for row in range(60)]
     collection.add(ids, embeddings=example_vectors(), metadatas=[{"tags": ["b", "a"], "source": ["c"]}] * 60)
+    yield f"{server()[1]}#lists"
+    server()[0].delete_collection("heir")
 
 
-def test_a_collection_that_is_deleted_leaves_no_lists_to_the_next(tmp_path):
-    client, url = server()
-    with_lists("gone")
-    open_store(f"{url}#gone").driver.delete("gone")
-    fill(client, "next", example_documents(), example_vectors())
-    found = {d.id: d.metadata for d in open_store(f"{url}#next").documents()}
+def test_a_collection_that_is_deleted_leaves_no_lists_to_the_next(with_lists):
+    open_store(with_lists).driver.delete("lists")
+    fill(server()[0], "heir", example_documents(), example_vectors())
+    found = {d.id: d.metadata for d in open_store(f"{server()[1]}#heir").documents()}
     assert found == {d.id: d.metadata for d in example_documents()}
-    client.delete_collection("next")
 
 
-def test_records_on_a_server_have_no_metadata_of_a_collection_that_was_deleted(tmp_path):
-    client, url = server()
-    with_lists("deleted")
-    client.delete_collection("deleted")  # its records were the last, so that new ones get their numbers
+def test_records_on_a_server_have_no_metadata_of_a_collection_that_another_program_deleted(with_lists, tmp_path):
+    server()[0].delete_collection("lists")
     documents = [Document(d.id, d.text, d.metadata if row % 2 else {}) for row, d in enumerate(example_documents())]
-    fill(persistent(tmp_path / "old"), "docs", documents, example_vectors())
-    made, _ = written(open_store(f"chroma:{tmp_path}/old"), f"{url}#heir", tmp_path / "new", example_vectors())
+    old = CHROMA.make(tmp_path / "old", backwards(documents, example_vectors()))
+    made, _ = written(open_store(old), f"{server()[1]}#heir", tmp_path / "new", example_vectors())
     assert {d.id: d.metadata for d in made.documents()} == {d.id: d.metadata for d in documents}
-    client.delete_collection("heir")
 
 
 def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_path):
     client = persistent(tmp_path / "old")
-    fill(client, "docs", example_documents(), example_vectors())
-    fill(client, "other", example_documents(), example_vectors())
+    for name in ("docs", "other"):
+        fill(client, name, example_documents(), example_vectors())
     store = open_store(f"chroma:{tmp_path}/old#docs")
-    version = store.driver.version()
-    client.get_collection("docs", embedding_function=None).get(limit=1)
-    client.get_collection("other", embedding_function=None).delete(ids=["doc-3"])
-    assert store.driver.version() == version
+    versions = [store.driver.version()]
     collection = client.get_collection("docs", embedding_function=None)
+    collection.get(limit=1)
+    client.get_collection("other", embedding_function=None).delete(ids=["doc-3"])
+    assert store.driver.version() == versions[0]
     collection.delete(ids=["doc-3"])
-    assert store.driver.version() != version
-    version = store.driver.version()
+    versions.append(store.driver.version())
     collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
-    assert store.driver.version() != version
+    versions.append(store.driver.version())
+    assert versions[0] != versions[1] != versions[2]
 
 
 def test_vectors_compared_by_cosine_come_back(tmp_path):
@@ -202,14 +201,9 @@ def test_an_empty_id_is_named(tmp_path):
 
 
 def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
-    lines = [
-        {"id": "a", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}},
-        {
-            "id": "b",
-            "text": "",
-            "metadata": {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5},
-        },
-    ]
+    some = {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}
+    others = {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5}
+    lines = [{"id": "a", "text": "x", "metadata": some}, {"id": "b", "text": "", "metadata": others}]
     writer = written_from(lines, tmp_path)
     collection = persistent(tmp_path / "new").get_collection("docs", embedding_function=None)
     assert everything(collection) == {
@@ -225,32 +219,28 @@ def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):
     from langchain_core.embeddings import DeterministicFakeEmbedding
 
     texts = [f"text {row}" for row in range(20)]
-    embedding = DeterministicFakeEmbedding(size=6)
+    fields = [{"row": row} for row in range(20)]
     langchain_chroma.Chroma.from_texts(
-        texts, embedding, [{"row": row} for row in range(20)], persist_directory=str(tmp_path / "old")
+        texts, DeterministicFakeEmbedding(size=6), fields, persist_directory=str(tmp_path / "old")
     )
     store = open_store(tmp_path / "old")
     assert (store.driver.name, store.info.count, store.info.dim) == ("langchain", 20, 6)
     assert sorted((d.text, d.metadata["row"]) for d in store.documents()) == sorted(zip(texts, range(20), strict=True))
     written(store, str(tmp_path / "new"), tmp_path / "new", np.ones((20, 4), np.float32))
-    opened = langchain_chroma.Chroma(
-        "langchain", DeterministicFakeEmbedding(size=4), persist_directory=str(tmp_path / "new")
-    )
+    embedding = DeterministicFakeEmbedding(size=4)
+    opened = langchain_chroma.Chroma("langchain", embedding, persist_directory=str(tmp_path / "new"))
     assert {document.page_content for document in opened.similarity_search("x", k=20)} == set(texts)
 
 
 def on_server(tmp_path, name, seed):
     """A location, and a collection there that this tool has made."""
-    client, url = server()
-    if f"{name}-source" not in [found.name for found in client.list_collections()]:
-        fill(client, f"{name}-source", example_documents(), example_vectors())
-    source = open_store(f"{url}#{name}-source")
-    (tmp_path / str(seed)).mkdir()
-    written(source, f"{url}#{name}", tmp_path / str(seed), example_vectors(seed=seed))
-    return f"{url}#{name}", client.get_collection(name, embedding_function=None)
+    location, source = f"{server()[1]}#{name}", tmp_path / str(seed)
+    old = CHROMA.make(source / "old", backwards(example_documents(), example_vectors()))
+    written(open_store(old), location, source / "new", example_vectors(seed=seed))
+    return location, server()[0].get_collection(name, embedding_function=None)
 
 
-def test_a_collection_that_was_renamed_to_be_replaced_comes_back_when_that_is_given_up(tmp_path):
+def test_a_replacement_that_was_killed_between_two_renames_is_given_up(tmp_path):
     location, collection = on_server(tmp_path, "replaced", 1)
     collection.modify(name=f"replaced-{'0' * 32}-old")  # here a kill comes
     output_of(location).discard()
@@ -279,10 +269,8 @@ def test_a_tenant_and_its_database_stay_in_the_next_location():
 def test_each_of_two_collections_in_a_folder_has_a_manifest(tmp_path):
     from switch_tools import NEW_MODEL, OLD_MODEL, manifest
 
-    client = persistent(tmp_path)
     for name in ("docs", "more"):
-        fill(client, name, example_documents(), example_vectors())
-    client.close()
+        CHROMA.make(tmp_path, backwards(example_documents(), example_vectors()), name=name)
     for name, spec in (("docs", OLD_MODEL), ("more", NEW_MODEL)):
         open_store(f"chroma:{tmp_path}#{name}").keep_manifest(manifest(spec))
     found = [open_store(f"chroma:{tmp_path}#{name}").info.manifest.model.spec for name in ("docs", "more")]
@@ -291,6 +279,6 @@ def test_each_of_two_collections_in_a_folder_has_a_manifest(tmp_path):
 
 def test_a_journal_that_comes_while_a_folder_is_looked_at_belongs_to_it(tmp_path):
     """A program that opens the folder of a store writes one for a moment."""
-    fill(persistent(tmp_path / "store"), "docs", example_documents()[:3], example_vectors(3, 8))
+    CHROMA.make(tmp_path / "store", backwards(example_documents()[:3], example_vectors(3)))
     names = open_store(f"chroma:{tmp_path / 'store'}#docs").driver.files()
     assert {"chroma.sqlite3", "chroma.sqlite3-journal"} <= {*names}

@@ -5,7 +5,8 @@ import decimal
 
 import numpy as np
 import pytest
-from database_tests import DatabaseTests, written
+import sync_tools as tools
+from database_tests import DatabaseTests, backwards, written
 
 from migrate.errors import StoreError
 from migrate.stores import open_store
@@ -25,23 +26,8 @@ def column(vectors, kind=None):
     return pa.FixedSizeListArray.from_arrays(values, vectors.shape[1])
 
 
-def fill(folder, documents, vectors, name="docs"):
-    names = sorted({key for document in documents for key in document.metadata})
-    fields = {key: [document.metadata[key] for document in documents] for key in names}
-    texts = {
-        "id": pa.array([document.id for document in documents], pa.string()),
-        "text": pa.array([document.text for document in documents], pa.string()),
-    }
-    table = pa.table({**texts, **fields, "vector": column(vectors)})
-    return lancedb.connect(str(folder)).create_table(
-        name, table.take(pa.array(range(len(table)), pa.int64())[::-1]), mode="overwrite"
-    )
-
-
 class TestLance(DatabaseTests):
-    def make_store(self, folder, documents, vectors, metric):
-        fill(folder, documents, vectors)
-        return f"lancedb:{folder}#docs?distance={metric}"
+    maker = tools.Lance()
 
     def filter_by(self, name, value):
         return f"{name} = {value}"
@@ -103,12 +89,10 @@ def test_every_field_of_every_row_goes_through(kind, tmp_path):
     _, writer = written(store, f"lancedb:{tmp_path}/new#renamed", tmp_path / "new", vectors)
     made = lancedb.connect(str(tmp_path / "new")).open_table("renamed")
     found = made.to_arrow().combine_chunks()
-    assert found.drop_columns(["vec"]).equals(expected.drop_columns(["vec"]))
-    assert (
-        found.drop_columns(["vec"])
-        .schema.remove_metadata()
-        .equals(expected.drop_columns(["vec"]).schema.remove_metadata(), check_metadata=True)
-    )
+    others, expected_others = (one.drop_columns(["vec"]) for one in (found, expected))
+    assert others.equals(expected_others)
+    fields = others.schema.remove_metadata()
+    assert fields.equals(expected_others.schema.remove_metadata(), check_metadata=True)
     assert found.schema.metadata[b"owner"] == b"ann" and found.schema.field("vec").metadata == {b"note": b"kept"}
     assert found.schema.field("vec").type == pa.list_(kind, 5)
     assert np.array_equal(np.array(found["vec"].is_valid()), has)
@@ -152,16 +136,17 @@ def test_the_index_is_read_and_made_again(config, lossy, tmp_path):
 
 
 def test_a_version_is_read_whatever_comes_after_it(tmp_path):
-    table = fill(tmp_path / "old", example_documents(), example_vectors())
+    location = tools.Lance().make(tmp_path / "old", backwards(example_documents(), example_vectors()))
+    table = lancedb.connect(str(tmp_path / "old")).open_table("docs")
     first = table.version
-    store = open_store(f"lancedb:{tmp_path}/old#docs")
+    store = open_store(location)
     before = store.snapshot()
     table.delete("id = 'doc-3'")
     assert len(read_all(store.scan())) == 60
     with pytest.raises(StoreError, match="changed"):
         store.check_unchanged(before)
-    assert open_store(f"lancedb:{tmp_path}/old#docs").info.count == 59
-    assert open_store(f"lancedb:{tmp_path}/old#docs?version={first}").info.count == 60
+    assert open_store(location).info.count == 59
+    assert open_store(f"{location}?version={first}").info.count == 60
 
 
 def test_a_table_without_ids_is_numbered(tmp_path):

@@ -4,14 +4,14 @@ No server of Milvus is among the packages that tests may install. Milvus-lite 3 
 with collections, aliases, partitions, functions, filters and iterators of its own; `docs/stores.md` says what it lacks.
 """
 
-import shutil
+import threading
 import time
 
 import numpy as np
 import pytest
 import sync_tools as tools
 from database_tests import DatabaseTests, ServerTests, backwards, name_of, store_of_lines, written
-from milvus_server import client_of, fill, serving
+from milvus_server import client_of, serving
 
 from migrate.cli.main import run
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
@@ -27,8 +27,11 @@ pytest.importorskip("milvus_lite")
 pytestmark = pytest.mark.slow
 
 
+MILVUS = tools.Milvus()
+
+
 class TestFolder(DatabaseTests):
-    maker = tools.Milvus()
+    maker = MILVUS
 
     def filter_by(self, name, value):
         return f"{name} == {value}"
@@ -46,7 +49,7 @@ class TestServer(ServerTests):
         self.url, self.server = url, f"milvus:{url}"
 
     def make_store(self, folder, documents, vectors, metric):
-        return tools.Milvus().make(self.url, backwards(documents, vectors), metric, name_of(folder))
+        return MILVUS.make(self.url, backwards(documents, vectors), metric, name_of(folder))
 
 
 COUNT = 60
@@ -133,8 +136,7 @@ def whole(client, name):
 
 @pytest.mark.parametrize("kind", ["folder", "server"])
 def test_every_field_of_every_record_goes_through(kind, url, tmp_path):
-    place = tmp_path / "old" if kind == "folder" else url
-    names = ("awkward", "renamed")
+    place, new = (tmp_path / "old", tmp_path / "new") if kind == "folder" else (url, url)
     with client_of(place) as client:
         awkward(client)
         expected = whole(client, "awkward")
@@ -150,12 +152,11 @@ def test_every_field_of_every_record_goes_through(kind, url, tmp_path):
     assert document.text == "naïve 🦆 0" and document.metadata["extra"] == {"k": [1, None]}
 
     vectors = np.random.default_rng(6).normal(size=(COUNT, 5)).astype(np.float32)
-    new = tmp_path / "new" if kind == "folder" else url
-    made, writer = written(store, f"milvus:{new}#{names[1]}", tmp_path / "new", vectors)
+    made, writer = written(store, f"milvus:{new}#renamed", tmp_path / "new", vectors)
     assert writer.remarks == ()
     assert np.array_equal(read_all(made.scan()).vectors, vectors)
     with client_of(new) as client:
-        found = whole(client, names[1])
+        found = whole(client, "renamed")
     assert found[1]["dense"].pop("params") == "{'dim': 5}" and expected[1]["dense"].pop("params") == "{'dim': 8}"
     by_key = dict(zip(map(int, made.ids(range(COUNT))), vectors, strict=True))
     for partition, rows in found[0].items():
@@ -208,10 +209,15 @@ def make(client, name="docs", count=20, *, auto_id=False, index="FLAT", **option
     client.insert(name, rows)
 
 
-def test_ids_that_milvus_gave_stay_and_no_vector_is_put_among_them(tmp_path):
+def make_folder(tmp_path, **options):
+    """The location of such a collection in a folder."""
     with client_of(tmp_path / "old") as client:
-        make(client, auto_id=True)
-    store = open_store(f"milvus:{tmp_path}/old#docs")
+        make(client, **options)
+    return f"milvus:{tmp_path}/old#docs"
+
+
+def test_ids_that_milvus_gave_stay_and_no_vector_is_put_among_them(tmp_path):
+    store = open_store(make_folder(tmp_path, auto_id=True))
     made, writer = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 5))
     assert "auto_id" in writer.remarks[0]
     assert list(made.ids(range(20))) == list(store.ids(range(20)))
@@ -224,20 +230,19 @@ def test_ids_that_milvus_gave_stay_and_no_vector_is_put_among_them(tmp_path):
 def test_a_folder_is_read_by_its_own_schema_at_a_port_that_another_had(tmp_path, monkeypatch):
     from milvus_lite.adapter.grpc import server
 
-    with client_of(tmp_path / "texts") as client:
-        fill(client, "docs", [Document(f"id {row}", f"text {row}", {}) for row in range(20)], example_vectors(20), "ip")
-    with client_of(tmp_path / "numbers") as client:
-        make(client)
+    documents = [Document(f"id {row}", f"text {row}", {}) for row in range(20)]
+    texts = MILVUS.make(tmp_path / "texts", backwards(documents, example_vectors(20)), "ip")
+    numbers = make_folder(tmp_path)
     start, ports = server.start_server_in_thread, []
 
     def start_again(folder):
-        ports.append(start(folder, port=ports[0] if ports else 0))
-        ports[-1], result = ports[-1][2], ports[-1]
-        return result
+        started = start(folder, port=ports[0] if ports else 0)
+        ports.append(started[2])
+        return started
 
     monkeypatch.setattr(server, "start_server_in_thread", start_again)
-    assert len(read_all(open_store(f"milvus:{tmp_path}/texts#docs").scan()).ids) == 20
-    found = read_all(open_store(f"milvus:{tmp_path}/numbers#docs").scan())
+    assert len(read_all(open_store(texts).scan()).ids) == 20
+    found = read_all(open_store(numbers).scan())
     assert np.array_equal(found.vectors, example_vectors(20)[[int(name) for name in found.ids]])
     assert len(ports) > 1 and len(set(ports)) == 1
 
@@ -270,8 +275,7 @@ def test_what_is_not_kept_is_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("kind", ["BINARY_VECTOR", "FLOAT16_VECTOR", "INT8_VECTOR"])
 def test_types_that_milvus_lite_lacks_are_refused_by_name(kind, tmp_path, monkeypatch):
-    with client_of(tmp_path / "old") as client:
-        make(client)
+    location = make_folder(tmp_path)
     described = pymilvus.MilvusClient.describe_collection
 
     def describe(self, *arguments):
@@ -280,25 +284,19 @@ def test_types_that_milvus_lite_lacks_are_refused_by_name(kind, tmp_path, monkey
 
     monkeypatch.setattr(pymilvus.MilvusClient, "describe_collection", describe)
     with pytest.raises(UnsupportedStoreError, match=f"field b is a {kind}"):
-        open_store(f"milvus:{tmp_path}/old#docs")
+        open_store(location)
 
 
 def test_a_text_that_is_too_long_is_named(tmp_path):
     lines = [{"id": f"d{row}", "text": "é" * (10 + 40_000 * row)} for row in range(2)]
+    old = store_of_lines(tmp_path / "old", *lines)
     with pytest.raises(StoreError, match="'d1' has 80,020 bytes"):
-        written(
-            store_of_lines(tmp_path / "old", *lines),
-            f"milvus:{tmp_path}/new#docs",
-            tmp_path / "new",
-            example_vectors(2, 5),
-        )
+        written(old, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(2, 5))
 
 
 def test_filters_are_expressions_or_mappings(tmp_path):
-    with client_of(tmp_path / "old") as client:
-        documents = [Document(f"d{row}", "x", {"page": row % 7, "name": f'q"{row % 2}\\'}) for row in range(40)]
-        fill(client, "docs", documents, example_vectors(40))
-    made = open_store(f"milvus:{tmp_path}/old#docs")
+    documents = [Document(f"d{row}", "x", {"page": row % 7, "name": f'q"{row % 2}\\'}) for row in range(40)]
+    made = open_store(MILVUS.make(tmp_path / "old", backwards(documents, example_vectors(40))))
     query = example_vectors(1, seed=9)
     chosen = {f"d{row}" for row in range(40) if row % 7 == 3 and row % 2 == 1}
     for where in ({"page": 3, "name": 'q"1\\'}, 'page == 3 and name like "%1%"'):
@@ -330,60 +328,60 @@ def test_a_folder_with_an_alias_opens_by_it(tmp_path):
         open_store(f"milvus:{tmp_path}/old")
 
 
-def test_aliases_of_a_server_are_switched_and_collections_are_not(tmp_path):
+@pytest.fixture
+def server(tmp_path):
+    """The location of a server that has nothing else, and a client of it."""
     with serving(tmp_path / "server") as url, client_of(url) as client:
-        make(client, "first", 40)
-        old, new = f"milvus:{url}#first", f"milvus:{url}#new"
-        vectors = example_vectors(40, 5)
-        written(open_store(old), new, tmp_path / "new", vectors)
-        with pytest.raises(UsageError, match="only aliases of Milvus are switched"):
-            switch(old, new, unproven=True)
-        client.create_alias("first", "live")
-        live = f"milvus:{url}#live"
-        before = open_store(live)
-        switch(live, new, unproven=True)
-        assert (open_store(live).info.dim, open_store(new).info.dim) == (5, 8)
-        with pytest.raises(StoreError, match="another store has come"):
-            before.put_vectors(["1"], example_vectors(1))
-        rollback(live)
-        assert (open_store(live).info.dim, open_store(new).info.dim) == (8, 5)
-        driver, collections = open_store(live).driver, {"live": "first", "new": client.describe_alias("new")}
-        made = collections["new"]["collection_name"]
-        client.alter_alias(made, "live")  # as a run that was killed between the two leaves it
-        driver.swap({"live": made, "new": "first"})
-        assert (open_store(live).info.dim, open_store(new).info.dim) == (5, 8)
-        driver.swap({"live": "first", "new": made})
-        switch(live, new, unproven=True)
-        forget(live)
-        assert client.list_collections() == [made] and open_store(live).info.dim == 5
-        assert client.list_aliases("")["aliases"] == ["live"]
+        yield f"milvus:{url}", client
 
 
-def test_a_name_that_is_made_again_leaves_no_collection(tmp_path):
-    with serving(tmp_path / "server") as url, client_of(url) as client:
-        make(client)
-        np.save(tmp_path / "vectors.npy", example_vectors(20))
-        stitch = str(tmp_path / "stitch")
-        assert run(["fit", f"milvus:{url}#docs", "--target", "tfidf:6", "--sample", "15", "-o", stitch, "-q"]) == 0
-        command = ["translate", f"milvus:{url}#docs", stitch, "-q", "-o", f"milvus:{url}#new"]
-        assert run(command) == 0 and run([*command, "--force"]) == 0
-        assert len(client.list_collections()) == 2 and client.list_aliases("")["aliases"] == ["new"]
-        assert run([*command[:-1], f"milvus:{url}#docs"]) == 2
-        assert run([*command[:-1], f"milvus:{url}#docs", "--force"]) == 2
+def test_aliases_of_a_server_are_switched_and_collections_are_not(server, tmp_path):
+    place, client = server
+    make(client, "first", 40)
+    old, new, live = (f"{place}#{name}" for name in ("first", "new", "live"))
+    written(open_store(old), new, tmp_path / "new", example_vectors(40, 5))
+    with pytest.raises(UsageError, match="only aliases of Milvus are switched"):
+        switch(old, new, unproven=True)
+    client.create_alias("first", "live")
+
+    def dims():
+        return open_store(live).info.dim, open_store(new).info.dim
+
+    before = open_store(live)
+    switch(live, new, unproven=True)
+    assert dims() == (5, 8)
+    with pytest.raises(StoreError, match="another store has come"):
+        before.put_vectors(["1"], example_vectors(1))
+    rollback(live)
+    assert dims() == (8, 5)
+    driver, made = open_store(live).driver, client.describe_alias("new")["collection_name"]
+    client.alter_alias(made, "live")  # as a run that was killed between the two leaves it
+    driver.swap({"live": made, "new": "first"})
+    assert dims() == (5, 8)
+    driver.swap({"live": "first", "new": made})
+    switch(live, new, unproven=True)
+    forget(live)
+    assert client.list_collections() == [made] and open_store(live).info.dim == 5
+    assert client.list_aliases("")["aliases"] == ["live"]
 
 
-def test_no_copy_and_no_thread_is_left(tmp_path):
-    import threading
+def test_a_name_that_is_made_again_leaves_no_collection(server, tmp_path):
+    place, client = server
+    make(client)
+    stitch = str(tmp_path / "stitch")
+    assert run(["fit", f"{place}#docs", "--target", "tfidf:6", "--sample", "15", "-o", stitch, "-q"]) == 0
+    command = ["translate", f"{place}#docs", stitch, "-q", "-o", f"{place}#new"]
+    assert run(command) == 0 and run([*command, "--force"]) == 0
+    assert len(client.list_collections()) == 2 and client.list_aliases("")["aliases"] == ["new"]
+    assert run([*command[:-1], f"{place}#docs"]) == 2
+    assert run([*command[:-1], f"{place}#docs", "--force"]) == 2
 
-    with client_of(tmp_path / "old") as client:
-        make(client)
-    before = threading.active_count()
-    store = open_store(f"milvus:{tmp_path}/old#docs")
-    assert list((tmp_path / "cache").glob("**/copies/milvus-*"))
+
+def test_no_thread_is_left(tmp_path):
+    location, before = make_folder(tmp_path), threading.active_count()
+    store = open_store(location)
     del store
-    assert not list((tmp_path / "cache").glob("**/copies/milvus-*"))
     deadline = time.monotonic() + 30  # threads of gRPC end soon after their server has
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert threading.active_count() <= before
-    shutil.rmtree(tmp_path / "old")

@@ -10,12 +10,10 @@ from database_tests import DatabaseTests, written
 
 import migrate
 from migrate.cli.main import run
-from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.vectors import Document
 
 pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
 pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
@@ -169,23 +167,16 @@ def test_a_translation_that_is_killed_ends_complete(awkward, tmp_path, point):
     assert stored_confidence(copy).shape == (100,)
 
 
-def test_a_new_database_has_the_documents_of_another_kind(awkward, tmp_path):
-    documents = [
-        Document(f"d{row}", f"{'abcdefghi'[row % 9] * 3} {'klmnopq'[row % 7] * 3}", {"page": row, "a": [1, None]})
-        for row in range(90)
-    ]
-    model = load_embedder("tfidf:8")
-    model.fit(documents)
-    (tmp_path / "old").mkdir()
-    writer = create_store(tmp_path / "old", format="faiss", dim=8)
-    writer.append(documents, model.embed_documents(documents))
-    writer.finish()
-    fitted = migrate.fit(tmp_path / "old", "tfidf:6", sample=40)
-    done = migrate.translate(tmp_path / "old", fitted, f"sqlite-vec:{tmp_path}/new#words")
+def test_a_new_database_has_the_documents_of_another_kind_and_no_inner_product(source_folder, tmp_path):
+    fitted = migrate.fit(source_folder, "tfidf:6", sample=40)
+    done = migrate.translate(source_folder, fitted, f"sqlite-vec:{tmp_path}/new#words")
     new = open_store(done.path)
     assert (new.info.kind, new.info.dim, new.info.details["table"]) == ("sqlite-vec", 6, "words")
-    assert list(new.documents()) == sorted(documents, key=lambda document: document.id)
+    assert list(new.documents()) == sorted(open_store(source_folder).documents(), key=lambda document: document.id)
     assert done.remarks[0].startswith("sqlite-vec has no inner product")
+
+
+def test_a_folder_refuses_metadata_that_it_cannot_hold(awkward, tmp_path):
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
     with pytest.raises(StoreError, match="JSON cannot hold its metadata"):
         migrate.translate(source, migrate.fit(source, "tfidf:4", sample=40), f"faiss:{tmp_path}/flat")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +17,16 @@ import pytest
 import sync_tools as tools
 from asking import asking
 from children import call_in_child
-from database_tests import written
-from postgres import as_text, connect
+from database_tests import files_of, written
+from postgres import as_text, connect, wait_for_lock
 from switch_tools import (
+    COUNT,
     DIM,
     NEW_MODEL,
     OLD_MODEL,
     change_switch,
     change_text,
-    make_folder,
+    make_named,
     make_sqlite,
     manifest,
     new_vectors,
@@ -47,16 +49,23 @@ from migrate.testing.stores import example_documents
 
 
 def folders(tmp_path):
-    old = make_folder(tmp_path / "old")
+    return translated(tools.Folder(), tmp_path)
+
+
+def chromas(tmp_path):
+    return translated(tools.installed("Chroma")(), tmp_path)
+
+
+def translated(kind, tmp_path):
+    """A store in a folder, and the new one in another."""
+    old = kind.make(tmp_path / "old", records())
     translate(old, tmp_path / "new")
-    return old, str(tmp_path / "new")
+    return old, kind.new(tmp_path / "new")
 
 
 def sqlites(tmp_path):
-    pytest.importorskip("apsw")
-    pytest.importorskip("sqlite_vec")
-    (tmp_path / "app").mkdir()
-    old = make_sqlite(tmp_path / "app" / "my.db")
+    tools.installed("SqliteVec")
+    old = make_sqlite(tmp_path / "app")
     translate(old, tmp_path / "new")
     return old, f"sqlite-vec:{tmp_path}/new/my.db#items"
 
@@ -67,97 +76,38 @@ def tables(tmp_path):
     return old, f"{old}_new"
 
 
-def in_folders(maker, tmp_path, *names, output=None):
-    """Folders of a kind with collections of some names, of which the last one is translated."""
-    for name in names or ({},):
-        old = maker.make(tmp_path / "old", records(), **name)
-    translate(old, tmp_path / "new", output=output)
-    return old, maker.new(tmp_path / "new")
-
-
-def chromas(tmp_path):
-    pytest.importorskip("chromadb")
-    return in_folders(tools.Chroma(), tmp_path)
-
-
 def served(tmp_path):
     """Two on a server, both made by this tool."""
     pytest.importorskip("chromadb")
     from chroma_tools import server
 
     place = f"{server()[1]}#c{time.time_ns():x}"
-    source = make_folder(tmp_path / "source")
+    source = tools.Folder().make(tmp_path / "source", records())
     written(open_store(source), place, tmp_path / "one", old_vectors())
     written(open_store(place), f"{place}-new", tmp_path / "two", new_vectors())
     return place, f"{place}-new"
 
 
-def named_on_a_server(tmp_path):
-    """Two on a server that name one embedding function; not made by this tool."""
-    pytest.importorskip("chromadb")
-    from chroma_tools import server
-
-    return chroma_pair(*server())
-
-
-def alone(tmp_path):
-    """Whole folders whose collections name a function."""
-    pytest.importorskip("chromadb")
-    old, new = chroma_pair(chroma_client(tmp_path / "old"), f"chroma:{tmp_path}/old")
-    chroma_client(tmp_path / "old").delete_collection(new.rpartition("#")[2])
-    translate(old, tmp_path / "new")
-    return stamped((old, f"chroma:{tmp_path}/new#{old.rpartition('#')[2]}"))
-
-
-def chroma_client(folder):
-    import chromadb
-
-    return chromadb.PersistentClient(str(folder))
-
-
-def named():
-    """A function of the old model; made as the new collection's too, as a copy of the old one has it."""
-    from chroma_tools import Named
-
-    return Named()
-
-
-def chroma_pair(client, place):
-    names = [f"c{time.time_ns():x}{end}" for end in ("", "-new")]
-    for name, vectors in zip(names, (old_vectors(), new_vectors()), strict=True):
-        collection = client.create_collection(
-            name, configuration={"hnsw": {"space": "l2"}}, metadata={"owner": name}, embedding_function=named()
-        )
-        documents = example_documents(40)
-        if name.endswith("-new"):
-            documents.sort(key=lambda document: document.id)
-        collection.add([d.id for d in documents], embeddings=vectors, documents=[d.text for d in documents])
-    if "http" not in place:
-        client.close()
-    return f"{place}#{names[0]}", f"{place}#{names[1]}"
-
-
 def lances(tmp_path):
-    lancedb = pytest.importorskip("lancedb")
-    old = tools.Lance().make(tmp_path / "old", records())
+    kind = tools.installed("Lance")()
+    old = kind.make(tmp_path / "old", records())
+    import lancedb
+
     table = lancedb.connect(str(tmp_path / "old")).open_table("docs")
     table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
     translate(old, tmp_path / "new")
-    return old, f"lancedb:{tmp_path}/new#docs"
+    return old, kind.new(tmp_path / "new")
 
 
 def parquets(tmp_path):
     """Folders of which the new one has fewer files than the old one."""
-    pytest.importorskip("pyarrow.parquet")
-    old = tools.Parquet().make(tmp_path / "old", records()).partition("#")[0]
-    translate(old, tmp_path / "new", output=output_of(f"parquet:{tmp_path}/new"))
-    return old, f"parquet:{tmp_path}/new"
+    kind = tools.installed("Parquet")()
+    old = kind.make(tmp_path / "old", records()).partition("#")[0]
+    translate(old, tmp_path / "new", output=output_of(kind.new(tmp_path / "new")))
+    return old, kind.new(tmp_path / "new")
 
 
-MAKERS = [
-    *(pytest.param(make, id=make.__name__) for make in (folders, sqlites, tables, chromas, lances, parquets)),
-    pytest.param(served, marks=pytest.mark.slow, id="served"),
-]
+MAKERS = [folders, sqlites, tables, chromas, lances, parquets, pytest.param(served, marks=pytest.mark.slow)]
 
 
 def stamped(pair):
@@ -179,7 +129,7 @@ def has(location):
     """Which vectors and which model answer at a location; new ones were written in the order of the old store."""
     store = open_store(location)
     found = read_all(store.scan())
-    by_id = {document.id: row for row, document in enumerate(example_documents(40))}
+    by_id = {document.id: row for row, document in enumerate(example_documents(COUNT))}
     rows = [by_id[doc_id] for doc_id in found.ids]
     spec = store.info.manifest.model.spec if store.info.manifest else None
     if np.allclose(found.vectors, old_vectors()[rows]):
@@ -245,22 +195,20 @@ def test_a_store_that_somebody_writes_to_meanwhile_is_not_switched(pair, monkeyp
 
 def test_a_transaction_that_was_open_is_waited_for_and_seen(tmp_path):
     old, new = stamped(tables(tmp_path))
-    name = old.rpartition("#")[2]
-    with connect() as writer:
-        with writer.transaction():
-            writer.execute(f"UPDATE {name} SET content = 'later' WHERE id = '{example_documents(1)[0].id}'")
-            failed = []
+    failed = []
 
-            def switch_meanwhile():
-                with pytest.raises(StoreError, match="changed while it was compared"):
-                    switch(old, new, unproven=True)
-                failed.append(True)
+    def switch_meanwhile():
+        with pytest.raises(StoreError, match="changed while it was compared"):
+            switch(old, new, unproven=True)
+        failed.append(True)
 
-            thread = threading.Thread(target=switch_meanwhile, daemon=True)
-            thread.start()
-            thread.join(2)
-            assert thread.is_alive(), "it waits for the transaction"
-        thread.join(30)
+    thread = threading.Thread(target=switch_meanwhile, daemon=True)
+    with connect() as writer, writer.transaction():
+        name, first = old.rpartition("#")[2], example_documents(1)[0].id
+        writer.execute(f"UPDATE {name} SET content = 'later' WHERE id = '{first}'")
+        thread.start()
+        wait_for_lock(thread.is_alive)
+    thread.join(30)
     assert failed
     assert has(old) == ("old", OLD_MODEL)
 
@@ -300,28 +248,26 @@ def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tm
     done = switch(old, new, unproven=True)
     with pytest.raises(UsageError, match="rollback or forget"):
         switch(new, old, unproven=True)
-    source = make_folder(tmp_path / "other")
     for location in dict.fromkeys((old, done.aside)):
         if location.startswith("chroma:"):
             continue  # a folder with several
         output = output_of(location.replace("/my.db", "")) if ":" in location else Output(Path(location))
         with pytest.raises(UsageError, match="rollback or forget"):
             output.refuse_existing(force=True)
-    assert Path(source).is_dir()
     rollback(old)
     assert has(old) == ("old", OLD_MODEL)
     assert has(new) == ("new", NEW_MODEL)
 
 
-def test_a_folder_that_stepped_aside_is_not_replaced(tmp_path):
+def test_a_folder_that_stepped_aside_is_not_replaced_before_it_is_forgotten(tmp_path):
     old, new = stamped(folders(tmp_path))
     switch(old, new, unproven=True)
     for folder in (old, new):
         with pytest.raises(UsageError, match=f"a store of a switch of {old} is not replaced; run rollback or forget"):
             Output(Path(folder)).refuse_existing(force=True)
-    third = tmp_path / "third"
-    translate(old, third)
-    for pair in ((new, str(third)), (str(third), new)):
+    third = str(tmp_path / "third")
+    translate(old, Path(third))
+    for pair in ((new, third), (third, new)):
         with pytest.raises(UsageError, match="rollback or forget"):
             switch(*pair, unproven=True)
     forget(old)
@@ -348,18 +294,17 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
 
 
 FOLDER = ["noted", "moved", "exchanged"]
-PLAIN = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
+RENAMES = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
 POINTS = {
     folders: FOLDER,
     chromas: FOLDER,
     sqlites: FOLDER,
     tables: ["noted", "exchanged"],
-    served: ["noted", "moved", "moved:2", "moved:3", "exchanged"],
+    served: RENAMES,
     lances: FOLDER,
 }
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
-KILLS += [(folders, True, point) for point in PLAIN]
-ENDS = [(make, point) for make in (folders, sqlites, tables, served, lances) for point in ("noted", "set aside")]
+KILLS += [(folders, True, point) for point in RENAMES]
 
 
 def die(call, old, new, point, *, plain=False):
@@ -388,11 +333,11 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "point"), [(make, points[-1]) for make, points in POINTS.items()])
-def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, point, tmp_path):
+@pytest.mark.parametrize("make", POINTS)
+def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, tmp_path):
     old, new = stamped(make(tmp_path))
     switch(old, new, unproven=True)
-    die("rollback", old, new, point)
+    die("rollback", old, new, "exchanged")
     switch(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL)
     rollback(old)
@@ -400,7 +345,8 @@ def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "point"), ENDS)
+@pytest.mark.parametrize("point", ["noted", "set aside"])
+@pytest.mark.parametrize("make", [folders, sqlites, tables, served, lances])
 def test_what_is_half_forgotten_is_forgotten_by_the_next(make, point, tmp_path):
     old, new = stamped(make(tmp_path))
     switch(old, new, unproven=True)
@@ -435,6 +381,27 @@ def search_table(location, _opened={}):  # noqa: B006 - one connection, which is
     return [row[0] for row in _opened["connection"].execute(question, [as_text(old_vectors()[0])])]
 
 
+def searched_all_the_while(old, new, search):
+    """Ask in a thread while stores are switched and rolled back."""
+    answers = []
+
+    def answered(failures):
+        """Wait for an answer to a question that is asked from now on, unless one fails."""
+        count, end = len(answers) + 2, time.monotonic() + 60
+        while len(answers) < count and not failures:
+            assert time.monotonic() < end, "who searches gets no answer"
+            time.sleep(0.002)
+
+    with asking(lambda: answers.append(tuple(search(old)))) as failures:
+        for _ in range(5):
+            switch(old, new, unproven=True)
+            answered(failures)
+            rollback(old)
+            answered(failures)
+    assert not failures
+    return answers
+
+
 @pytest.mark.parametrize(
     ("make", "search"),
     [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table)],
@@ -442,86 +409,60 @@ def search_table(location, _opened={}):  # noqa: B006 - one connection, which is
 )
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
     old, new = make(tmp_path)
-    answers = []
-    before = search(old)
-
-    def answered(failures):
-        """Waits for an answer to a question that is asked from now on, unless one fails."""
-        count = len(answers) + 2
-        end = time.monotonic() + 60
-        while len(answers) < count and not failures:
-            assert time.monotonic() < end, "who searches gets no answer"
-            time.sleep(0.002)
-
-    with asking(lambda: answers.append(search(old))) as failures:
-        for _ in range(5):
-            switch(old, new, unproven=True)
-            answered(failures)
-            rollback(old)
-            answered(failures)
-    assert not failures
-    assert len({tuple(answer) for answer in answers}) == 2, "the answers of two stores, both seen, and no others"
+    before = tuple(search(old))
+    answers = searched_all_the_while(old, new, search)
+    assert len(set(answers)) == 2, "the answers of two stores, both seen, and no others"
     assert answers[-1] == before
-
-
-READER = """
-import collections, json, pathlib, sys
-import chromadb
-place, name, stop, query = sys.argv[1:]
-turns = pathlib.Path(stop).with_name("turns")
-host, _, port = place.removeprefix("http://").partition(":")
-client = chromadb.HttpClient(host, int(port))
-held = client.get_collection(name, embedding_function=None)
-seen = {"named": collections.Counter(), "held": collections.Counter()}
-print("ready", flush=True)
-while not pathlib.Path(stop).exists():
-    for kind, find in (("named", lambda: client.get_collection(name, embedding_function=None)), ("held", lambda: held)):
-        try:
-            answer = " ".join(find().query(json.loads(query), n_results=5)["ids"][0])
-        except Exception as error:
-            answer = "failure: " + type(error).__name__
-        seen[kind][answer] += 1
-    with turns.open("a") as file:
-        file.write(".")
-print(json.dumps(seen))
-"""
 
 
 @pytest.mark.slow
 def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(tmp_path):
     old, new = served(tmp_path)
-    place, _, name = old.removeprefix("chroma+").partition("#")
-    query = json.dumps(old_vectors()[:1].tolist())
-    command = [sys.executable, "-c", READER, place, name, str(tmp_path / "stop"), query]
-    turns = tmp_path / "turns"
-    turns.touch()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout.readline() == "ready\n"
+    from chroma_tools import server
+    from chromadb.errors import NotFoundError
 
-        def asked():
-            """Waits until questions that are asked from now on have their answers."""
-            count = turns.stat().st_size + 2
-            end = time.monotonic() + 60
-            while turns.stat().st_size < count and reader.poll() is None:
-                assert time.monotonic() < end, "who searches gets no answer"
-                time.sleep(0.01)
+    client, name = server()[0], old.rpartition("#")[2]
+    held, answers_of_held = client.get_collection(name, embedding_function=None), Counter()
 
+    def nearest(collection):
+        return tuple(collection.query(old_vectors()[:1], n_results=5)["ids"][0])
+
+    def search(location):
+        answers_of_held[nearest(held)] += 1
         try:
-            for _ in range(3):
-                switch(old, new, unproven=True)
-                asked()
-                rollback(old)
-                asked()
-        finally:
-            (tmp_path / "stop").touch()
-        seen = json.loads(reader.stdout.readline())
-    assert len(seen["held"]) == 1, "who holds the collection goes on with the old one, without a failure"
-    seen["named"].pop("failure: NotFoundError", None)  # between two calls nothing has the name
-    assert len(seen["named"]) == 2, "the answers of two stores, both seen, and no others"
+            return nearest(client.get_collection(name, embedding_function=None))
+        except NotFoundError:  # between two calls nothing has the name
+            return ()
+
+    answers = searched_all_the_while(old, new, search)
+    assert len(answers_of_held) == 1, "who holds the collection goes on with the old one, without a failure"
+    assert len({*answers} - {()}) == 2, "the answers of two stores, both seen, and no others"
+
+
+def named_on_a_server(tmp_path):
+    """Two on a server that name one embedding function; not made by this tool."""
+    pytest.importorskip("chromadb")
+    from chroma_tools import server
+
+    client, url = server()
+    name = f"c{time.time_ns():x}"
+    make_named(client, name, old_vectors())
+    make_named(client, f"{name}-new", new_vectors())
+    return f"{url}#{name}", f"{url}#{name}-new"
+
+
+def named_in_folders(tmp_path):
+    """Whole folders whose collections name a function."""
+    kind = tools.installed("Chroma")()
+    old, new = (kind.new(tmp_path / name) for name in ("old", "new"))
+    with kind.opened(old) as client:
+        make_named(client, "docs", old_vectors())
+    translate(old, tmp_path / "new")
+    return stamped((old, new))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [named_on_a_server, alone])
+@pytest.mark.parametrize("make", [named_on_a_server, named_in_folders])
 def test_the_embedding_function_changes_with_the_name(make, tmp_path):
     old, new = make(tmp_path)
 
@@ -565,33 +506,18 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
         switch(*pair, unproven=True)
 
 
-def several_sqlites(tmp_path):
-    old, new = sqlites(tmp_path)
-    for location in (old, new):
-        with closing(tools.SqliteVec().connect(location)) as connection:
-            connection.execute("CREATE VIRTUAL TABLE others USING vec0(e float[2])")
-    return old, new
-
-
 @pytest.mark.parametrize("kind", ["Lance", "Qdrant", "Chroma", "Milvus", "SqliteVec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
-    """A collection beside another one in its folder."""
-    maker = tools.installed(kind)()
-    if kind == "SqliteVec":
-        old, new = several_sqlites(tmp_path)
-    else:
-        old, new = in_folders(maker, tmp_path, {"name": "others"}, {"name": "docs"})
-
-    def files():
-        folders = (tmp_path / "old", tmp_path / "new")
-        return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
-
-    before = files()
+    kind = tools.installed(kind)()
+    kind.make(tmp_path / "old", records(), name="others")
+    old, new = kind.make(tmp_path / "old", records()), kind.location(tmp_path / "new", kind.name)
+    translate(old, tmp_path / "new")
+    before = [files_of(tmp_path / name) for name in ("old", "new")]
     spots = [location.partition(":")[2].partition("?")[0] for location in (old, new)]
     words = f"s, others.*in your programs, change {spots[0]} to {spots[1]}"
     with pytest.raises(UsageError, match=words):
         switch(old, new, unproven=True)
-    assert files() == before and not is_noted(old)
+    assert [files_of(tmp_path / name) for name in ("old", "new")] == before and not is_noted(old)
 
 
 def test_other_ids_or_another_kind_are_refused(tmp_path):
@@ -635,11 +561,11 @@ def test_a_folder_that_came_later_is_not_taken_for_the_old_one(tmp_path):
     old, new = folders(tmp_path)
     switch(old, new, unproven=True)
     shutil.rmtree(new)
-    make_folder(Path(new))
+    tools.Folder().make(Path(new), records())
     for undo in (rollback, forget):
         with pytest.raises(InputError, match="other stores have come to the places"):
             undo(old)
-    assert open_store(new).info.count == 40, "nothing of somebody else's is deleted"
+    assert open_store(new).info.count == COUNT, "nothing of somebody else's is deleted"
 
 
 def test_what_lies_beside_in_a_database_is_in_the_new_one_too(tmp_path):
