@@ -197,16 +197,24 @@ def forget_hashes():
 
 
 @pytest.fixture(scope="session")
-def target_file(corpus, tmp_path_factory):
+def write_vectors(corpus):
+    """Writes what a model makes of the corpus and its queries to a file, to be found by id."""
+
+    def write(path, spec):
+        embedder = load_embedder(spec)
+        embedder.fit(corpus.documents)
+        ids, asked = ([one.id for one in kind] for kind in (corpus.documents, corpus.queries))
+        documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+        np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def target_file(write_vectors, tmp_path_factory):
     """A model whose vectors of the corpus somebody else computed, in 24 dimensions, to be found by id."""
-    embedder = load_embedder("tfidf:24")
-    embedder.fit(corpus.documents)
-    path = tmp_path_factory.mktemp("data") / "target.npz"
-    ids = [document.id for document in corpus.documents]
-    asked = [query.id for query in corpus.queries]
-    documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
-    np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
-    return path
+    return write_vectors(tmp_path_factory.mktemp("data") / "target.npz", "tfidf:24")
 
 
 @pytest.fixture(scope="module")
