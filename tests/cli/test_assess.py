@@ -97,11 +97,8 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, asses
 
     lead_migrate("translate store stitch -o new")
     lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")
-    lead_migrate(
-        "audit new --reference full --beir judged --target file:vectors.npz --source store --frontier stitch",
-        *"--margin 0.8 --report report.json".split(),
-        code=(0, 1, 3),
-    )
+    audit = "audit new --reference full --beir judged --target file:vectors.npz --source store --frontier stitch"
+    lead_migrate(f"{audit} --margin 0.8 --report report.json", code=(0, 1, 3))
     before = Path("report.json").read_bytes()
     best = json.loads(before)["frontier"]["cheapest_safe"]
     found = assessed(f"{base} --stitch stitch --audit report.json")
@@ -183,6 +180,7 @@ def test_every_spending_command_asks_before_it_starts(judged, server, lead_migra
         "translate store stitch --reembed 50% --policy random -o out",
         "audit new --reference build --beir judged",
         f"run store --target {SMALL} --beir judged -o out",
+        f"reembed store --target {SMALL} -o out",
     ):
         told = lead_migrate(f"{command} {COSTLY}", code=2).complaint
         assert "more than --max-cost (<$0.0001)" in told, command

@@ -5,10 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from stores_tools import make_store
 
 from migrate.audit.step import Audit
-from migrate.embedders import load_embedder
 from migrate.pipeline import Run
 
 pytestmark = pytest.mark.slow
@@ -138,50 +136,3 @@ def test_what_the_queries_ask_is_not_kept_and_a_stitch_that_does_not_say_it_lets
     path.write_text(json.dumps(facts))
     typed(f"{TRANSLATE} --force", "half", code=0)
     assert typed(f"{AUDIT} --json", "half").document["verdict"]["queries"] == 150
-
-
-def save_judged(name, queries, judgements):
-    """Judged queries as BEIR has them: (id, text), and (query, document, grade)."""
-    Path(name, "qrels").mkdir(parents=True)
-    asked = (json.dumps({"_id": query, "text": text}) + "\n" for query, text in queries)
-    Path(name, "queries.jsonl").write_text("".join(asked))
-    Path(name, "qrels/test.tsv").write_text("".join("\t".join(row) + "\n" for row in judgements))
-
-
-def test_queries_that_repeat_each_other_count_once(corpus, typed, lead_migrate):
-    """Fifteen questions in forty spellings are not six hundred."""
-    spell = [str.upper, str.lower, str.title, str.swapcase]
-    asked = [(number, query) for number in range(40) for query in corpus.queries[:15]]
-    save_judged(
-        "repeated",
-        [(f"{query.id}.{number}", spell[number % 4](query.text) + " " * number) for number, query in asked],
-        [
-            (f"{query.id}.{number}", doc, str(grade))
-            for number, query in asked
-            for doc, grade in corpus.qrels[query.id].items()
-        ],
-    )
-    for command in (FIT_AT_RANDOM, TRANSLATE):
-        typed(command, "all", code=0)
-    audit = "audit new --reference build --beir repeated --json -q --margin 0.5"
-    document = lead_migrate(audit, code=3).document
-    assert document["verdict"]["queries"] == 15
-    assert "15 queries are too few for a verdict" in document["verdict"]["sentence"]
-    assert any("585 of 600 queries repeat the text of another" in note for note in document["notes"])
-
-
-def test_a_store_of_a_handful_of_documents_is_not_safe(corpus, server, lead_migrate):
-    """Whatever the vectors, its first ten documents are all that it has."""
-    few = corpus.documents[:10]
-    Path("few.jsonl").write_text("\n".join(json.dumps({"id": one.id, "text": one.text}) for one in few))
-    save_judged(
-        "all",
-        [(query.id, query.text) for query in corpus.queries],
-        [(query.id, one.id, "1") for query in corpus.queries for one in few],
-    )
-    lead_migrate("embed few.jsonl --model openai:tiny --no-chunks -o new")
-    vectors = load_embedder("openai:tiny", base_url=server.url).embed_documents(few)
-    make_store(Path("reference"), few, vectors)  # of an unknown origin
-    said = lead_migrate("audit new --reference reference --beir all -q --margin 0.9", code=3).said
-    assert "INCONCLUSIVE" in said
-    assert "the first 10 of 10 documents are hardly a selection, at least 100 are needed to say SAFE" in said

@@ -83,10 +83,15 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
         ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "of margin is no text, number, true or false"),
         ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "[['x']] of slice is no text, number, true or false"),
         ("[tool.lead-migrate]\nseed = true\n", "Invalid value for '--seed'"),
+        ("[tool.lead-migrate]\nseed = -1\n", "Invalid value for '--seed'"),
+        ("[tool.lead-migrate]\nquiet = 7\n", "Invalid value for '--quiet'"),
+        ("[tool.lead-migrate]\nquiet = inf\n", "Invalid value for '--quiet'"),
+        ("[tool.lead-migrate]\nx = '\udcff'\n", "this is not TOML"),
+        ("[tool.lead-migrate]\nx = " + "[" * 5_000, "this is not TOML"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_told(text, told, project, lead_migrate):
-    project.write_text(text)
+    project.write_text(text, errors="surrogateescape")
     ended = lead_migrate("audit store --reference build --beir x", code=2)
     assert told in ended.complaint and ended.err.count("\n") == 1
 

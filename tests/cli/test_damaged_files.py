@@ -180,31 +180,6 @@ def test_the_record_of_a_finished_run(moved, outcome):
     assert outcome(RUN) in (0, 1, 3)
 
 
-TOML = {
-    "nested lists": "x = " + "[" * 5_000,
-    "a nested key": ".".join("a" * 5_000) + " = 1",
-    "a huge number": "seed = " + "9" * 5_000,
-    "a flag that is a number": "quiet = 7",
-    "a flag without limit": "quiet = inf",
-    "a list": "seed = [1]",
-    "a date": "seed = 2020-01-01",
-    "a negative number": "seed = -1",
-    "a number that is a text": "seed = 'x'",
-    "zeros": "\0",
-}
-
-
-@pytest.mark.parametrize("name", TOML)
-def test_a_configuration(name, store, outcome):
-    Path("pyproject.toml").write_text(f"[tool.lead-migrate]\n{TOML[name]}\n")
-    assert outcome("fit store --target tfidf:24 -o out") == 2
-
-
-def test_a_configuration_that_is_no_utf_8(store, outcome):
-    Path("pyproject.toml").write_bytes(b"[tool.lead-migrate]\nx = '\xff'\n")
-    assert outcome("inspect store") == 2
-
-
 QUESTIONS = [
     question.format(name)
     for name in ("t_info", "t_chunks", "t_rowids", "t_vector_chunks00", "t_auxiliary")

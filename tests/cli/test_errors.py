@@ -1,8 +1,6 @@
 """What a user sees when something is wrong: one line that says what to do, the right exit code, nothing left behind."""
 
 import json
-import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,73 +10,10 @@ from openai_server import status
 
 from migrate.cli.terminal import coloured_verdict
 
-INDEX, DOCS = Path("store/index.faiss"), Path("store/docs.jsonl")
-
 
 @pytest.fixture(autouse=True)
 def _place(store, judged):
     """A store and judged queries."""
-
-
-def spoil_lfs():
-    INDEX.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-
-
-def spoil_truncate():
-    os.truncate(INDEX, 5_000)
-
-
-def spoil_html():
-    INDEX.write_text("<!DOCTYPE html><html><body>Sign in</body></html>")
-
-
-def spoil_empty_folder():
-    for path in INDEX.parent.iterdir():
-        path.unlink()
-
-
-def spoil_missing():
-    spoil_empty_folder()
-    INDEX.parent.rmdir()
-
-
-def spoil_texts():
-    DOCS.write_text("\n".join(DOCS.read_text().splitlines()[:-3]))
-
-
-class Payload:
-    def __reduce__(self):
-        return os.system, ("touch executed",)
-
-
-def spoil_pickle():
-    DOCS.unlink()
-    (INDEX.parent / "index.pkl").write_bytes(pickle.dumps(Payload()))
-
-
-def spoil_manifest():
-    (INDEX.parent / "lead-migrate.json").write_text("{")
-
-
-SPOILED = {
-    spoil_lfs: "run git lfs pull",
-    spoil_truncate: "FAISS cannot read the file",
-    spoil_html: "no FAISS index but a web page",
-    spoil_empty_folder: "but an empty folder",
-    spoil_missing: "no such file or folder",
-    spoil_texts: "147",
-    spoil_pickle: "system",
-    spoil_manifest: "not valid JSON",
-}
-
-
-@pytest.mark.parametrize("spoil", SPOILED, ids=lambda f: f.__name__)
-def test_an_unusable_store_is_one_line_and_exit_4(spoil, lead_migrate):
-    spoil()
-    for command in ("fit store --target tfidf:8", "translate store stitch", "run store --target tfidf:8 --beir judged"):
-        assert SPOILED[spoil] in lead_migrate(f"{command} -o out", code=4).complaint, command
-        assert not Path("out").exists()
-        assert not Path("executed").exists()
 
 
 @pytest.mark.parametrize(
@@ -114,12 +49,6 @@ def test_the_wrong_beir_set_is_refused(lead_migrate):
     Path("beir/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tdoc-9\t1\n")
     told = lead_migrate("audit store --reference store --beir beir", code=4).complaint
     assert "is it the right BEIR set" in told
-
-
-def test_a_reference_of_another_model_is_refused(lead_migrate):
-    lead_migrate("embed judged --model tfidf:16 --no-chunks -o other --quiet")
-    told = lead_migrate("audit store --reference other --beir judged", code=4).complaint
-    assert "its vectors have dimension 16, those of tfidf:32 32" in told
 
 
 def test_a_failing_server_is_exit_7(server, monkeypatch, lead_migrate):

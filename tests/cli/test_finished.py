@@ -77,13 +77,6 @@ def test_a_file_that_is_another_is_named_and_the_verdict_not_said(spoil, again):
     assert AGAIN in again().err
 
 
-@pytest.mark.parametrize("spoil", [flip, cut, replace])
-def test_a_record_that_is_damaged_vouches_for_nothing(spoil, again):
-    spoil(Path("made/run.json"))
-    ended = again(code=(2, 4))
-    assert ended.complaint and ended.err.count("\n") == 1
-
-
 @pytest.mark.parametrize("name", ["store/more", "stitch/more", "store/deep/more", "store/.hidden"])
 def test_a_file_more_is_named(name, again):
     path = Path("made", name)
