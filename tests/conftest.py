@@ -136,40 +136,42 @@ def corpus():
 
 
 @pytest.fixture(scope="session")
-def beir(corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data") / "docstrings"
-    write_beir(folder, corpus.documents, corpus.queries, corpus.qrels)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def source_folder(corpus, tmp_path_factory):
-    """A store of the corpus, embedded lexically; nobody writes to it."""
-    folder = tmp_path_factory.mktemp("stores") / "source"
-    embed_corpus(lambda: corpus.documents, load_embedder(SOURCE_SPEC), folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def short_corpus(corpus):
     """The first 20 words of each document: a real model reads them in a fifth of the time."""
     documents = [replace(document, text=" ".join(document.text.split()[:20])) for document in corpus.documents]
     return replace(corpus, documents=tuple(documents))
 
 
+def save_beir(corpus, folder):
+    write_beir(folder, corpus.documents, corpus.queries, corpus.qrels)
+    return folder
+
+
+def save_store(corpus, folder):
+    embed_corpus(lambda: corpus.documents, load_embedder(SOURCE_SPEC), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def beir(corpus, tmp_path_factory):
+    return save_beir(corpus, tmp_path_factory.mktemp("data") / "docstrings")
+
+
 @pytest.fixture(scope="session")
 def short_beir(short_corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("short") / "docstrings"
-    write_beir(folder, short_corpus.documents, short_corpus.queries, short_corpus.qrels)
-    return folder
+    return save_beir(short_corpus, tmp_path_factory.mktemp("short") / "docstrings")
+
+
+@pytest.fixture(scope="session")
+def source_folder(corpus, tmp_path_factory):
+    """A store of the corpus, embedded lexically; nobody writes to it."""
+    return save_store(corpus, tmp_path_factory.mktemp("stores") / "source")
 
 
 @pytest.fixture(scope="session")
 def short_folder(short_corpus, tmp_path_factory):
-    """A store of these, embedded lexically; nobody writes to it."""
-    folder = tmp_path_factory.mktemp("short") / "source"
-    embed_corpus(lambda: short_corpus.documents, load_embedder(SOURCE_SPEC), folder)
-    return folder
+    """A store of the short documents, embedded lexically; nobody writes to it."""
+    return save_store(short_corpus, tmp_path_factory.mktemp("short") / "source")
 
 
 @pytest.fixture(scope="session")
@@ -197,16 +199,24 @@ def forget_hashes():
 
 
 @pytest.fixture(scope="session")
-def target_file(corpus, tmp_path_factory):
+def write_vectors(corpus):
+    """Writes what a model makes of the corpus and its queries to a file, to be found by id."""
+
+    def write(path, spec):
+        embedder = load_embedder(spec)
+        embedder.fit(corpus.documents)
+        ids, asked = ([one.id for one in kind] for kind in (corpus.documents, corpus.queries))
+        documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+        np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def target_file(write_vectors, tmp_path_factory):
     """A model whose vectors of the corpus somebody else computed, in 24 dimensions, to be found by id."""
-    embedder = load_embedder("tfidf:24")
-    embedder.fit(corpus.documents)
-    path = tmp_path_factory.mktemp("data") / "target.npz"
-    ids = [document.id for document in corpus.documents]
-    asked = [query.id for query in corpus.queries]
-    documents, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
-    np.savez(path, doc_ids=ids, docs=documents, query_ids=asked, queries=queries)
-    return path
+    return write_vectors(tmp_path_factory.mktemp("data") / "target.npz", "tfidf:24")
 
 
 @pytest.fixture(scope="module")

@@ -85,19 +85,19 @@ def test_all_that_is_offered_is_there():
         _ = migrate.nonsense
 
 
+IMPORTED_BEFORE = [
+    "import migrate",
+    "import migrate.audit.verdict, migrate.check, migrate.translate, migrate.inspect",
+    "from migrate.audit import verdict",
+    "import migrate.pipeline",
+    "import migrate; migrate.audit; import migrate.translate, migrate.check.stamp, migrate.report.suite",
+    "import migrate.steps.check",
+    "import importlib, migrate; importlib.import_module('migrate.audit'); migrate.audit; migrate.fit",
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "first",
-    [
-        "import migrate",
-        "import migrate.audit.verdict, migrate.check, migrate.translate, migrate.inspect",
-        "from migrate.audit import verdict",
-        "import migrate.pipeline",
-        "import migrate; migrate.audit; import migrate.translate, migrate.check.stamp, migrate.report.suite",
-        "import migrate.steps.check",
-        "import importlib, migrate; importlib.import_module('migrate.audit'); migrate.audit; migrate.fit",
-    ],
-)
+@pytest.mark.parametrize("first", IMPORTED_BEFORE)
 def test_functions_are_functions_whatever_was_imported_before(first):
     names = "('audit', 'check', 'fit', 'translate', 'assess', 'compare', 'reembed', 'run', 'switch', 'inspect')"
     code = f"{first}\nimport migrate\nfor name in {names}:\n    print(type(getattr(migrate, name)).__name__)"
@@ -145,18 +145,14 @@ def test_a_type_checker_sees_all_that_is_offered():
 def test_results_print_in_one_line_the_answer_first(done, source_folder):
     _, stitch, translation, report = done
     assert repr(report).startswith(f"<AuditReport {report.verdict.outcome}: retention 0.")
-    assert repr(stitch).startswith(
-        "<FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out"
-    )
+    pairs = "<FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out"
+    assert repr(stitch).startswith(pairs)
     assert "150 vectors, 32 -> 24 dimensions, 100 of them true" in repr(translation)
     store = migrate.open_store(source_folder)
     assert repr(store) == f"<FaissStore {source_folder}: IndexFlatIP, 150 x 32, ip, tfidf:32>"
     assert "\n" not in "".join(map(repr, (*done[1:], store)))
-
-
-def test_a_query_stitch_prints_the_way_that_it_goes(source_folder):
-    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100, direction="query")
-    assert repr(stitch).startswith("<FittedStitch ridge: tfidf:24 -> tfidf:32, 24 -> 32 dimensions, 100 pairs, ")
+    back = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100, direction="query")
+    assert repr(back).startswith("<FittedStitch ridge: tfidf:24 -> tfidf:32, 24 -> 32 dimensions, 100 pairs, ")
 
 
 def test_a_printed_report_is_the_table_of_the_screen(done, capsys):
@@ -233,7 +229,7 @@ def test_results_show_themselves_in_a_notebook(done, source_folder):
     assert "<script" not in report._repr_html_()
 
 
-def test_tables_go_to_pandas(done, source_folder):
+def test_tables_go_to_pandas(done, source_folder, monkeypatch):
     pytest.importorskip("pandas")
     report = done[3]
     arms = report.to_pandas().set_index("arm")
@@ -250,29 +246,20 @@ def test_tables_go_to_pandas(done, source_folder):
     assert compared.loc[0, "cka"] == compared.loc[1, "cka"]
     plans = migrate.assess(source_folder, "openai:text-embedding-3-small").to_pandas()
     assert plans.loc[0, "documents"] == 150
-
-
-def test_without_pandas_there_is_one_line(done, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(migrate.LeadMigrateError, match=r"pip install 'lead-migrate\[pandas\]'"):
-        done[3].to_pandas()
+        report.to_pandas()
 
 
 @pytest.mark.slow
-def test_a_reference_that_is_built_gives_the_verdict_of_one_that_is_there(done, source_folder, beir):
+def test_a_reference_that_is_built_and_a_pool_give_the_verdict_of_one_that_is_there(done, source_folder, beir):
+    """The pool of so small a store is all documents."""
     folder, _, translation, report = done
     built = migrate.audit(migrate.open_store(translation.path), "build", beir=beir, source=source_folder)
-    assert built.verdict == report.verdict
-    assert (built.reference_at, report.reference_at) == (None, str(folder / "full"))
-
-
-@pytest.mark.slow
-def test_a_pool_stands_for_the_reference(done, source_folder, beir):
-    """Of so small a store it is all documents, and the verdict that of the full re-embed."""
-    _, _, translation, report = done
     pooled = migrate.audit(translation.path, beir=beir, source=source_folder)
-    assert pooled.pool.is_exact and report.pool is None and pooled.reference_at is None
-    assert pooled.verdict == report.verdict
+    assert built.verdict == pooled.verdict == report.verdict
+    assert (built.reference_at, pooled.reference_at, report.reference_at) == (None, None, str(folder / "full"))
+    assert pooled.pool.is_exact and report.pool is None
 
 
 @pytest.mark.parametrize("queries", ["synthetic", "file"])
@@ -286,17 +273,13 @@ def test_queries_that_nobody_has_judged_go_in_the_place_of_beir(queries, done, c
     assert bool(report.made_from) == (queries == "synthetic")
 
 
-def test_one_kind_of_queries_is_named(done, beir):
-    path = done[2].path
+def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, beir):
+    folder, _, translation, _ = done
     with pytest.raises(migrate.LeadMigrateError, match="no queries are named"):
-        migrate.audit(path)
+        migrate.audit(translation.path)
     for judged in (beir, load_questions(str(beir))):
         with pytest.raises(migrate.LeadMigrateError, match="exclude each other"):
-            migrate.audit(path, beir=judged, queries="synthetic")
-
-
-def test_options_that_contradict_each_other_are_refused(done, beir):
-    folder, _, translation, _ = done
+            migrate.audit(translation.path, beir=judged, queries="synthetic")
     with pytest.raises(migrate.LeadMigrateError, match="pool_depth goes with --reference pool"):
         migrate.audit(translation.path, folder / "full", beir=beir, pool_depth=20)
 

@@ -1,45 +1,21 @@
-import hashlib
-
 import numpy as np
 import pytest
 from dying import interrupt_at
 from topics import copy_store
+from worker_tools import Hashed, Other
 
 import migrate
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
 from migrate.embed import reembed_store
-from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
-from migrate.manifest import ModelIdentity
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
 from migrate.vectors import Document, Query
-
-
-class Hashed(Embedder):
-    """A vector for each text, at random but always the same."""
-
-    def __init__(self, name="hashed", dim=12):
-        self.name, self.dim, self.n_asked = name, dim, 0
-
-    @property
-    def identity(self):
-        return ModelIdentity(self.name, self.dim, True)
-
-    def embed(self, texts, role, *, progress=None):
-        self.n_asked += len(texts)
-        rows = [self.one(text.text) for text in texts]
-        return np.array(rows, dtype=np.float32).reshape(-1, self.dim)
-
-    def one(self, text):
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        row = np.random.default_rng(seed).normal(size=self.dim)
-        return row / np.linalg.norm(row)
 
 
 @pytest.fixture
@@ -56,38 +32,37 @@ def translated(source_folder, embedder, tmp_path):
     return open_store(tmp_path / "translated")
 
 
+def vectors_of(folder):
+    return read_all(open_store(folder).scan())
+
+
+def truth_of(documents):
+    return np.array([Hashed().one(document.text) for document in documents])
+
+
 def test_what_was_embedded_since_is_true_and_the_rest_stays(translated, embedder, tmp_path):
     documents = list(translated.documents())
     embedder.embed_documents(documents[100:130])
-    asked = embedder.embedder.n_asked
+    asked = len(embedder.embedder.asked)
     done = backfill_store(translated, embedder, tmp_path / "new")
-    assert embedder.embedder.n_asked == asked, "nothing is embedded"
-    new, old = (read_all(open_store(tmp_path / name).scan()) for name in ("new", "translated"))
-    truth = np.array([Hashed().one(document.text) for document in documents], dtype=np.float32)
+    assert len(embedder.embedder.asked) == asked, "nothing is embedded"
+    new, old, truth = vectors_of(tmp_path / "new"), vectors_of(translated.folder), truth_of(documents)
     same = (new.vectors == truth).all(axis=1)
     assert list(new.ids) == list(old.ids)
     assert same[100:130].all() and (old.vectors == truth).all(axis=1)[same].sum() == 40
     assert np.array_equal(new.vectors[~same], old.vectors[~same])
     assert (done.n_before, done.n_true, done.n_left) == (40, same.sum(), 150 - same.sum())
-    assert list(open_store(tmp_path / "new").documents()) == documents
-
-
-def test_confidence_and_manifest_know_of_it(translated, embedder, tmp_path):
-    embedder.embed_documents(list(translated.documents())[:50])
-    done = backfill_store(translated, embedder, tmp_path / "new")
-    new = open_store(tmp_path / "new")
-    before, after = read_confidence(translated.folder, 150), read_confidence(new.folder, 150)
-    assert (after[:50] == 1).all()
-    assert np.array_equal(after[50:], before[50:])
-    assert new.info.manifest.counts == {"documents": 150, "true vectors": done.n_true}
-    assert (after == 1).sum() == done.n_true
-    assert new.info.manifest.model == embedder.identity
-    assert new.verify(), "the manifest has the hash of the new index"
+    store = open_store(tmp_path / "new")
+    assert list(store.documents()) == documents
+    before, after = read_confidence(translated.folder, 150), read_confidence(store.folder, 150)
+    assert ((after == 1) == same).all() and np.array_equal(after[~same], before[~same])
+    assert store.info.manifest.counts == {"documents": 150, "true vectors": done.n_true}
+    assert store.info.manifest.model == embedder.identity
+    assert store.verify(), "the manifest has the hash of the new index"
 
 
 def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, embedder, tmp_path):
-    documents = list(translated.documents())
-    embedder.embed_documents(documents)
+    embedder.embed_documents(list(translated.documents()))
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
     questions = QuerySet([Query("q", "a query")], None, "x")
@@ -117,17 +92,24 @@ def test_a_store_of_first_tokens_gets_the_vectors_of_whole_documents(source_fold
     short = PrefixEmbedder(embedder, 3)
     reembed_store(open_store(source_folder), short, tmp_path / "short")
     store = open_store(tmp_path / "short")
-    documents = list(store.documents())
+    documents, truth = list(store.documents()), truth_of(store.documents())
     embedder.embed_documents(documents[:30])
     done = backfill_store(store, short, tmp_path / "part")
     part = open_store(tmp_path / "part")
-    truth = np.array([Hashed().one(document.text) for document in documents], dtype=np.float32)
     assert (read_all(part.scan()).vectors == truth).all(axis=1).sum() == done.n_true >= 30
     assert part.info.manifest.model == short.identity, "others are of their first tokens still, so it is no reference"
     embedder.embed_documents(documents)
     backfill_store(part, short, tmp_path / "all")
-    assert (read_all(open_store(tmp_path / "all").scan()).vectors == truth).all()
+    assert (vectors_of(tmp_path / "all").vectors == truth).all()
     assert open_store(tmp_path / "all").info.manifest.model == embedder.identity
+
+
+def broken_off(translated, embedder, folder, monkeypatch):
+    """A backfill that is interrupted when all is filled in."""
+    with monkeypatch.context() as patch:
+        interrupt_at("filled", patch)
+        with pytest.raises(KeyboardInterrupt):
+            backfill_store(translated, embedder, folder)
 
 
 def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embedder, tmp_path, digest, monkeypatch):
@@ -136,20 +118,14 @@ def test_a_killed_backfill_goes_on_and_ends_with_the_same_bytes(translated, embe
     embedder.embed_documents(list(translated.documents())[:70])
     backfill_store(translated, embedder, tmp_path / "whole")
 
-    with monkeypatch.context() as patch:
-        interrupt_at("filled", patch)
-        with pytest.raises(KeyboardInterrupt):
-            backfill_store(translated, embedder, tmp_path / "new")
+    broken_off(translated, embedder, tmp_path / "new", monkeypatch)
     assert not (tmp_path / "new").exists() and (tmp_path / ".new.work").exists()
     backfill_store(translated, embedder, tmp_path / "new")
     assert digest(tmp_path / "new") == digest(tmp_path / "whole")
 
 
 def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        interrupt_at("filled", patch)
-        with pytest.raises(KeyboardInterrupt):
-            backfill_store(translated, embedder, tmp_path / "new")
+    broken_off(translated, embedder, tmp_path / "new", monkeypatch)
     embedder.embed_documents(list(translated.documents()))
     with pytest.raises(UsageError, match=r"other values of known texts; .* `restart=True`"):
         backfill_store(translated, embedder, tmp_path / "new")
@@ -157,7 +133,7 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
 
 
 def test_the_cache_of_another_model_is_refused(translated, tmp_path):
-    other = CachedEmbedder(Hashed("other"), tmp_path / "cache.sqlite")
+    other = CachedEmbedder(Other(), tmp_path / "cache.sqlite")
     with pytest.raises(StoreError, match=r"own model: in the manifest the model is 'hashed', .* named 'other'"):
         backfill_store(translated, other, tmp_path / "new")
 

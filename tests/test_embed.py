@@ -24,27 +24,13 @@ def test_a_new_store_holds_the_documents_and_their_vectors(corpus, tmp_path, sto
     assert np.array_equal(everything.vectors, embedder.embed_documents(corpus.documents))
     assert [document.text for document in store.documents()] == [document.text for document in corpus.documents]
     assert store.info.manifest.model == embedder.identity
-
-
-def test_the_model_of_a_store_can_be_taken_up_again(corpus, tmp_path):
-    embedder = load_embedder(SPEC)
-    embed_corpus(lambda: corpus.documents, embedder, tmp_path / "s")
     again = load_embedder(SPEC, state=tmp_path / "s")
     assert np.array_equal(again.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
 
 
-def test_a_full_re_embed_is_of_the_same_kind_and_order(source_folder, tmp_path):
-    source, embedder = open_store(source_folder), load_embedder(SPEC)
-    embedder.fit(source.documents())
-    reembed_store(source, embedder, tmp_path / "full")
-    full = open_store(tmp_path / "full")
-    assert list(full.documents()) == list(source.documents())
-    assert full.info.dim == 24 and full.info.manifest.details["made by"] == "full re-embed"
-    truth = embedder.embed_documents(list(source.documents()))
-    assert np.array_equal(read_all(full.scan()).vectors, truth)
-
-
-def test_progress_counts_all_documents(corpus, source_folder, tmp_path):
+def test_a_full_re_embed_is_of_the_same_kind_and_order_and_progress_counts_all_documents(
+    corpus, source_folder, tmp_path
+):
     seen = []
     embed_corpus(lambda: corpus.documents, load_embedder(SPEC), tmp_path / "s", progress=lambda *p: seen.append(p))
     assert seen[-1] == ("embed", 150, None)
@@ -52,20 +38,17 @@ def test_progress_counts_all_documents(corpus, source_folder, tmp_path):
     embedder.fit(source.documents())
     reembed_store(source, embedder, tmp_path / "full", progress=lambda *p: seen.append(p))
     assert seen[-1] == ("embed every document", 150, 150)
+    full = open_store(tmp_path / "full")
+    assert list(full.documents()) == list(source.documents())
+    assert full.info.dim == 24 and full.info.manifest.details["made by"] == "full re-embed"
+    truth = embedder.embed_documents(list(source.documents()))
+    assert np.array_equal(read_all(full.scan()).vectors, truth)
 
 
 def test_an_empty_corpus_leaves_nothing(tmp_path):
     with pytest.raises(DatasetError, match="no documents to embed"):
         embed_corpus(list, load_embedder("openai:text-embedding-3-small"), tmp_path / "s")
     assert not (tmp_path / "s").exists()
-
-
-def test_a_blank_document_is_named_or_skipped(tmp_path):
-    documents = [Document("a", "green tea"), Document("b", "\t"), Document("c", "black tea")]
-    with pytest.raises(DatasetError, match="document 'b'"):
-        embed_corpus(lambda: documents, load_embedder("tfidf:1"), tmp_path / "s")
-    done = embed_corpus(lambda: documents, load_embedder("tfidf:1"), tmp_path / "s", skip_blank=True)
-    assert (done.count, done.skipped) == (2, ("b",))
 
 
 def test_two_documents_of_one_id_leave_nothing(tmp_path):

@@ -36,6 +36,11 @@ def fill(aside, text):
     (aside / "part" if aside.is_dir() else aside).write_text(text)
 
 
+def make(atomic, path, text):
+    with atomic(path, force=True) as aside:
+        fill(aside, text)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -44,17 +49,25 @@ def content(path):
     return (path / "part" if path.is_dir() else path).read_text()
 
 
+def in_python(script, *words):
+    """What a script prints that runs in a process of its own."""
+    command = [sys.executable, "-c", script, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.fixture(params=[atomic_file, atomic_folder])
 def atomic(request):
     return request.param
 
 
-def test_an_output_appears_complete_under_its_name_alone(atomic, tmp_path):
+def test_an_output_appears_complete_under_its_name_alone_with_ordinary_permissions(atomic, tmp_path):
     with atomic(tmp_path / "deep" / "out") as aside:
         fill(aside, "new")
         assert not (tmp_path / "deep" / "out").exists()
     assert content(tmp_path / "deep" / "out") == "new"
     assert names(tmp_path / "deep") == ["out"]
+    mode = (tmp_path / "deep" / "out").stat().st_mode & 0o777
+    assert mode == (0o755 if atomic is atomic_folder else 0o644)
 
 
 def test_a_mount_point_is_not_replaced(mount, tmp_path):
@@ -71,19 +84,11 @@ def test_a_mount_point_is_not_replaced(mount, tmp_path):
     refuse_output(place / "file", force=True)
 
 
-def test_an_output_has_ordinary_permissions(atomic, tmp_path):
-    with atomic(tmp_path / "out") as aside:
-        fill(aside, "x")
-    mode = (tmp_path / "out").stat().st_mode & 0o777
-    assert mode == (0o755 if atomic is atomic_folder else 0o644)
-
-
 @pytest.mark.parametrize("error", [ValueError, InputError, KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.parametrize("existing", [None, "old"])
 def test_nothing_is_left_behind_or_lost_by_a_failure(error, existing, atomic, tmp_path):
     if existing:
-        with atomic(tmp_path / "out") as aside:
-            fill(aside, existing)
+        make(atomic, tmp_path / "out", existing)
     before = names(tmp_path)
     with pytest.raises(error), atomic(tmp_path / "out", force=True) as aside:
         fill(aside, "half")
@@ -93,10 +98,10 @@ def test_nothing_is_left_behind_or_lost_by_a_failure(error, existing, atomic, tm
 
 
 def test_force_replaces_only_when_the_new_output_is_complete(atomic, tmp_path):
-    for text in ("old", "new"):
-        with atomic(tmp_path / "out", force=True) as aside:
-            fill(aside, text)
-            assert text == "old" or content(tmp_path / "out") == "old"
+    make(atomic, tmp_path / "out", "old")
+    with atomic(tmp_path / "out", force=True) as aside:
+        fill(aside, "new")
+        assert content(tmp_path / "out") == "old"
     assert content(tmp_path / "out") == "new"
     assert names(tmp_path) == ["out"]
 
@@ -112,26 +117,23 @@ def test_an_existing_output_is_refused_before_anything_is_done(atomic, tmp_path)
     assert names(tmp_path) == before
 
 
-@pytest.fixture(params=[True, False])
-def can_exchange(request, monkeypatch):
-    if not request.param:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OSError(errno.EIO, "broken")], ids=repr)
+@pytest.mark.parametrize(("can_exchange", "fails_at"), [(True, 1), (False, 1), (False, 2)])
+def test_a_replacement_of_a_folder_that_fails_keeps_the_old_one(error, can_exchange, fails_at, tmp_path, monkeypatch):
+    make(atomic_folder, tmp_path / "out", "old")
+    if not can_exchange:
         monkeypatch.setattr("migrate.files.exchange_paths", lambda one, other: False)
-    return request.param
+    rename, calls = os.rename, []
 
-
-def test_a_failed_replacement_of_a_folder_keeps_the_old_one(can_exchange, tmp_path, monkeypatch):
-    with atomic_folder(tmp_path / "out") as aside:
-        fill(aside, "old")
-    rename = os.rename
-
-    def refuse_the_second(source, target, calls=[]):  # noqa: B006
+    def refuse(source, target):
         calls.append(source)
-        if len(calls) == (1 if can_exchange else 2):
-            raise OSError(errno.EIO, "broken")
+        if len(calls) == fails_at:
+            raise error
         rename(source, target)
 
-    monkeypatch.setattr("os.rename", refuse_the_second)
-    with pytest.raises(OutputError, match="broken"), atomic_folder(tmp_path / "out", force=True) as aside:
+    monkeypatch.setattr("os.rename", refuse)
+    raised = pytest.raises(OutputError, match="broken") if isinstance(error, OSError) else pytest.raises(type(error))
+    with raised, atomic_folder(tmp_path / "out", force=True) as aside:
         fill(aside, "new")
     assert content(tmp_path / "out") == "old"
     assert names(tmp_path) == ["out"]
@@ -164,12 +166,9 @@ def test_a_folder_that_may_not_be_written_to_is_an_output_error(function):
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders let nobody in
         closed = Path(name)
         os.chmod(closed, 0o755)
-        command = [sys.executable, "-c", AS_NOBODY, function, str(closed / "out")]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        told = in_python(AS_NOBODY, function, closed / "out")
         assert names(closed) == []
-    assert "cannot write" in done.stdout
-    assert "Permission denied" in done.stdout
-    assert "check the permissions" in done.stdout
+    assert "cannot write" in told and "Permission denied" in told and "check the permissions" in told
 
 
 FULL_DISK = """
@@ -188,12 +187,9 @@ except OutputError as error:
 
 
 def test_a_file_that_grows_too_large_leaves_the_old_output_as_it_was(atomic, tmp_path):
-    with atomic(tmp_path / "out") as aside:
-        fill(aside, "old")
-    command = [sys.executable, "-c", FULL_DISK, atomic.__name__, str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "cannot write" in done.stdout
-    assert "File too large" in done.stdout
+    make(atomic, tmp_path / "out", "old")
+    told = in_python(FULL_DISK, atomic.__name__, tmp_path / "out")
+    assert "cannot write" in told and "File too large" in told
     assert content(tmp_path / "out") == "old"
     assert names(tmp_path) == ["out"]
 
@@ -235,26 +231,24 @@ with output_lock(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture
-def holder(tmp_path):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-def test_a_lock_keeps_other_processes_out_and_dies_with_its_own(holder, tmp_path):
-    with pytest.raises(LockedError, match=r"another run is writing .*out") as caught, output_lock(tmp_path / "out"):
-        pytest.fail("two hold the lock")
-    assert caught.value.exit_code == 6
-    with output_lock(tmp_path / "other"):
-        pass
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
+def test_a_lock_keeps_other_processes_out_leaves_no_file_and_dies_with_its_own(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        for _ in range(2):  # who is refused leaves the lock to its holder
+            with (
+                pytest.raises(LockedError, match=r"another run is writing .*out") as caught,
+                output_lock(tmp_path / "out"),
+            ):
+                pytest.fail("two hold the lock")
+        assert caught.value.exit_code == 6
+        with output_lock(tmp_path / "other"):
+            assert names(tmp_path) == [".other.lock", ".out.lock"]
+        assert names(tmp_path) == [".out.lock"]
+        holder.kill()
     with output_lock(tmp_path / "out"):
         pass
+    assert names(tmp_path) == []
 
 
 def test_a_lock_is_let_go_at_the_end_and_on_failure(tmp_path):
@@ -264,20 +258,6 @@ def test_a_lock_is_let_go_at_the_end_and_on_failure(tmp_path):
         pass
     with output_lock(tmp_path / "new" / "out"):
         pass
-
-
-def test_a_lock_leaves_no_file(holder, tmp_path):
-    with output_lock(tmp_path / "other"):
-        assert names(tmp_path) == [".other.lock", ".out.lock"]
-    assert names(tmp_path) == [".out.lock"]
-    for _ in range(2):  # who is refused leaves the lock to its holder
-        with pytest.raises(LockedError), output_lock(tmp_path / "out"):
-            pytest.fail("two hold the lock")
-    holder.kill()
-    holder.wait()
-    with output_lock(tmp_path / "out"):
-        pass
-    assert names(tmp_path) == []
 
 
 def test_a_lock_that_lost_its_name_before_it_was_taken_is_not_believed(tmp_path, monkeypatch):
@@ -339,49 +319,37 @@ with getattr(files, sys.argv[1])(Path(sys.argv[2]), force=True) as aside:
 
 
 @pytest.mark.parametrize(
-    ("atomic", "renames", "how"),
-    [(atomic_file, 1, "renames"), (atomic_folder, 1, "renames"), (atomic_folder, 2, "renames")],
+    ("atomic", "renames", "how", "after"),
+    [
+        (atomic_file, 1, "renames", "old"),
+        (atomic_folder, 1, "renames", "old"),
+        (atomic_folder, 2, "renames", "old"),
+        (atomic_folder, 1, "exchange", "new"),
+    ],
 )
-def test_what_a_killed_run_left_is_removed_and_what_it_replaced_put_back(atomic, renames, how, tmp_path):
-    with atomic(tmp_path / "out") as aside:
-        fill(aside, "old")
+def test_what_a_killed_run_left_is_removed_and_what_it_replaced_put_back(atomic, renames, how, after, tmp_path):
+    make(atomic, tmp_path / "out", "old")
     command = [sys.executable, "-c", DIES, atomic.__name__, str(tmp_path / "out"), str(renames), how]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert ".out.unfinished" in names(tmp_path)
     (tmp_path / "other").write_text("mine")
     with pytest.raises(UsageError, match="exists"), atomic(tmp_path / "out"):
         pytest.fail("the body ran")
-    assert content(tmp_path / "out") == "old"
-    with atomic(tmp_path / "out", force=True) as aside:
-        fill(aside, "newer")
+    assert content(tmp_path / "out") == after
+    make(atomic, tmp_path / "out", "newer")
     assert content(tmp_path / "out") == "newer"
     assert names(tmp_path) == ["other", "out"]
 
 
-def test_what_a_run_left_that_was_killed_after_the_two_traded_places_is_removed(tmp_path):
-    with atomic_folder(tmp_path / "out") as aside:
-        fill(aside, "old")
-    command = [sys.executable, "-c", DIES, "atomic_folder", str(tmp_path / "out"), "1", "exchange"]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert content(tmp_path / "out") == "new" and ".out.unfinished" in names(tmp_path)
-    with atomic_folder(tmp_path / "out", force=True) as aside:
-        fill(aside, "newer")
-    assert content(tmp_path / "out") == "newer" and names(tmp_path) == ["out"]
-
-
-def test_equal_values_give_equal_json():
+def test_equal_values_give_equal_json_which_is_written_sorted_and_readable(tmp_path):
     assert canonical_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
     assert canonical_json({"b": 1, "a": 2}) == canonical_json({"a": 2, "b": 1})
     with pytest.raises(ValueError, match="JSON"):
         canonical_json(float("nan"))
-
-
-def test_json_is_readable_and_sorted(tmp_path):
     write_json(tmp_path / "x.json", {"b": "é", "a": [1]})
     text = (tmp_path / "x.json").read_text("utf-8")
-    assert text.endswith("}\n")
+    assert text.endswith("}\n") and "é" in text
     assert list(json.loads(text).items()) == [("a", [1]), ("b", "é")]
-    assert "é" in text
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) + 7])
@@ -401,27 +369,6 @@ def test_the_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / ".cache" / "lead-migrate"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
-@pytest.mark.parametrize("at", [1, 2])
-def test_an_interrupted_replacement_of_a_folder_keeps_the_old_one(error, at, can_exchange, tmp_path, monkeypatch):
-    at = 1 if can_exchange else at
-    with atomic_folder(tmp_path / "out") as aside:
-        fill(aside, "old")
-    rename, calls = os.rename, []
-
-    def refuse(source, target):
-        calls.append(source)
-        if len(calls) == at:
-            raise error
-        rename(source, target)
-
-    monkeypatch.setattr("os.rename", refuse)
-    with pytest.raises((error, OutputError)), atomic_folder(tmp_path / "out", force=True) as aside:
-        fill(aside, "new")
-    assert content(tmp_path / "out") == "old"
-    assert names(tmp_path) == ["out"]
-
-
 @pytest.mark.parametrize("output", ["in", "in/new", ".", "link", "link/new", "in/../in", "in/deep/file"])
 def test_an_output_may_not_replace_or_enter_an_input(output, tmp_path):
     (tmp_path / "in" / "deep").mkdir(parents=True)
@@ -433,7 +380,6 @@ def test_an_output_may_not_replace_or_enter_an_input(output, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no such device")
-@pytest.mark.parametrize("atomic", [atomic_file, atomic_folder])
 def test_a_device_is_not_replaced(atomic):
     with pytest.raises(UsageError, match="this is a pipe or a device"), atomic(Path("/dev/full"), force=True):
         pytest.fail("the body ran")

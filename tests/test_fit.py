@@ -6,6 +6,7 @@ from dataclasses import replace
 import faiss
 import numpy as np
 import pytest
+from stores_tools import make_store
 
 import migrate
 from migrate.datasets.stdlib import stdlib_beir
@@ -21,18 +22,54 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO_CANDIDATES, tune
 from migrate.stitch.text_reader import TextReader
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.vectors import Batch, Document
+from migrate.vectors import Batch, Document, Query
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store(source_folder):
     return open_store(source_folder)
 
 
-def test_the_stitch_remembers_models_sample_and_store(store, tmp_path):
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), sample=60, seed=5)
+@pytest.fixture(scope="module")
+def bare(bare_folder):
+    """The same without its texts."""
+    return open_store(bare_folder)
+
+
+@pytest.fixture(scope="module")
+def fit(store):
+    """Fits a stitch to tfidf:24 by 60 pairs, where nothing else is said."""
+
+    def make(*, of=store, target="tfidf:24", sample=60, **options):
+        return migrate.fit(of, load_embedder(target), sample=sample, **options)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def fitted(fit):
+    """The stitch that is chosen by itself."""
+    return fit(seed=5)
+
+
+@pytest.fixture(scope="module")
+def reading(fit):
+    """A stitch that reads texts."""
+    return fit(stitch="ridge+text")
+
+
+@pytest.fixture(scope="module")
+def prior(fit):
+    return fit(stitch="ridge", sample=140, seed=1)
+
+
+def texts_of(store):
+    return [document.text for document in store.documents()]
+
+
+def test_the_stitch_remembers_models_candidates_sample_and_store(store, fitted, tmp_path):
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     assert loaded.manifest.model.spec == "tfidf:24"
@@ -40,23 +77,26 @@ def test_the_stitch_remembers_models_sample_and_store(store, tmp_path):
     assert loaded.manifest.seed == 5
     assert loaded.manifest.counts == {"pairs": 60, "documents": 150}
     assert len(loaded.sample.ids) == 60
-    assert loaded.manifest.details["fingerprint"]["rows_sha256"] == store.snapshot().rows_sha256
+    facts = json.loads((tmp_path / "stitch" / "lead-migrate.json").read_text())
+    assert facts["details"]["fingerprint"]["rows_sha256"] == store.snapshot().rows_sha256
+    names = [row["stitch"] for row in facts["details"]["selection"]["candidates"]]
+    assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "text", "mean", "random"]
 
 
 def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, tmp_path):
     embedder = load_embedder("tfidf:24")
-    migrate.fit(store, embedder, sample=60).save(tmp_path / "stitch")
+    migrate.fit(store, embedder, stitch="ridge", sample=60).save(tmp_path / "stitch")
     later = load_embedder("tfidf:24", state=tmp_path / "stitch")
     assert np.array_equal(later.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
 
 
-def test_the_whole_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
+@pytest.mark.parametrize("stitch", ["ridge", "ridge+text", "auto"])
+def test_the_whole_fit_is_deterministic(stitch, fit, bare, target_file, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    options = {"of": bare, "target": f"file:{target_file}"} if stitch == "auto" else {}
     for name in ("a", "b"):
-        migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60).save(tmp_path / name)
-    first, second = digest(tmp_path / "a"), digest(tmp_path / "b")
-    timed = "lead-migrate.json"  # it tells how long the candidates took
-    assert {k: v for k, v in first.items() if k != timed} == {k: v for k, v in second.items() if k != timed}
+        fit(stitch=stitch, **options).save(tmp_path / name)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
 @pytest.mark.parametrize("direction", ["document", "query"])
@@ -81,16 +121,36 @@ def test_the_order_of_the_rows_changes_nothing_that_is_fitted(direction):
     np.testing.assert_array_equal(*(one.stitch.transform(new if direction == "query" else old) for one in fitted))
 
 
-def test_a_stitch_that_is_asked_for_is_taken(store):
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="lowrank:5", sample=60)
+def test_a_stitch_that_is_asked_for_is_taken(fit):
+    fitted = fit(stitch="lowrank:5")
     assert fitted.stitch.spec == "lowrank:5"
     assert fitted.stitch.arrays()["down"].shape == (32, 5)
+    assert fitted.reader is None and fitted.fallback is None, "it reads no texts"
 
 
-def test_a_wrong_stitch_is_told_before_anything_is_embedded(store):
-    embedder = load_embedder("file:/nowhere.npz")
-    with pytest.raises(UsageError, match="unknown stitch 'rigde'"):
-        migrate.fit(store, embedder, stitch="rigde")
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        ("file:/nowhere.npz", {"stitch": "rigde"}, "unknown stitch 'rigde'"),
+        ("tfidf:24", {"views": ["tfidf:8"]}, "--view"),
+        ("tfidf:24", {"views": ["file:a.npz"]}, "--view"),
+        ("tfidf:24", {"views": ["packaged:all-MiniLM-L6-v2"], "stitch": "ridge"}, "--view"),
+        ("tfidf:24", {"stitch": "prefix+text"}, "say how many with `fit --prefix 24`"),
+        ("tfidf:24", {"stitch": "ridge", "prefix": 5}, "--prefix is for stitches that read first tokens"),
+        ("tfidf:24", {"direction": "query", "prefix": 5}, "--prefix is for stitches that read first tokens"),
+        ("tfidf:24", {"views": ["prefix:6:tfidf:24"], "prefix": 5}, "the numbers of first tokens .* differ"),
+        ("file:TARGET", {"prefix": 5}, "name the model itself"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_before_anything_is_embedded(target, options, message, fit, target_file):
+    with pytest.raises(UsageError, match=message):
+        fit(target=target.replace("TARGET", str(target_file)), **with_views(options))
+
+
+def with_views(options):
+    """The options, whose views are models."""
+    views = {spec: load_embedder(spec) for spec in options.get("views", ())}
+    return {**options, "views": views} if views else options
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -113,19 +173,8 @@ def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedd
             migrate.fit(store, load_embedder("file:/nowhere.npz"), sample=20, direction=direction)
 
 
-def test_a_store_without_texts_is_told_what_to_do(source_folder, tmp_path):
-    (tmp_path / "index.faiss").write_bytes((source_folder / "index.faiss").read_bytes())
-    with pytest.raises(StoreError, match=r"put a docs\.jsonl"):
-        migrate.fit(open_store(tmp_path / "index.faiss"), load_embedder("tfidf:24"))
-
-
-def file_target(path):
-    return load_embedder(f"file:{path}")
-
-
-def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_folder, target_file):
-    bare = open_store(bare_folder)
-    found = migrate.fit(bare, file_target(target_file), sample=60)
+def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(fit, bare, target_file):
+    found = fit(of=bare, target=f"file:{target_file}")
     plain = [spec for spec in AUTO_CANDIDATES if not new_stitch(spec).reads_texts and spec != "identity"]
     assert [row.stitch for row in found.selection.candidates if not row.is_control] == plain
     assert len(found.sample.ids) == 60 and found.sample.copies == {}
@@ -143,101 +192,61 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(bare_fo
 
 
 @pytest.mark.parametrize("strategy", ["random", "diverse", "query-log"])
-def test_every_strategy_finds_a_sample_without_texts(bare_folder, target_file, strategy, corpus):
-    bare = open_store(bare_folder)
-    log = {"query_log": corpus.queries[:20], "source_model": load_embedder("tfidf:32", state=bare_folder)}
+def test_every_strategy_finds_a_sample_without_texts(strategy, fit, bare, target_file, corpus):
+    log = {"query_log": corpus.queries[:20], "source_model": load_embedder("tfidf:32", state=bare.folder)}
     chosen = log if strategy == "query-log" else {"strategy": strategy}
-    fitted = migrate.fit(bare, file_target(target_file), sample=40, stitch="ridge", **chosen)
+    fitted = fit(of=bare, target=f"file:{target_file}", sample=40, stitch="ridge", **chosen)
     assert len(set(fitted.sample.ids)) == 40
     assert fitted.manifest.details["sample"]["strategy"] == strategy
 
 
-def test_a_log_of_words_finds_nothing_without_texts(bare_folder, target_file, corpus):
-    with pytest.raises(StoreError, match="no line has a"):
-        migrate.fit(open_store(bare_folder), file_target(target_file), query_log=corpus.queries, sample=40)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"query_log": [Query("q", "open a file")]}, "no line has a"),
+        ({"prefix": 5}, "no texts, whose first tokens --prefix embeds"),
+        ({"views": ["packaged:all-MiniLM-L6-v2"]}, "no texts for --view"),
+        ({"stitch": "ridge+text"}, r"the store has no texts, which the ridge\+text stitch reads"),
+    ],
+)
+def test_what_reads_texts_is_refused_where_there_are_none(options, message, fit, bare, target_file):
+    with pytest.raises(StoreError, match=message):
+        fit(of=bare, target=f"file:{target_file}", **with_views(options))
 
 
-def test_a_fit_without_texts_is_deterministic(bare_folder, target_file, tmp_path, digest, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    for name in ("a", "b"):
-        migrate.fit(open_store(bare_folder), file_target(target_file), sample=60).save(tmp_path / name)
-    assert digest(tmp_path / "a") == digest(tmp_path / "b")
-
-
-@pytest.mark.parametrize("stitch", ["text", "ridge+text", "kernel+text"])
-def test_a_stitch_that_reads_texts_is_refused_where_there_are_none(bare_folder, target_file, stitch):
-    with pytest.raises(StoreError, match=re.escape(f"the store has no texts, which the {stitch} stitch reads")):
-        migrate.fit(open_store(bare_folder), file_target(target_file), stitch=stitch)
-
-
-def test_a_view_of_texts_is_refused_where_there_are_none(bare_folder, target_file):
-    with pytest.raises(StoreError, match="no texts for --view"):
-        views = {"packaged:all-MiniLM-L6-v2": load_embedder("packaged:all-MiniLM-L6-v2")}
-        migrate.fit(open_store(bare_folder), file_target(target_file), views=views)
-
-
-def test_vectors_that_are_found_by_text_need_the_texts(bare_folder, target_file, corpus, tmp_path):
+def test_vectors_that_are_found_by_text_need_the_texts(fit, bare, target_file, corpus, tmp_path):
     with np.load(target_file) as arrays:
         np.savez(tmp_path / "texts.npz", **arrays, doc_texts=[document.text for document in corpus.documents])
     with pytest.raises(StoreError, match=r"put a docs\.jsonl.*file:VECTORS\.npz, without doc_texts"):
-        migrate.fit(open_store(bare_folder), file_target(tmp_path / "texts.npz"))
+        fit(of=bare, target=f"file:{tmp_path / 'texts.npz'}")
 
 
-def test_a_stitch_that_reads_texts_keeps_one_that_does_not(store):
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
-    assert not fitted.fallback.stitch.reads_texts
-    assert fitted.without_texts().reader is None
-    assert migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60).fallback is None
+def test_a_stitch_that_reads_texts_is_the_one_that_was_judged_and_keeps_one_that_does_not(reading):
+    """With the weights that were found once for the sample, not anew for each fold."""
+    assert reading.stitch.spec == "ridge+text" and reading.reads_texts
+    assert [row.stitch for row in reading.selection.candidates if not row.is_control] == ["ridge+text"]
+    assert set(reading.reader.read(["a text"]).views) == {"ngrams", "topics"}, "no local model, no tokens"
+    assert not reading.fallback.stitch.reads_texts
+    assert reading.without_texts().reader is None
+    assert reading.stitch.weighing == reading.selection.stitch.weighing
+    assert reading.selection.confidence is not None and reading.selection.curve is not None
 
 
-def test_one_document_is_too_few(tmp_path, source_folder):
-    from migrate.vectors import Document
-
-    writer = create_store(tmp_path, format="faiss", dim=4)
-    writer.append([Document("only", "a text about nothing")], np.ones((1, 4), dtype=np.float32))
-    writer.finish()
-    with pytest.raises(StitchError, match="at least 2 pairs"):
-        migrate.fit(open_store(tmp_path), load_embedder("tfidf:1"))
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_sample_of_a_few_documents_is_enough(size, store, fit):
+    translated = fit(sample=size).translate(next(store.scan()), texts_of(store), source="test")
+    assert np.isfinite(translated.vectors).all()
 
 
 def test_sample_documents_get_their_true_vectors(store):
     embedder = load_embedder("tfidf:24")
-    fitted = migrate.fit(store, embedder, sample=60)
-    batch = next(iter(store.scan()))
-    documents = list(store.documents())
-    translated = fitted.translate(
-        Batch(batch.ids, batch.vectors), [document.text for document in documents], source="test"
-    )
-    truth = embedder.embed_documents(documents)
+    fitted = migrate.fit(store, embedder, stitch="ridge", sample=60)
+    batch, truth = next(store.scan()), embedder.embed_documents(list(store.documents()))
+    translated = fitted.translate(Batch(batch.ids, batch.vectors), texts_of(store), source="test")
     inside = np.isin(batch.ids, fitted.sample.ids)
     assert inside.sum() == 60
     assert np.array_equal(translated.vectors[inside], truth[inside])
     assert not np.allclose(translated.vectors[~inside], truth[~inside], atol=1e-3)
-
-
-def test_the_manifest_is_readable_json(store, tmp_path):
-    migrate.fit(store, load_embedder("tfidf:24"), sample=60).save(tmp_path / "stitch")
-    facts = json.loads((tmp_path / "stitch" / "lead-migrate.json").read_text())
-    names = [row["stitch"] for row in facts["details"]["selection"]["candidates"]]
-    assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "text", "mean", "random"]
-
-
-def test_texts_are_read_where_that_is_asked_for(store):
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
-    assert fitted.stitch.spec == "ridge+text" and fitted.reads_texts
-    assert [row.stitch for row in fitted.selection.candidates if not row.is_control] == ["ridge+text"]
-    assert set(fitted.reader.read(["a text"]).views) == {"ngrams", "topics"}  # no local model, no tokens
-
-
-def test_a_stitch_of_vectors_keeps_no_reader(store):
-    assert migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60).reader is None
-
-
-def test_the_stitch_that_is_chosen_is_the_one_that_was_judged(store):
-    """With the weights that were found once for the sample, not anew for each fold."""
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60)
-    assert fitted.stitch.weighing == fitted.selection.stitch.weighing
-    assert fitted.selection.confidence is not None and fitted.selection.curve is not None
 
 
 def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
@@ -255,63 +264,36 @@ def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
 def test_the_order_of_rows_changes_no_more_of_a_stitch_than_rounding(store, tmp_path):
     documents, batch = list(store.documents()), read_all(store.scan())
     order = np.random.default_rng(0).permutation(len(documents))
-    (tmp_path / "shuffled").mkdir()
-    writer = create_store(tmp_path / "shuffled", format="faiss", dim=store.info.dim, metric=store.info.metric)
-    writer.append([documents[row] for row in order], batch.vectors[order])
-    writer.finish()
+    shuffled = make_store(tmp_path / "shuffled", [documents[row] for row in order], batch.vectors[order])
     target = load_embedder("tfidf:24")
     target.fit(documents)
-    first, second = (migrate.fit(one, target, sample=60) for one in (store, open_store(tmp_path / "shuffled")))
+    first, second = (migrate.fit(one, target, sample=60) for one in (store, shuffled))
     assert sorted(first.sample.ids) == sorted(second.sample.ids)
     assert first.selection.chosen == second.selection.chosen
-    texts = [document.text for document in documents]
-    mapped = [fitted.translate(batch, texts, source="here").vectors for fitted in (first, second)]
+    mapped = [fitted.translate(batch, texts_of(store), source="here").vectors for fitted in (first, second)]
     np.testing.assert_allclose(mapped[0], mapped[1], atol=1e-4)
 
 
-def test_a_text_aware_fit_is_deterministic(store, tmp_path, digest, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    for name in ("a", "b"):
-        migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=60).save(tmp_path / name)
-    assert digest(tmp_path / "a") == digest(tmp_path / "b")
-
-
-def test_a_sample_of_a_few_documents_is_enough(store):
-    for size in (2, 3, 5):
-        fitted = migrate.fit(store, load_embedder("tfidf:24"), sample=size)
-        batch = next(iter(store.scan()))
-        texts = [document.text for document in store.documents()]
-        assert np.isfinite(fitted.translate(batch, texts, source="test").vectors).all()
-
-
 @pytest.mark.slow
-def test_a_further_model_is_a_view_of_the_texts(store, tmp_path):
+def test_a_further_model_is_a_view_of_the_texts(store, fit, tmp_path):
     view = "packaged:all-MiniLM-L6-v2"
-    fitted = migrate.fit(
-        store, load_embedder("tfidf:24"), stitch="ridge+text", sample=20, views={view: load_embedder(view)}
-    )
+    fitted = fit(stitch="ridge+text", sample=20, views={view: load_embedder(view)})
     seen = fitted.reader.read(["A cat sits on a mat.", " "]).views[f"model {view}"].matrix()
     (expected,) = load_embedder(view).embed_documents([Document("a", "A cat sits on a mat.")])
     np.testing.assert_allclose(seen, [expected, np.zeros(384)], atol=1e-6)
     fitted.save(tmp_path / "stitch")
-    loaded = load_stitch(tmp_path / "stitch")
-    some = np.arange(5)
-    batch, texts = store.get(some), [document.text for document in store.documents(some)]
-    first, second = (one.translate(batch, texts, source="test").vectors for one in (fitted, loaded))
-    assert first.tobytes() == second.tobytes()
+    assert translated_rows(fitted, store) == translated_rows(load_stitch(tmp_path / "stitch"), store)
 
 
-@pytest.mark.parametrize(
-    ("view", "stitch"), [("tfidf:8", "auto"), ("file:a.npz", "auto"), ("packaged:all-MiniLM-L6-v2", "ridge")]
-)
-def test_a_view_that_nobody_can_read_is_refused(store, view, stitch):
-    with pytest.raises(UsageError, match="--view"):
-        migrate.fit(store, load_embedder("tfidf:24"), stitch=stitch, views={view: load_embedder(view)})
+def translated_rows(fitted, store):
+    """The bytes of what a stitch makes of the first rows of a store."""
+    rows = np.arange(20)
+    texts = [document.text for document in store.documents(rows)]
+    return fitted.translate(store.get(rows), texts, source="test").vectors.tobytes()
 
 
-def test_a_prior_is_remembered_by_its_hash_and_leaned_on(store, tmp_path):
-    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=20, prior=prior)
+def test_a_prior_is_remembered_by_its_hash_and_leaned_on(fit, prior, tmp_path):
+    fitted = fit(stitch="ridge", sample=20, prior=prior)
     assert fitted.manifest.stitch.prior == prior.digest()
     assert fitted.stitch.facts()["share of prior"] > 0
     fitted.save(tmp_path / "stitch")
@@ -319,14 +301,12 @@ def test_a_prior_is_remembered_by_its_hash_and_leaned_on(store, tmp_path):
     assert again.manifest.stitch.prior == prior.digest() and again.digest() == fitted.digest()
 
 
-def test_of_a_prior_that_reads_texts_the_fallback_is_taken(store):
-    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge+text", sample=100, seed=1)
-    fitted = migrate.fit(store, load_embedder("tfidf:24"), sample=20, prior=prior)
-    assert fitted.manifest.stitch.prior == prior.digest()
+def test_of_a_prior_that_reads_texts_the_fallback_is_taken(fit, reading):
+    assert fit(sample=20, prior=reading).manifest.stitch.prior == reading.digest()
 
 
 @pytest.mark.parametrize(
-    ("prior", "target", "options", "error", "message"),
+    ("kind", "target", "options", "error", "message"),
     [
         ("ridge", "tfidf:20", {}, StitchError, "leads from 32 to 24 dimensions, not from 32 to 20; take a stitch"),
         ("kernel", "tfidf:24", {}, StitchError, "is kernel, which has no linear map; fit it with --stitch ridge"),
@@ -334,55 +314,28 @@ def test_of_a_prior_that_reads_texts_the_fallback_is_taken(store):
     ],
 )
 def test_a_prior_that_does_not_suit_is_refused_before_anything_is_embedded(
-    store, prior, target, options, error, message
+    kind, target, options, error, message, store, fit, prior
 ):
-    found = migrate.fit(store, load_embedder("tfidf:24"), stitch=prior, sample=60)
+    found = prior if kind == "ridge" else fit(stitch=kind)
     with pytest.raises(error, match=re.escape(message)):
         Fit(store, load_embedder(target), prior=found, **options).run()
 
 
-def test_a_prior_of_other_models_is_refused(store):
-    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=60)
+def test_a_prior_of_other_models_is_refused(fit, prior):
     other = replace(prior.manifest.model, spec="somebody/else")
     stranger = replace(prior, manifest=replace(prior.manifest, model=other))
     with pytest.raises(StitchError, match=r"the prior is of somebody/else .*, not of tfidf:24"):
-        migrate.fit(store, load_embedder("tfidf:24"), prior=stranger)
+        fit(prior=stranger)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stitch": "prefix+text"}, "say how many with `fit --prefix 24`"),
-        ({"stitch": "ridge", "prefix": 5}, "--prefix is for stitches that read first tokens"),
-        ({"direction": "query", "prefix": 5}, "--prefix is for stitches that read first tokens"),
-        ({"prefix": 5, "views": {"prefix:6:tfidf:24": None}}, "the numbers of first tokens .* differ"),
-    ],
-)
-def test_first_tokens_that_nobody_reads_are_refused(store, options, message):
-    with pytest.raises(UsageError, match=message):
-        migrate.fit(store, load_embedder("tfidf:24"), **options)
-
-
-def test_first_tokens_need_texts_and_a_model_that_reads_them(store, bare_folder, target_file):
-    with pytest.raises(StoreError, match="no texts, whose first tokens --prefix embeds"):
-        migrate.fit(open_store(bare_folder), file_target(target_file), prefix=5)
-    with pytest.raises(UsageError, match="name the model itself"):
-        migrate.fit(store, file_target(target_file), prefix=5)
-
-
-def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, tmp_path):
+def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, fit, tmp_path):
     views = {"prefix:4:tfidf:24": load_embedder("prefix:4:tfidf:24")}
-    fits = [
-        migrate.fit(store, load_embedder("tfidf:24"), stitch="prefix+text", sample=60, **given)
-        for given in ({"prefix": 4}, {"views": views})
-    ]
+    fits = [fit(stitch="prefix+text", **given) for given in ({"prefix": 4}, {"views": views})]
     assert [fitted.reader.base for fitted in fits] == ["prefix:4:tfidf:24"] * 2
     fits[0].save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     assert loaded.manifest.stitch.first_tokens == loaded.first_tokens == 4
-    some = np.arange(20)
-    batch, texts = store.get(some), [document.text for document in store.documents(some)]
-    found = [one.translate(batch, texts, source="test").vectors.tobytes() for one in (*fits, loaded)]
+    found = [translated_rows(one, store) for one in (*fits, loaded)]
     assert found == [found[0]] * 3
 
 
@@ -413,8 +366,6 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
     assert not worth["no head"].is_used
 
 
-def test_a_stitch_of_another_target_is_none_to_grow_from(store):
-    earlier = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=40)
-    other = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
+def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
     with pytest.raises(StitchError, match=r"--grown-from: the stitch leads .* not from 32 to sentence-transf"):
-        Fit(store, other, stitch="ridge", sample=60, grown_from=earlier).run()
+        fit(target="packaged:all-MiniLM-L6-v2", stitch="ridge", grown_from=prior)

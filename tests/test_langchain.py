@@ -36,14 +36,12 @@ class Model(Embeddings):
         return self.embedder.embed_queries([Query("q", text)])[0].tolist()
 
     async def aembed_documents(self, texts):
-        found = self.embed_documents(texts)
-        self.calls[-1] = "async documents"
-        return found
+        self.calls.append("async")
+        return self.embed_documents(texts)
 
     async def aembed_query(self, text):
-        found = self.embed_query(text)
-        self.calls[-1] = "async query"
-        return found
+        self.calls.append("async")
+        return self.embed_query(text)
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +66,24 @@ def fitted(folder, new_model):
     return migrate.fit(open_store(folder), new_model, direction="query", sample=120)
 
 
-def open_app(folder, embeddings):
+@pytest.fixture
+def model(new_model):
+    return Model(new_model)
+
+
+@pytest.fixture
+def embeddings(model, fitted):
+    return TranslatedEmbeddings(model, fitted)
+
+
+@pytest.fixture
+def app(folder, embeddings):
+    """The app on its old folder, asked by the new model."""
     return FAISS.load_local(str(folder), embeddings, allow_dangerous_deserialization=True)
 
 
-def test_the_old_folder_answers_the_new_model(folder, fitted, new_model, corpus, digest):
+def test_the_old_folder_answers_the_new_model(app, folder, fitted, new_model, corpus, digest):
     before = digest(folder)
-    app = open_app(folder, TranslatedEmbeddings(Model(new_model), fitted))
     old = read_all(open_store(folder).scan())
     hits = 0
     for query in corpus.queries[:40]:
@@ -87,16 +96,7 @@ def test_the_old_folder_answers_the_new_model(folder, fitted, new_model, corpus,
     assert digest(folder) == before
 
 
-def test_it_is_what_langchain_calls_embeddings(folder, fitted, new_model):
-    """LangChain's FAISS takes anything else for a function that embeds, and says so."""
-    embeddings = TranslatedEmbeddings(Model(new_model), fitted)
-    assert isinstance(embeddings, Embeddings)
-    assert open_app(folder, embeddings).embeddings is embeddings
-
-
-def test_documents_added_while_the_old_index_serves_are_found(folder, fitted, new_model):
-    model = Model(new_model)
-    app = open_app(folder, TranslatedEmbeddings(model, fitted))
+def test_documents_added_while_the_old_index_serves_are_found(app, model):
     text = "Parse a configuration file in the INI format and return its sections."
     app.add_texts([text], ids=["fresh"])
     assert app.index.ntotal == 151
@@ -104,36 +104,34 @@ def test_documents_added_while_the_old_index_serves_are_found(folder, fitted, ne
     assert model.calls == ["documents", "query"]
 
 
-def test_the_async_methods_await_the_model_and_give_the_same(folder, fitted, new_model):
-    model = Model(new_model)
-    embeddings = TranslatedEmbeddings(model, fitted)
+def test_the_async_methods_await_the_model_and_give_the_same(app, model, embeddings):
     texts = ["open a file", "close a socket"]
 
     async def ask():
         return await embeddings.aembed_query(texts[0]), await embeddings.aembed_documents(texts)
 
     assert asyncio.run(ask()) == (embeddings.embed_query(texts[0]), embeddings.embed_documents(texts))
-    assert model.calls == ["async query", "async documents", "query", "documents"]
-    app = open_app(folder, embeddings)
+    assert model.calls == ["async", "query", "async", "documents", "query", "documents"]
     found = asyncio.run(app.asimilarity_search("open a file", k=3))
     assert found == app.similarity_search("open a file", k=3)
 
 
-def test_vectors_are_lists_of_floats_of_the_old_dimension(fitted, new_model):
-    embeddings = TranslatedEmbeddings(Model(new_model), fitted)
+def test_they_are_what_langchain_calls_embeddings_and_give_lists_of_floats(app, embeddings):
+    """LangChain's FAISS takes anything else for a function that embeds, and says so."""
+    assert isinstance(embeddings, Embeddings) and app.embeddings is embeddings
     vector = embeddings.embed_query("open a file")
     assert type(vector) is list and type(vector[0]) is float and len(vector) == 32
     assert [len(row) for row in embeddings.embed_documents(["one", "two"])] == [32, 32]
     assert embeddings.embed_documents([]) == []
 
 
-def test_a_folder_will_do_for_the_stitch(fitted, new_model, tmp_path):
+def test_a_folder_will_do_for_the_stitch(embeddings, model, fitted, tmp_path):
     fitted.save(tmp_path / "bridge")
-    expected = TranslatedEmbeddings(Model(new_model), fitted).embed_query("open a file")
+    expected = embeddings.embed_query("open a file")
     for path in (tmp_path / "bridge", str(tmp_path / "bridge")):
-        assert TranslatedEmbeddings(Model(new_model), path).embed_query("open a file") == expected
+        assert TranslatedEmbeddings(model, path).embed_query("open a file") == expected
     with pytest.raises(ManifestError, match="no stitch here"):
-        TranslatedEmbeddings(Model(new_model), tmp_path)
+        TranslatedEmbeddings(model, tmp_path)
 
 
 def test_a_stitch_for_documents_is_refused_at_once(folder, new_model):

@@ -28,6 +28,7 @@ from migrate.vectors import Document
 
 SMALL = "openai:text-embedding-3-small"
 SIZE = 50
+RIDGE = {"stitch": "ridge", "sample": SIZE}
 
 
 @pytest.fixture
@@ -58,44 +59,36 @@ def store(source_folder):
 @pytest.fixture
 def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
     """Plans a step, again and again if need be; with what it stands on paid for aside."""
-    ridge = {"stitch": "ridge", "sample": SIZE}
 
     def fitted():
-        return Fit(store, load("aside"), **ridge).run()
+        return Fit(store, load("aside"), **RIDGE).run()
 
     def translated():
         if not (tmp_path / "translated").exists():
             migrate.translate(store, fitted(), tmp_path / "translated")
         return open_store(tmp_path / "translated")
 
-    def audit():
-        return Audit(translated(), "build", beir=str(beir), target=load())
-
-    def sync():
+    def changed():
+        """The store, whose first 60 documents have got other words."""
         old = tmp_path / "changed"
         if not old.exists():
             shutil.copytree(store.folder, old)
-            lines = (old / "docs.jsonl").read_text().splitlines()
-            lines[:60] = [
-                json.dumps({**json.loads(line), "text": f"other words {n}"}) for n, line in enumerate(lines[:60])
-            ]
-            (old / "docs.jsonl").write_text("\n".join(lines) + "\n")
+            rows = [json.loads(line) for line in (old / "docs.jsonl").read_text().splitlines()]
+            for number, row in enumerate(rows[:60]):
+                row["text"] = f"other words {number}"
+            (old / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             forget_hashes(old)
-        return Sync(open_store(old), translated(), target=load())
+        return open_store(old)
 
-    def migration():
-        return Run(store, load(), tmp_path / "run", beir=beir, stitch="ridge", sample=SIZE)
-
+    some = {"reembed": "80%", "policy": "random"}
     return {
-        "fit": lambda: Fit(store, load(), **ridge),
+        "fit": lambda: Fit(store, load(), **RIDGE),
         "embed": lambda: Embed(corpus.documents, load(), tmp_path / "new"),
         "re-embed": lambda: Reembed(store, load(), tmp_path / "reference"),
-        "translate": lambda: Translate(
-            store, fitted(), tmp_path / "new", reembed="80%", policy="random", target=load()
-        ),
-        "audit": audit,
-        "sync": sync,
-        "migration": migration,
+        "translate": lambda: Translate(store, fitted(), tmp_path / "new", target=load(), **some),
+        "audit": lambda: Audit(translated(), "build", beir=str(beir), target=load()),
+        "sync": lambda: Sync(changed(), translated(), target=load()),
+        "migration": lambda: Run(store, load(), tmp_path / "run", beir=beir, **RIDGE),
     }
 
 
@@ -140,15 +133,15 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
 def test_a_fit_learns_from_the_sample_that_was_counted(store, load, server, monkeypatch):
     from migrate.steps.fit import job
 
-    drawn = []
+    drawn, real, model = [], job.draw_sample, load()
     monkeypatch.setattr(job, "draw_sample", lambda *args, **options: drawn.append(args) or real(*args, **options))
-    real = migrate.selection.draw_sample
-    plan = Fit(store, load(), stitch="ridge", sample=SIZE, strategy="diverse", seed=5)
+    plan = Fit(store, model, strategy="diverse", seed=5, **RIDGE)
     (estimate,) = plan.estimate().models
     assert estimate.documents == SIZE
     stitch = plan.run()
     assert len(drawn) == 1
     assert list(stitch.sample.ids) == [document.id for document in plan.drawn.documents]
+    assert model.misses == len(server.billed) == SIZE, "the cache of the caller counts what was embedded"
 
 
 def test_views_and_source_models_share_the_cap(store, load, corpus, server):
@@ -201,7 +194,7 @@ def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, serve
 def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, load, server, tmp_path):
     half = tmp_path / "half"
     embed_corpus(lambda: iter(list(corpus.documents)[:80]), load_embedder("tfidf:32"), half)
-    earlier = Fit(open_store(half), load(), stitch="ridge", sample=SIZE).run()
+    earlier = Fit(open_store(half), load(), **RIDGE).run()
     assert len(server.billed) == SIZE
     plan = Fit(store, load(), stitch="ridge", sample=SIZE + 20, grown_from=earlier)
     assert plan.estimate().models[0].documents == 20
@@ -209,17 +202,11 @@ def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, lo
     assert len(server.billed) == SIZE + 20
     assert set(earlier.sample.ids) < set(fitted.sample.ids)
     with pytest.raises(UsageError, match=r"no room for new documents: .* 50, which count"):
-        Fit(store, load(), stitch="ridge", sample=SIZE, grown_from=earlier).run()
-
-
-def test_the_cache_of_a_caller_counts_what_a_plan_embeds(store, load, server):
-    model = load()
-    Fit(store, model, stitch="ridge", sample=SIZE).run()
-    assert model.misses == len(server.billed) == SIZE
+        Fit(store, load(), **RIDGE, grown_from=earlier).run()
 
 
 def test_a_free_model_needs_no_cap(store, tmp_path):
-    plan = Fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=SIZE)
+    plan = Fit(store, load_embedder("tfidf:24"), **RIDGE)
     assert plan.estimate().models == () and plan.estimate().usd == 0 and plan.models[0].meter is None
     assert run_under(0, plan).manifest.counts["pairs"] == SIZE
 
@@ -237,7 +224,7 @@ def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
 def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     reference, cache, store, load, beir, tmp_path
 ):
-    fitted = Fit(store, load(cache), stitch="ridge", sample=SIZE).run()
+    fitted = Fit(store, load(cache), **RIDGE).run()
     migrate.translate(store, fitted, tmp_path / "new")
     report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
     full, new = (
@@ -252,7 +239,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
 
 @pytest.mark.slow
 def test_a_finished_migration_is_known_by_its_parameters(store, beir, load, tmp_path):
-    step = Run(store, load(), tmp_path / "run", beir=beir, stitch="ridge", sample=SIZE)
+    step = Run(store, load(), tmp_path / "run", beir=beir, **RIDGE)
     assert step.job.finished is None
     report = step.run().report
     assert replace(step).job.finished.outcome == report.verdict.outcome.value
@@ -262,13 +249,13 @@ def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, l
     unlabelled = shutil.copytree(source_folder, tmp_path / "unlabelled")
     (unlabelled / "lead-migrate.json").unlink()
     with pytest.raises(SpendingError, match=r"more than max_cost \(<\$0\.0001\); nothing was spent"):
-        migrate.fit(store, load(), stitch="ridge", sample=SIZE, max_cost=1e-6)
+        migrate.fit(store, load(), **RIDGE, max_cost=1e-6)
     with pytest.raises(SpendingError, match="max_cost"):
         migrate.audit(unlabelled, beir=beir, target=load_embedder(SMALL, dimensions=32), max_cost=1e-6)
-    stitch = migrate.fit(store, "tfidf:24", stitch="ridge", sample=SIZE, max_cost=0)
+    stitch = migrate.fit(store, "tfidf:24", **RIDGE, max_cost=0)
     assert stitch.dim == 24
     assert server.billed == []
-    assert migrate.fit(store, load(), stitch="ridge", sample=SIZE).dim == 24, "within the five dollars of the default"
+    assert migrate.fit(store, load(), **RIDGE).dim == 24, "within the five dollars of the default"
 
 
 def test_the_command_line_and_the_library_have_one_default():

@@ -28,12 +28,10 @@ def test_a_batch_is_as_long_as_its_ids():
     assert len(Batch(IDS, ROWS)) == 7
 
 
-def test_squared_norms_are_those_of_scipy():
-    np.testing.assert_allclose(squared_norms(ROWS), [norm(row) ** 2 for row in ROWS.astype(float)], rtol=1e-6)
-
-
-def test_norms_are_summarised():
+def test_norms_are_those_of_scipy():
     norms = [norm(row) for row in ROWS.astype(float)]
+    np.testing.assert_allclose(squared_norms(ROWS), np.square(norms), rtol=1e-6)
+    np.testing.assert_array_equal(check_vectors(IDS, ROWS, source="s"), squared_norms(ROWS))
     found = summarize_norms(ROWS)
     assert (found.mean, found.minimum, found.maximum) == pytest.approx((np.mean(norms), min(norms), max(norms)))
 
@@ -51,14 +49,10 @@ def test_rows_are_of_unit_length_when_all_of_them_are(least, greatest, expected)
     assert NormSummary(1.0, least, greatest).is_unit is expected
 
 
-def test_vectors_are_float32_and_contiguous():
+def test_vectors_are_float32_and_contiguous_and_not_copied_where_they_are_so_already():
     found = as_vectors(np.asfortranarray(ROWS.astype(np.float64)))
-    assert found.dtype == np.float32
-    assert found.flags.c_contiguous
+    assert found.dtype == np.float32 and found.flags.c_contiguous
     assert np.array_equal(found, ROWS)
-
-
-def test_vectors_that_are_right_already_are_not_copied():
     assert np.shares_memory(as_vectors(ROWS, dim=5), ROWS)
 
 
@@ -69,10 +63,6 @@ def test_vectors_that_are_right_already_are_not_copied():
 def test_other_shapes_are_refused(rows, dim, named):
     with pytest.raises(VectorError, match=f"^here: .*{named}"):
         as_vectors(rows, dim=dim, source="here")
-
-
-def test_good_vectors_give_their_squared_norms():
-    np.testing.assert_array_equal(check_vectors(IDS, ROWS, source="s"), squared_norms(ROWS))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, np.float32(3e19)])

@@ -1,77 +1,74 @@
 """Options out of pyproject.toml, as a project's own commands meet them."""
 
+from pathlib import Path
+
 import pytest
 
 from migrate.cli.audit import command
 from migrate.cli.configuration import find_configuration, read_defaults
-from migrate.cli.main import run
 from migrate.files import cache_folder, work_folder
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """A folder inside a project whose pyproject.toml is to be written."""
+    """The pyproject.toml, to be written, above the folder that the test works in."""
     inner = tmp_path / "project" / "inner"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
     return tmp_path / "project" / "pyproject.toml"
 
 
-def shown(capsys, *arguments):
-    code = run(list(arguments))
-    told = capsys.readouterr()
-    return code, " ".join(told.out.split()), told.err
-
-
 def test_the_nearest_file_with_the_table_counts(project, tmp_path):
-    assert find_configuration(project.parent / "inner") is None
-    (tmp_path / "pyproject.toml").write_text("[tool.lead-migrate]\nmargin = 0.5\n")
-    project.write_text("[tool.other]\nmargin = 0.7\n")
-    assert find_configuration(project.parent / "inner") == tmp_path / "pyproject.toml"
+    here, above = Path.cwd(), tmp_path / "pyproject.toml"
+    assert find_configuration(here) is None
+    above.write_text("[tool.lead-migrate]\nmargin = 0.5\n")
+    for other in ("[tool.other]\nmargin = 0.7\n", "tool = 1\n", "[tool]\nlead-migrate = 1\n"):
+        project.write_text(other)
+        assert find_configuration(here) == above
     project.write_text("[tool.lead-migrate]\nmargin = 0.7\n")
-    assert find_configuration(project.parent / "inner") == project
+    assert find_configuration(here) == project
 
 
-def test_options_for_all_commands_and_for_one(project, capsys):
+def test_options_for_all_commands_and_for_one(project, lead_migrate):
     project.write_text('[tool.lead-migrate]\nmargin = 0.91\n[tool.lead-migrate.audit]\nparent-field = "dev"\n')
-    assert "must be retained. [default: 0.91]" in shown(capsys, "audit", "--help")[1]
-    assert "cut from. [default: dev]" in shown(capsys, "audit", "--help")[1]
-    assert "must be retained. [default: 0.91]" in shown(capsys, "run", "--help")[1]
+    audit = lead_migrate("audit --help").said
+    assert "must be retained. [default: 0.91]" in audit and "cut from. [default: dev]" in audit
+    assert "must be retained. [default: 0.91]" in lead_migrate("run --help").said
 
 
-def test_a_command_of_a_group_has_a_table_by_its_whole_name(project, capsys):
+def test_a_command_of_a_group_has_a_table_by_its_whole_name(project, lead_migrate):
     project.write_text('[tool.lead-migrate."private encrypt"]\nkeys = "nowhere"\n')
-    code, _, error = shown(capsys, "private", "encrypt", "store", "-o", "out")
-    assert code == 4 and "store" in error, "--keys is required, and stands in the file"
-    assert "--keys" in shown(capsys, "private", "decrypt", "answer", "store", "-o", "out")[2]
+    told = lead_migrate("private encrypt store -o out", code=4).complaint
+    assert "store" in told, "--keys is required, and stands in the file"
+    assert "--keys" in lead_migrate("private decrypt answer store -o out", code=2).complaint
 
 
-def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, tmp_path, monkeypatch, capsys):
+def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, monkeypatch, lead_migrate):
     project.write_text('[tool.lead-migrate.fit]\ntarget = "tfidf:16"\nstitch = "nonsense"\n')
-    arguments = ["fit", str(source_folder), "--sample", "60", "-o", str(tmp_path / "stitch")]
-    code, _, error = shown(capsys, *arguments)
-    assert code == 2 and "nonsense" in error
+    fit = f"fit {source_folder} --sample 60 -o stitch"
+    assert "nonsense" in lead_migrate(fit, code=2).complaint
     monkeypatch.setenv("LEAD_MIGRATE_STITCH", "other")
-    assert "other" in shown(capsys, *arguments)[2]
-    assert shown(capsys, *arguments, "--stitch", "ridge")[0] == 0, "--target is required, and stands in the file"
+    assert "other" in lead_migrate(fit, code=2).complaint
+    lead_migrate(f"{fit} --stitch ridge")  # --target is required, and stands in the file
 
 
 @pytest.mark.parametrize("where", ["file", "environment"])
-def test_settings_of_all_models_are_read_below_those_of_a_spec(where, project, source_folder, monkeypatch, capsys):
-    if where == "file":
-        project.write_text('[tool.lead-migrate]\ndimensions = 0\nrate = "2/s"\n')
-    else:
-        monkeypatch.setenv("LEAD_MIGRATE_DIMENSIONS", "0")
-        monkeypatch.setenv("LEAD_MIGRATE_RATE", "2/s")
-    check = ["check", str(source_folder), "--model"]
-    code, _, error = shown(capsys, *check, "tfidf:32")
-    assert code == 2 and "--dimensions" in error
-    if where == "file":
-        project.write_text("[tool.lead-migrate]\ndimensions = 4\n")
-    else:
-        monkeypatch.setenv("LEAD_MIGRATE_DIMENSIONS", "4")
-    assert "found 4 for 'tfidf:32'" in shown(capsys, *check, "tfidf:32")[2]
-    assert "found 5 for 'tfidf:32'" in shown(capsys, *check, "tfidf:32,dimensions=5")[2]
+def test_settings_of_all_models_are_read_below_those_of_a_spec(
+    where, project, source_folder, monkeypatch, lead_migrate
+):
+    def settings(dimensions):
+        if where == "file":
+            project.write_text(f'[tool.lead-migrate]\ndimensions = {dimensions}\nrate = "2/s"\n')
+        else:
+            monkeypatch.setenv("LEAD_MIGRATE_DIMENSIONS", str(dimensions))
+            monkeypatch.setenv("LEAD_MIGRATE_RATE", "2/s")
+
+    check = f"check {source_folder} --model tfidf:32"
+    settings(0)
+    assert "--dimensions" in lead_migrate(check, code=2).complaint
+    settings(4)
+    assert "found 4 for 'tfidf:32'" in lead_migrate(check, code=2).complaint
+    assert "found 5 for 'tfidf:32'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
 
 
 @pytest.mark.parametrize(
@@ -86,59 +83,58 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(where, project, s
         ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "of margin is no text, number, true or false"),
         ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "[['x']] of slice is no text, number, true or false"),
         ("[tool.lead-migrate]\nseed = true\n", "Invalid value for '--seed'"),
+        ("[tool.lead-migrate]\nseed = -1\n", "Invalid value for '--seed'"),
+        ("[tool.lead-migrate]\nquiet = 7\n", "Invalid value for '--quiet'"),
+        ("[tool.lead-migrate]\nquiet = inf\n", "Invalid value for '--quiet'"),
+        ("[tool.lead-migrate]\nx = '\udcff'\n", "this is not TOML"),
+        ("[tool.lead-migrate]\nx = " + "[" * 5_000, "this is not TOML"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_in_the_file_is_told(text, told, project, capsys):
-    project.write_text(text)
-    code, out, error = shown(capsys, "audit", "store", "--reference", "build", "--beir", "x")
-    assert (code, out) == (2, "")
-    assert told in error
-    assert error.count("\n") == 1
+)
+def test_what_is_wrong_in_the_file_is_told(text, told, project, lead_migrate):
+    project.write_text(text, errors="surrogateescape")
+    ended = lead_migrate("audit store --reference build --beir x", code=2)
+    assert told in ended.complaint and ended.err.count("\n") == 1
 
 
-def test_a_file_can_be_named(project, tmp_path, capsys):
-    named = tmp_path / "ci.toml"
-    named.write_text("[tool.lead-migrate]\nmargin = 0.42\n")
-    assert "[default: 0.42]" in shown(capsys, "--config", str(named), "audit", "--help")[1]
-    named.write_text("[tool.other]\n")
-    assert "there is no table [tool.lead-migrate]" in shown(capsys, "--config", str(named), "demo")[2]
+def test_a_file_can_be_named(lead_migrate):
+    Path("ci.toml").write_text("[tool.lead-migrate]\nmargin = 0.42\n")
+    assert "[default: 0.42]" in lead_migrate("--config ci.toml audit --help").said
+    Path("ci.toml").write_text("[tool.other]\n")
+    told = lead_migrate("--config ci.toml demo", code=2).complaint
+    assert "there is no table [tool.lead-migrate]" in told
 
 
-@pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nlead-migrate = 1\n"])
-def test_a_file_without_such_a_table_is_passed_by(text, project):
-    project.write_text(text)
-    assert find_configuration(project.parent) is None
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (
+            'report = 5\ntwo-stage = 50\nslice = "shelf"\nquiet = true\nmargin = 0.9\n',
+            {"report": ["5"], "two_stage": "50", "slice": ["shelf"], "quiet": True, "margin": "0.9"},
+        ),
+        ('slice = ["shelf", 7]\n', {"slice": ["shelf", "7"]}),
+    ],
+)
+def test_values_are_taken_as_if_they_were_typed(text, values, project):
+    project.write_text(f"[tool.lead-migrate.audit]\n{text}")
+    assert read_defaults(project, {"audit": command})["audit"] == values
 
 
-def test_values_are_taken_as_if_they_were_typed(project):
-    project.write_text(
-        '[tool.lead-migrate.audit]\nreport = 5\ntwo-stage = 50\nslice = "shelf"\nquiet = true\nmargin = 0.9\n'
-    )
-    audit = read_defaults(project, {"audit": command})["audit"]
-    assert audit == {"report": ["5"], "two_stage": "50", "slice": ["shelf"], "quiet": True, "margin": "0.9"}
-    project.write_text('[tool.lead-migrate.audit]\nslice = ["shelf", 7]\n')
-    assert read_defaults(project, {"audit": command})["audit"] == {"slice": ["shelf", "7"]}
-
-
-def test_a_variable_that_nothing_reads_is_told_once(project, source_folder, monkeypatch, capsys):
+def test_a_variable_that_nothing_reads_is_told_once(source_folder, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_SORCE_MODEL", "tfidf:9")
     monkeypatch.setenv("LEAD_MIGRATE_ZZ9", "1")
     for name in ("MARGIN", "DEBUG", "BEIR_URL", "TWO_STAGE"):  # of other commands, or of none
         monkeypatch.setenv(f"LEAD_MIGRATE_{name}", "0.9")
-    code, _, error = shown(capsys, "inspect", str(source_folder), "--json")
-    assert code == 0
-    assert error.splitlines() == [
+    assert lead_migrate(f"inspect {source_folder} --json").err.splitlines() == [
         "warning: nothing reads the environment variable LEAD_MIGRATE_SORCE_MODEL; "
         "did you mean LEAD_MIGRATE_SOURCE_MODEL?",
         "warning: nothing reads the environment variable LEAD_MIGRATE_ZZ9",
     ]
 
 
-def test_the_work_folder_is_that_of_the_option_or_of_the_environment(tmp_path, monkeypatch, capsys):
+def test_the_work_folder_is_that_of_the_option_or_of_the_environment(tmp_path, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "one"))  # and is set back after what the option does
     assert work_folder() == tmp_path / "one"
-    assert run(["--work-folder", str(tmp_path / "two"), "inspect", str(tmp_path / "none")]) == 4
+    assert "nothing reads" not in lead_migrate(f"--work-folder {tmp_path / 'two'} inspect none", code=4).err
     assert work_folder() == tmp_path / "two"
-    assert "nothing reads" not in capsys.readouterr().err
     monkeypatch.delenv("LEAD_MIGRATE_WORK_FOLDER")
     assert work_folder() == cache_folder()

@@ -1,123 +1,181 @@
-"""What `inspect` says of several stores, and its last line: one command, or how a store gets texts."""
+"""What `inspect` says of stores and of stitches, and its last line: one command, or how a store gets texts."""
 
-import json
-import shlex
 import shutil
 from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
+from scipy.stats import entropy
 
-from migrate.cli.main import run
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+import migrate
+from migrate.embedders import load_embedder
+from migrate.stores import open_store
 
 
 def save_index(path, dim=8, count=50):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     index = faiss.IndexFlatIP(dim)
     index.add(np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32))
-    faiss.write_index(index, str(path))
+    faiss.write_index(index, path)
 
 
-def inspected(capsys, *arguments, code=0):
-    assert run(["inspect", *arguments]) == code
-    shown = capsys.readouterr()
-    assert all(len(line) <= 100 for line in shown.out.splitlines())
-    return shown.out, shown.err.splitlines()
+@pytest.fixture
+def inspect(lead_migrate):
+    def of(words, code=0):
+        ended = lead_migrate(f"inspect {words}", code=code)
+        assert all(len(line) <= 100 for line in ended.out.splitlines()) or "--json" in words
+        return ended
+
+    return of
 
 
-def next_words(error):
-    assert [line.partition(":")[0] for line in error] in (["next"], ["SPEC", "next"])
-    line = error[-1]
-    assert line.startswith("next: lead-migrate ")
-    return shlex.split(line)[2:]
+def rows_of(ended):
+    return [line.split() for line in ended.out.splitlines()]
 
 
-def test_a_good_store_ends_with_the_next_command_as_the_store_was_typed(source_folder, capsys):
+def test_a_good_store_ends_with_the_next_command_as_the_store_was_typed(source_folder, inspect, lead_migrate):
     shutil.copytree(source_folder, "my store")
-    _, error = inspected(capsys, "my store/")
-    words = next_words(error)
-    assert words == ["assess", "my store/", "--target", "SPEC"]
-    assert run([*words[:-1], "tfidf:8"]) == 0
-    capsys.readouterr()
-    assert inspected(capsys, "my store", "--json")[1] == []
+    ended = inspect("'my store/'")
+    assert ended.next == "assess 'my store/' --target SPEC"
+    assert [line.partition(":")[0] for line in ended.err.splitlines()] == ["SPEC", "next"]
+    lead_migrate(ended.next.replace("SPEC", "tfidf:8"))
+    assert inspect("'my store' --json").err == ""
 
 
-def test_a_store_without_texts_ends_with_how_to_give_it_some(capsys):
+def test_a_store_without_texts_ends_with_how_to_give_it_some(inspect):
     save_index("bare/index.faiss")
-    _, error = inspected(capsys, "bare")
-    assert error == ['to give it texts: put a docs.jsonl ({"id", "text"} a line) beside the index']
+    assert inspect("bare").err == 'to give it texts: put a docs.jsonl ({"id", "text"} a line) beside the index\n'
     Path("bare/docs.jsonl").write_text("".join(f'{{"id": "d{row}", "text": "t"}}\n' for row in range(50)))
-    assert next_words(inspected(capsys, "bare")[1])[0] == "assess"
+    assert inspect("bare").next.startswith("assess bare ")
 
 
-def test_several_indexes_of_a_folder_are_listed_and_the_first_is_next(capsys):
+def test_several_indexes_of_a_folder_are_listed_and_the_first_is_next(inspect):
     save_index("stores/a.faiss")
     save_index("stores/b.faiss", dim=24, count=1_200)
-    out, error = inspected(capsys, "stores")
-    assert [line.split() for line in out.splitlines()] == [
+    ended = inspect("stores")
+    assert rows_of(ended) == [
         ["store", "format", "vectors", "dimension"],
         ["stores/a.faiss", "faiss", "50", "8"],
         ["stores/b.faiss", "faiss", "1,200", "24"],
     ]
-    words = next_words(error)
-    assert words == ["inspect", "stores/a.faiss"]
-    inspected(capsys, *words[1:])
-    document = json.loads(inspected(capsys, "stores", "--json")[0])
-    assert [store["vectors"] for store in document["stores"]] == [50, 1_200]
+    assert ended.next == "inspect stores/a.faiss"
+    inspect("stores/a.faiss")
+    assert [store["vectors"] for store in inspect("stores --json").document["stores"]] == [50, 1_200]
 
 
-def test_folders_with_stores_are_listed_with_those_that_cannot_be_read(capsys):
+def test_folders_with_stores_are_listed_with_those_that_cannot_be_read(inspect):
     save_index("every/one/index.faiss")
     np.save("every/one.npy", np.ones((7, 3), np.float32))
     np.save("every/two.npy", np.ones((9, 3), np.float32))
     Path("every/two").mkdir()
     Path("every/two/index.faiss").write_bytes(b"IxFIcut")
     Path("every/notes.txt").write_text("nothing")
-    out, error = inspected(capsys, "every")
-    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[1:]}
+    ended = inspect("every")
+    rows = {name: rest for name, *rest in rows_of(ended)}
     assert rows["every/one"] == ["faiss", "50", "8"]
     assert rows["every/two.npy"] == ["arrays", "9", "3"]
     assert rows["every/two"] == ["not", "read", "-", "-"]
-    assert next_words(error) == ["inspect", "every/one"]
+    assert ended.next == "inspect every/one"
 
 
-def test_a_damaged_index_is_told_and_not_listed(capsys):
+def test_a_damaged_index_is_told_and_not_listed(inspect):
     save_index("store/index.faiss")
     save_index("store/old/index.faiss")
     Path("store/index.faiss").write_bytes(Path("store/index.faiss").read_bytes()[:-40])
-    out, error = inspected(capsys, "store", code=4)
-    assert out == "" and "store/index.faiss" in error[0]
+    assert "store/index.faiss" in inspect("store", code=4).complaint
 
 
-def test_tables_of_a_database_are_listed(capsys):
+def test_tables_of_a_database_are_listed(inspect):
     lancedb = pytest.importorskip("lancedb")
     database = lancedb.connect("shop")
     for name, count in (("items", 5), ("people", 6)):
         rows = [{"id": f"{name}-{row}", "text": "t", "vector": [1.0, float(row)]} for row in range(count)]
         database.create_table(name, rows)
-    out, error = inspected(capsys, "shop")
-    assert [line.split() for line in out.splitlines()[1:]] == [
+    ended = inspect("shop")
+    assert rows_of(ended)[1:] == [
         ["lancedb:shop#items", "lancedb", "5", "2"],
         ["lancedb:shop#people", "lancedb", "6", "2"],
     ]
-    assert next_words(error) == ["inspect", "lancedb:shop#items"]
-    inspected(capsys, "lancedb:shop#nosuch", code=4)
+    assert ended.next == "inspect 'lancedb:shop#items'"
+    inspect("lancedb:shop#nosuch", code=4)
 
 
-def test_run_and_fit_name_the_columns_that_could_be_texts_as_inspect_does(beir, capsys):
+def test_run_and_fit_name_the_columns_that_could_be_texts_as_inspect_does(judged, inspect, lead_migrate):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = {"id": ["a", "b"], "headline": ["x", "y"], "link": ["u", "v"], "embedding": [[1.0, 0.0], [0.0, 1.0]]}
     parquet.write_table(pyarrow.table(rows), "items.parquet")
     hint = "it could be headline, link; say ?text=COLUMN for one"
-    assert inspected(capsys, "items.parquet")[1] == [f"to give it texts: {hint}"]
-    for command in (["fit", "-o", "stitch"], ["run", "-o", "out", "--beir", str(beir)]):
-        assert run([command[0], "items.parquet", "--target", "tfidf:4", "-q", *command[1:]]) == 4
-        assert hint in capsys.readouterr().err
+    assert inspect("items.parquet").err == f"to give it texts: {hint}\n"
+    for command in ("fit", "run --beir judged"):
+        assert hint in lead_migrate(f"{command} items.parquet --target tfidf:4 -q -o out", code=4).complaint
+
+
+@pytest.fixture(scope="module")
+def stitches(source_folder, short_training, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stitches")
+    store, target = open_store(source_folder), load_embedder("tfidf:24")
+    for name, kind in (("network", "mlp:2"), ("linear", "ridge"), ("texts", "ridge+text")):
+        migrate.fit(store, target, sample=60, stitch=kind).save(folder / name)
+    migrate.fit(store, target, sample=60, stitch="adjoint", direction="query").save(folder / "queries")
+    return folder
+
+
+@pytest.fixture
+def facts_and_lines(stitches, inspect):
+    """What is told of a stitch: the document, and the lines by their names."""
+
+    def of(name):
+        lines = (line.split("  ", 1) for line in inspect(stitches / name).out.splitlines())
+        return inspect(f"{stitches / name} --json").document, {head: rest.strip() for head, rest in lines}
+
+    return of
+
+
+def test_a_linear_map_has_its_spectrum_and_bias(stitches, facts_and_lines):
+    document, lines = facts_and_lines("linear")
+    arrays = load_file(stitches / "linear" / "weights.safetensors")
+    matrix = next(array for name, array in arrays.items() if name.endswith("matrix")).astype(float)
+    offset = next(array for name, array in arrays.items() if name.endswith("offset"))
+    values = np.linalg.svd(matrix, compute_uv=False)
+    (layer,) = document["layers"]
+    np.testing.assert_allclose(layer["singular_values"], values, rtol=1e-5, atol=1e-6 * values[0])
+    assert layer["bias_norm"] == pytest.approx(np.linalg.norm(offset), rel=1e-5)
+    assert layer["effective_rank"] == pytest.approx(np.exp(entropy(values / values.sum())), rel=1e-3)
+    share = np.cumsum(values**2) / (values**2).sum()
+    assert layer["directions_for_90_percent"] == (share < 0.9).sum() + 1
+    assert (document["spec"], document["from_dimension"], document["to_dimension"]) == ("ridge", 32, 24)
+    assert document["pairs"] == 60 and document["views"] == []
+    assert lines["map"].startswith("24 singular values from ")
+    assert lines["views"] == "the old vector alone"
+
+
+def test_a_network_has_layers_and_a_loss_curve(stitches, facts_and_lines):
+    document, lines = facts_and_lines("network")
+    arrays = load_file(stitches / "network" / "weights.safetensors")
+    curve = next(array for name, array in arrays.items() if name.endswith("loss_curve"))
+    np.testing.assert_array_equal(np.array(document["loss_curve"], dtype=np.float32), curve)
+    assert len(document["layers"]) == 2 and {"layer 1", "layer 2"} <= set(lines)
+    assert lines["loss curve"].startswith(f"{len(curve)} epochs, held-out loss {curve[0, 2]:.3f} at first")
+
+
+def test_a_stitch_that_reads_texts_names_its_views_and_has_no_matrix(facts_and_lines):
+    document, lines = facts_and_lines("texts")
+    assert document["reads_texts"] and "vector" in document["views"] and document["layers"] == []
+    assert document["without_texts"] in lines["without texts"]
+    assert "sum of kernels" in lines["layers"]
+
+
+def test_a_stitch_for_queries_goes_the_other_way(facts_and_lines):
+    document, lines = facts_and_lines("queries")
+    assert (document["maps"], document["from_model"], document["to_model"]) == ("queries", "tfidf:24", "tfidf:32")
+    assert (document["from_dimension"], document["to_dimension"]) == (24, 32)
+    assert lines["maps"] == "queries: tfidf:24 -> tfidf:32"
+
+
+def test_a_damaged_stitch_is_one_line(stitches, inspect):
+    Path("half").mkdir()
+    shutil.copy(stitches / "linear/lead-migrate.json", "half")
+    ended = inspect("half", code=4)
+    assert "incomplete or damaged" in ended.complaint and ended.err.count("\n") == 1

@@ -1,117 +1,85 @@
 """A margin that nobody typed is named beside the verdict, and a low one has to be meant."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from migrate.audit.verdict import margin_remarks
-from migrate.cli.main import run
 from migrate.live.monitor import Monitor
 
-
-@pytest.fixture(autouse=True)
-def without_words(audit_fields):
-    """Leaves the arms of words out of what audits report."""
-    audit_fields(no_bm25=True)
-
-
-@pytest.fixture(scope="module")
-def migrated(beir, source_folder, tmp_path_factory):
-    """Arguments of an audit of a translated store."""
-    folder = tmp_path_factory.mktemp("margin")
-    fit = ["fit", source_folder, "--target", "tfidf:24", "--sample", 60, "--stitch", "ridge", "-o", folder / "stitch"]
-    assert run([*map(str, fit), "-q"]) == 0
-    translate = ["translate", source_folder, folder / "stitch", "-o", folder / "new"]
-    assert run([*map(str, translate), "-q"]) == 0
-    audit = ["audit", folder / "new", "--reference", "build", "--beir", beir]
-    return [*map(str, audit), "--two-stage", "none", "-q"]
+JUDGED = (0, 1, 3)
+COMMANDS = (
+    "audit new --reference build --beir beir",
+    "run old --target tfidf:8 --beir beir -o out",
+    "live run new",
+)
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(tmp_path):
     """The pyproject.toml, not written yet, of the working directory."""
-    monkeypatch.chdir(tmp_path)
     return tmp_path / "pyproject.toml"
 
 
-COMMANDS = (
-    ["audit", "new", "--reference", "build", "--beir", "beir"],
-    ["run", "old", "--target", "tfidf:8", "--beir", "beir", "-o", "out"],
-    ["live", "run", "new"],
-)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split()[0])
+def test_a_low_margin_has_to_be_confirmed(command, lead_migrate):
+    for margin, typed in (
+        (0.3, "--margin 0.3"),
+        (0.499, "--margin 0.499"),
+        (0.3, "--margin 0.3 --accept-margin 0.4"),
+        (0.2, "--accept-margin 0.3 --margin 0.2"),
+    ):
+        ended = lead_migrate(f"{command} {typed}", code=2)
+        assert f"type --accept-margin {margin} on the command line" in ended.complaint and ended.err.count("\n") == 1
+    for confirmed in ("--margin 0.3 --accept-margin 0.3", "--margin 0.5", "--accept-margin 0.3"):
+        told = lead_migrate(f"{command} {confirmed}", code=(2, 4)).complaint
+        assert "margin" not in told, "it goes on to the store, which is not there"
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize(
-    "typed",
-    [
-        ["--margin", "0.3"],
-        ["--margin", "0.499"],
-        ["--margin", "0.3", "--accept-margin", "0.4"],
-        ["--accept-margin", "0.3", "--margin", "0.2"],
-    ],
-    ids=" ".join,
-)
-def test_a_low_margin_that_nobody_confirmed_is_refused(command, typed, project, capsys):
-    assert run([*command, *typed]) == 2
-    told = capsys.readouterr().err
-    margin = typed[typed.index("--margin") + 1]
-    assert told.count("\n") == 1 and f"type --accept-margin {margin} on the command line" in told
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_low_margin_that_is_confirmed_goes_on_to_the_store(command, project, capsys):
-    for typed in (["--margin", "0.3", "--accept-margin", "0.3"], ["--margin", "0.5"], ["--accept-margin", "0.3"]):
-        assert run([*command, *typed]) != 2 or "margin" not in capsys.readouterr().err
-
-
-def test_only_what_is_typed_confirms(project, monkeypatch, capsys):
+def test_only_what_is_typed_confirms(project, monkeypatch, lead_migrate):
     project.write_text("[tool.lead-migrate]\nmargin = 0.3\naccept-margin = 0.3\n")
-    assert run(COMMANDS[0]) == 2 and f"--margin 0.3 (from {project}): " in capsys.readouterr().err
+    audit = COMMANDS[0]
+    assert f"--margin 0.3 (from {project}): " in lead_migrate(audit, code=2).complaint
     monkeypatch.setenv("LEAD_MIGRATE_ACCEPT_MARGIN", "0.3")
-    assert run(COMMANDS[0]) == 2 and "type --accept-margin 0.3" in capsys.readouterr().err
+    assert "type --accept-margin 0.3" in lead_migrate(audit, code=2).complaint
     monkeypatch.setenv("LEAD_MIGRATE_MARGIN", "0.25")
-    assert run(COMMANDS[0]) == 2 and "--margin 0.25 (from LEAD_MIGRATE_MARGIN): " in capsys.readouterr().err
-    assert run([*COMMANDS[0], "--accept-margin", "0.25"]) == 4, "there is no such store"
+    assert "--margin 0.25 (from LEAD_MIGRATE_MARGIN): " in lead_migrate(audit, code=2).complaint
+    lead_migrate(f"{audit} --accept-margin 0.25", code=4)  # there is no such store
 
 
-def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(migrated, project, monkeypatch, capsys):
+def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
+    here, project, without_words, monkeypatch, lead_migrate
+):
+    def caveats(options):
+        return lead_migrate(f"{audit} --json {options}", code=JUDGED).document["verdict"]["caveats"]
+
+    audit = "audit new --reference build --beir judged --two-stage none -q"
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
-    files = [project.parent / f"report.{ending}" for ending in ("json", "html", "xml")]
-    outputs = [f"--report={file}" for file in files]
-    run([*migrated, *outputs])
     remark = f"the margin of 0.8 is from {project}"
-    assert f"caveat: {remark}" in " ".join(capsys.readouterr().out.split())
-    assert json.loads(files[0].read_text())["verdict"]["caveats"] == [remark]
-    for file in files[1:]:
-        assert remark in " ".join(file.read_text().split())
+    reports = "--report report.json --report report.html --report report.xml"
+    assert f"caveat: {remark}" in lead_migrate(f"{audit} {reports}", code=JUDGED).said
+    assert json.loads(Path("report.json").read_text())["verdict"]["caveats"] == [remark]
+    for name in ("report.html", "report.xml"):
+        assert remark in " ".join(Path(name).read_text().split())
     monkeypatch.setenv("LEAD_MIGRATE_MARGIN", "0.7")
-    run([*migrated, "--json"])
-    caveats = json.loads(capsys.readouterr().out)["verdict"]["caveats"]
-    assert caveats == ["the margin of 0.7 is from LEAD_MIGRATE_MARGIN"]
-    run([*migrated, "--json", "--margin", "0.8"])
-    assert json.loads(capsys.readouterr().out)["verdict"]["caveats"] == []
-    run([*migrated, "--json", "--margin", "0.4", "--accept-margin", "0.4"])
-    caveats = json.loads(capsys.readouterr().out)["verdict"]["caveats"]
-    assert caveats == ["a margin of 0.4 calls SAFE what loses up to 60% of the quality"]
+    assert caveats("") == ["the margin of 0.7 is from LEAD_MIGRATE_MARGIN"]
+    assert caveats("--margin 0.8") == []
+    low = "a margin of 0.4 calls SAFE what loses up to 60% of the quality"
+    assert caveats("--margin 0.4 --accept-margin 0.4") == [low]
 
 
-def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(beir, source_folder, project, capsys):
+def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged, project, without_words, lead_migrate):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
-    arguments = ["run", source_folder, "--target", "tfidf:24", "--beir", beir, "--sample", 60, "--stitch", "ridge"]
-    command = [*map(str, arguments), "-o", "out", "-q", "--json"]
-    for _ in range(2):
-        run(command)
-        document = json.loads(capsys.readouterr().out)
-        assert document["verdict"]["caveats"] == [f"the margin of 0.8 is from {project}"]
-    run([*command, "--margin", "0.8"])
-    assert json.loads(capsys.readouterr().out)["verdict"]["caveats"] == []
+    command = "run store --target tfidf:24 --beir judged --sample 60 --stitch ridge -o out -q --json"
+    remark = f"the margin of 0.8 is from {project}"
+    for options, caveats in (("", [remark]), ("", [remark]), ("--margin 0.8", [])):
+        assert lead_migrate(f"{command} {options}", code=JUDGED).document["verdict"]["caveats"] == caveats
 
 
 def test_the_verdict_of_a_live_store_remembers_where_its_margin_is_from():
-    verdict = Monitor.of_json(Monitor(0.8, margin_from="LEAD_MIGRATE_MARGIN").as_json()).verdict()
-    assert verdict.margin_from == "LEAD_MIGRATE_MARGIN"
-    kept = Monitor().as_json()
+    kept = Monitor(0.8, margin_from="LEAD_MIGRATE_MARGIN").as_json()
+    assert Monitor.of_json(kept).verdict().margin_from == "LEAD_MIGRATE_MARGIN"
     del kept["margin_from"]
     assert Monitor.of_json(kept).margin_from == ""
 

@@ -7,51 +7,46 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.cli.main import run
-
-IDS = [f"d{row}" for row in range(40)]
-CHECK = ["check", "a", "--model", "packaged:all-MiniLM-L6-v2", "--report"]
+CHECK = "check a --model packaged:all-MiniLM-L6-v2 --report"
 
 
 @pytest.fixture(autouse=True)
-def stores(tmp_path, monkeypatch):
+def _stores():
     """Two stores in the current folder."""
-    monkeypatch.chdir(tmp_path)
-    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
-    make_store(tmp_path / "a", IDS, x)
-    make_store(tmp_path / "b", IDS, x + 1)
+    ids, x = [f"d{row}" for row in range(40)], np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    make_store(Path("a"), ids, x)
+    make_store(Path("b"), ids, x + 1)
 
 
-def test_the_ending_says_the_kind(capsys):
-    assert run([*CHECK, "page.html", "--report", "x.json", "--report", "x.xml", "--json"]) == 1
+def test_the_ending_says_the_kind(lead_migrate):
+    ended = lead_migrate(f"{CHECK} page.html --report x.json --report x.xml --json", code=1)
     assert "other dimension" in Path("page.html").read_text()
-    assert json.loads(Path("x.json").read_text()) == json.loads(capsys.readouterr().out)
+    assert json.loads(Path("x.json").read_text()) == ended.document
     assert Path("x.xml").read_text().startswith("<?xml")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("line", "said"),
     [
-        ([*CHECK, "page.htm"], "--report page.htm: the ending says the kind; end it in .json or .html or .xml"),
-        ([*CHECK, "x.json", "--report", "./x.json"], "--report: a file is named twice"),
-        ([*CHECK, "a/x.json"], "a/x.json"),
-        (["compare", "a", "b", "--report", "x.xml"], "end it in .json or .html"),
-        (["assess", "a", "--target", "tfidf:8", "--report", "x.xml"], "end it in .json or .html"),
-        (["compare", "a", "b", "--html", "x"], "--html is gone; give --report FILE.html"),
-        (["audit", "a", "--open"], "--open is gone; leave it out"),
-        (["audit", "a", "--stitch", "x"], "--stitch is gone; give --frontier STITCH"),
-        (["audit", "a", "--split", "dev"], "--split is gone; write it after the judged queries: --beir NAME:dev"),
-        (["run", "a", "--strategy", "random"], "--strategy is gone; in Python the function has it"),
+        (f"{CHECK} page.htm", "--report page.htm: the ending says the kind; end it in .json or .html or .xml"),
+        (f"{CHECK} x.json --report ./x.json", "--report: a file is named twice"),
+        (f"{CHECK} a/x.json", "a/x.json"),
+        ("compare a b --report x.xml", "end it in .json or .html"),
+        ("assess a --target tfidf:8 --report x.xml", "end it in .json or .html"),
+        ("compare a b --html x", "--html is gone; give --report FILE.html"),
+        ("audit a --open", "--open is gone; leave it out"),
+        ("audit a --stitch x", "--stitch is gone; give --frontier STITCH"),
+        ("audit a --split dev", "--split is gone; write it after the judged queries: --beir NAME:dev"),
+        ("run a --strategy random", "--strategy is gone; in Python the function has it"),
     ],
 )
-def test_what_no_report_can_be_written_to_is_refused(words, said, capsys):
-    assert run(words) == 2
-    told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1
+def test_what_no_report_can_be_written_to_is_refused(line, said, lead_migrate):
+    ended = lead_migrate(line, code=2)
+    assert said in ended.complaint and ended.err.count("\n") == 1
     assert not Path("x.json").exists()
 
 
-def test_a_page_that_is_there_is_kept(capsys):
+def test_a_page_that_is_there_is_kept(lead_migrate):
     Path("page.html").write_text("mine")
-    assert run([*CHECK, "page.html"]) == 2
-    assert "page.html" in capsys.readouterr().err and Path("page.html").read_text() == "mine"
+    assert "page.html" in lead_migrate(f"{CHECK} page.html", code=2).complaint
+    assert Path("page.html").read_text() == "mine"

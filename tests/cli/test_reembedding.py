@@ -2,295 +2,213 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from dying import interrupt_at
-from openai_server import OpenAIServer
 
-from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
+from migrate.vectors import Query
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
-
-@pytest.fixture(autouse=True)
-def without_words(audit_fields):
-    """Leaves the arms of words out of what audits report."""
-    audit_fields(no_bm25=True)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "200")
+JUDGED = (0, 1, 3)
+TARGET = "--target file:vectors.npz"
+TRANSLATE = f"translate store stitch {TARGET}"
+AUDIT = f"audit new --reference full --beir judged {TARGET}"
+FRONTIER = f"{AUDIT} --source store --frontier stitch"
 
 
-@pytest.fixture
-def log(corpus, tmp_path):
-    """A query log of 50 queries, a line each."""
-    path = tmp_path / "log.txt"
-    path.write_text("\n".join(query.text.replace("\n", " ") for query in corpus.queries[:50]))
-    return path
-
-
-@pytest.fixture
-def vectors_file(corpus, log, tmp_path):
+@pytest.fixture(scope="module")
+def made(corpus, source_folder, beir, lead_migrate, tmp_path_factory):
+    """A store, a log of 50 queries, a target in a file, a stitch of 30 pairs, a translated store and a reference."""
+    folder = tmp_path_factory.mktemp("made")
+    shutil.copytree(source_folder, folder / "store")
+    shutil.copytree(beir, folder / "judged")
+    logged = [query.text.replace("\n", " ") for query in corpus.queries[:50]]
+    (folder / "log.txt").write_text("\n".join(logged))
     embedder = load_embedder("tfidf:48")
     embedder.fit(corpus.documents)
-    path = tmp_path / "vectors.npz"
-    logged = log.read_text().split("\n")
-    queries = [*(query.text for query in corpus.queries), *logged]
+    queries = sorted({*(query.text for query in corpus.queries), *logged})
     np.savez(
-        path,
+        folder / "vectors.npz",
         doc_ids=[document.id for document in corpus.documents],
         docs=embedder.embed_documents(corpus.documents),
-        query_ids=[f"q{number}" for number in range(len(set(queries)))],
-        query_texts=sorted(set(queries)),
-        queries=embedder.embed([Text(text) for text in sorted(set(queries))], "query"),
+        query_ids=[f"q{number}" for number in range(len(queries))],
+        query_texts=queries,
+        queries=embedder.embed_queries([Query(text, text) for text in queries]),
     )
-    return path
-
-
-class Text:
-    def __init__(self, text):
-        self.id = self.text = text
-
-
-def lead_migrate(*arguments):
-    return run([str(argument) for argument in arguments])
-
-
-def complaint(capsys, *arguments):
-    code = lead_migrate(*arguments)
-    captured = capsys.readouterr()
-    (line,) = [line for line in captured.err.split("\n") if line.startswith("lead-migrate: ")]
-    assert captured.out == ""
-    return code, line
-
-
-@pytest.fixture
-def stitch(source_folder, vectors_file, tmp_path, capsys):
-    folder = tmp_path / "stitch"
-    options = ["--target", f"file:{vectors_file}", "--sample", "30", "--stitch", "ridge"]
-    assert lead_migrate("fit", source_folder, *options, "-o", folder) == 0
-    capsys.readouterr()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        lead_migrate(f"fit store {TARGET} --sample 30 --stitch ridge -o stitch")
+        lead_migrate("translate store stitch -o new")
+        lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")
     return folder
 
 
-def test_a_budget_is_spent_on_what_the_log_meets(source_folder, stitch, vectors_file, log, tmp_path, capsys):
-    options = ["--reembed", "40%", "--query-log", log, "--target", f"file:{vectors_file}"]
-    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 0
-    shown = capsys.readouterr()
-    assert "60 of them true ones" in shown.out
-    assert "to embed: 30 documents, about " in shown.err and "(30 of them hits of the query log)" in shown.err
-    assert open_store(tmp_path / "new").info.manifest.counts["true vectors"] == 60
-    assert (tmp_path / "new.stitch" / "lead-migrate.json").exists()
+@pytest.fixture(autouse=True)
+def _place(made, tmp_path, monkeypatch):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("COLUMNS", "200")
 
 
-def test_the_stitch_that_was_saved_goes_on(source_folder, stitch, vectors_file, tmp_path, capsys):
-    options = ["--target", f"file:{vectors_file}", "--policy", "random"]
-    first = ["--reembed", "60", "--save-stitch", tmp_path / "again", "-o", tmp_path / "new"]
-    assert lead_migrate("translate", source_folder, stitch, *options, *first) == 0
-    more = ["--reembed", "80", "-o", tmp_path / "more"]
-    assert lead_migrate("translate", source_folder, tmp_path / "again", *options, *more) == 0
-    assert "to embed: 20 documents" in capsys.readouterr().err
-    assert lead_migrate("translate", source_folder, tmp_path / "again", "-o", tmp_path / "plain") == 0
-    assert "60 of them true ones" in capsys.readouterr().out
+def test_a_budget_is_spent_on_what_the_log_meets(lead_migrate):
+    ended = lead_migrate(f"{TRANSLATE} --reembed 40% --query-log log.txt -o better")
+    assert "60 of them true ones" in ended.out
+    assert "to embed: 30 documents, about " in ended.err and "(30 of them hits of the query log)" in ended.err
+    assert open_store("better").info.manifest.counts["true vectors"] == 60
+    assert Path("better.stitch/lead-migrate.json").exists()
 
 
-def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(
-    source_folder, stitch, vectors_file, log, tmp_path, monkeypatch, digest, capsys
-):
+def test_the_stitch_that_was_saved_goes_on(lead_migrate):
+    lead_migrate(f"{TRANSLATE} --policy random --reembed 60 --save-stitch again -o better")
+    again = f"translate store again {TARGET}"
+    assert "to embed: 20 documents" in lead_migrate(f"{again} --policy random --reembed 80 -o more").err
+    assert "60 of them true ones" in lead_migrate("translate store again -o plain").out
+
+
+def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(monkeypatch, digest, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    options = ["--reembed", "50%", "--query-log", log, "--target", f"file:{vectors_file}"]
-
+    command = f"{TRANSLATE} --reembed 50% --query-log log.txt -o"
     with monkeypatch.context() as patch:
         interrupt_at("filled", patch)
-        assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 130
-    assert "to embed" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
-    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "new") == 0
-    assert "to embed" not in capsys.readouterr().err, "the stitch that was saved is taken"
-    assert lead_migrate("translate", source_folder, stitch, *options, "-o", tmp_path / "whole") == 0
-    assert digest(tmp_path / "new") == digest(tmp_path / "whole")
-    assert digest(tmp_path / "new.stitch") == digest(tmp_path / "whole.stitch")
+        assert "to embed" in lead_migrate(f"{command} better", code=130).err
+    assert not Path("better").exists()
+    assert "to embed" not in lead_migrate(f"{command} better").err, "the stitch that was saved is taken"
+    lead_migrate(f"{command} whole")
+    assert digest(Path("better")) == digest(Path("whole"))
+    assert digest(Path("better.stitch")) == digest(Path("whole.stitch"))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "random"], "--policy goes with --reembed"),
-        (["--reembed", "lots"], "no budget; give one such as 10%"),
-        (["--reembed", "10%"], "30 of 150 documents are paid for already"),
-        (["--reembed", "$5"], "needs a model with a known price"),
-        (["--reembed", "50%", "--any-store"], "leave out --any-store"),
-        (["--reembed", "50%", "--policy", "query-log"], "name it with --query-log"),
+        ("--policy random", "--policy goes with --reembed"),
+        ("--reembed lots", "no budget; give one such as 10%"),
+        ("--reembed 10%", "30 of 150 documents are paid for already"),
+        ("--reembed $5", "needs a model with a known price"),
+        ("--reembed 50% --any-store", "leave out --any-store"),
+        ("--reembed 50% --policy query-log", "name it with --query-log"),
     ],
 )
-def test_a_budget_that_cannot_be_followed_is_told(
-    options, message, source_folder, stitch, vectors_file, tmp_path, capsys
-):
-    base = ["translate", source_folder, stitch, "--target", f"file:{vectors_file}", "-o", tmp_path / "new"]
-    code, line = complaint(capsys, *base, *options)
-    assert code == 2 and message in line
-    assert not (tmp_path / "new").exists() and not (tmp_path / "new.stitch").exists()
+def test_a_budget_that_cannot_be_followed_is_told(options, message, lead_migrate):
+    assert message in lead_migrate(f"{TRANSLATE} -o better {options}", code=2).complaint
+    assert not Path("better").exists() and not Path("better.stitch").exists()
 
 
-def test_a_stitch_to_a_file_of_vectors_asks_where_it_is(source_folder, stitch, tmp_path, capsys):
-    code, line = complaint(capsys, "translate", source_folder, stitch, "--reembed", "50%", "-o", tmp_path / "new")
-    assert code == 2 and "where vectors.npz is" in line and "--target SPEC" in line
+def test_a_stitch_to_a_file_of_vectors_asks_where_it_is(lead_migrate):
+    Path("vectors.npz").rename("moved.npz")
+    told = lead_migrate("translate store stitch --reembed 50% -o better", code=2).complaint
+    assert "where vectors.npz is" in told and "--target SPEC" in told
 
 
-def test_what_is_there_is_told_before_anything_is_spent(source_folder, stitch, vectors_file, tmp_path, capsys):
-    options = ["--target", f"file:{vectors_file}", "--reembed", "50%", "-o", tmp_path / "new"]
-    for there in ("new", "new.stitch"):
-        (tmp_path / there).mkdir()
-        code, line = complaint(capsys, "translate", source_folder, stitch, *options)
-        assert code == 2 and f"{there} exists" in line
-        (tmp_path / there).rmdir()
+def test_what_is_there_is_told_before_anything_is_spent(lead_migrate):
+    for there in ("better", "better.stitch"):
+        Path(there).mkdir()
+        assert f"{there} exists" in lead_migrate(f"{TRANSLATE} --reembed 50% -o better", code=2).complaint
+        Path(there).rmdir()
 
 
-@pytest.fixture
-def migrated(source_folder, stitch, vectors_file, tmp_path, beir, capsys):
-    """The arguments of an audit of a translated store."""
-    target = f"file:{vectors_file}"
-    assert lead_migrate("translate", source_folder, stitch, "-o", tmp_path / "new") == 0
-    reference = ["--no-chunks", "-o", tmp_path / "full"]
-    assert lead_migrate("embed", beir / "corpus.jsonl", "--model", target, *reference) == 0
-    capsys.readouterr()
-    return ["audit", tmp_path / "new", "--reference", tmp_path / "full", "--beir", beir, "--target", target]
-
-
-def test_a_frontier_is_told_above_the_verdict(migrated, source_folder, stitch, audit_fields, tmp_path, capsys):
+def test_a_frontier_is_told_above_the_verdict(audit_fields, lead_migrate):
     audit_fields(frontier="50%,100%")
-    report = tmp_path / "report.json"
-    # BM25 and staying are better than this small model, and nothing would be SAFE beside them
-    shutil.copytree(source_folder, tmp_path / "old")
-    (tmp_path / "old/lead-migrate.json").unlink()
-    options = ["--source", tmp_path / "old", "--frontier", stitch, "--report", report]
-    code = lead_migrate(*migrated, *options, "--margin", "0.9", "--verbose")
-    text = capsys.readouterr().out
-    document = json.loads(report.read_text())
-    assert code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
-    assert "the cheapest budget that is SAFE: " in text
-    assert text.index("re-embed by") < text.rindex(f"{document['verdict']['outcome']}: ")
+    Path("store/lead-migrate.json").unlink()  # staying is better than this small model, and nothing would be SAFE
+    ended = lead_migrate(f"{FRONTIER} --report report.json --margin 0.9 --verbose", code=JUDGED)
+    document = json.loads(Path("report.json").read_text())
+    assert ended.code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
+    assert "the cheapest budget that is SAFE: " in ended.out
+    assert ended.out.index("re-embed by") < ended.out.rindex(f"{document['verdict']['outcome']}: ")
     assert document["frontier"]["cheapest_safe"]["outcome"] == "SAFE"
     tried = [(point["policy"], point["documents"]) for point in document["frontier"]["points"]]
     assert tried == [("sample", 30), ("confidence", 75), ("confidence", 150), ("random", 75), ("random", 150)]
-    assert max(len(line) for line in text.split("\n")) <= 100
+    assert max(map(len, ended.out.split("\n"))) <= 100
 
 
 @pytest.fixture
-def unsure(stitch):
-    """The stitch, as if its confidence had ranked nothing."""
-    path = stitch / "lead-migrate.json"
-    facts = json.loads(path.read_text())
-    facts["details"]["selection"]["confidence"]["spearman"] = 0.1
-    del facts["manifest_sha256"]
-    path.write_text(json.dumps(facts))
-    return stitch
+def unsure():
+    """Makes the confidence of the stitch one that has ranked nothing."""
+
+    def make():
+        path = Path("stitch/lead-migrate.json")
+        facts = json.loads(path.read_text())
+        facts["details"]["selection"]["confidence"]["spearman"] = 0.1
+        del facts["manifest_sha256"]
+        path.write_text(json.dumps(facts))
+
+    return make
 
 
-def test_a_confidence_that_ranks_nothing_chooses_no_documents(unsure, source_folder, vectors_file, tmp_path, capsys):
-    options = ["--reembed", "40%", "--target", f"file:{vectors_file}", "-o", tmp_path / "better"]
-    code, line = complaint(capsys, "translate", source_folder, unsure, *options, "--policy", "confidence")
-    assert code == 2 and "Spearman 0.10, below 0.2; take --policy query-log with a --query-log" in line
-    assert lead_migrate("translate", source_folder, unsure, *options) == 0
-    assert "Spearman 0.10, below 0.2; the documents to embed are drawn at random" in capsys.readouterr().err
-    asked = load_stitch(tmp_path / "better.stitch").manifest.details["re-embedding"]["asked"]
+def test_a_confidence_that_ranks_nothing_chooses_no_documents(unsure, lead_migrate):
+    unsure()
+    command = f"{TRANSLATE} --reembed 40% -o better"
+    told = lead_migrate(f"{command} --policy confidence", code=2).complaint
+    assert "Spearman 0.10, below 0.2; take --policy query-log with a --query-log" in told
+    assert "Spearman 0.10, below 0.2; the documents to embed are drawn at random" in lead_migrate(command).err
+    asked = load_stitch(Path("better.stitch")).manifest.details["re-embedding"]["asked"]
     assert asked["policy"] == "random"
 
 
-def test_a_confidence_that_ranks_nothing_slices_no_queries(
-    migrated, unsure, source_folder, tmp_path, capsys, audit_fields
-):
-    report = tmp_path / "report.json"
-    assert "confidence" in slices_of(report, *migrated)
-    capsys.readouterr()
+def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields, lead_migrate):
+    def sliced():
+        """What an audit prints, and what it tells queries apart by."""
+        ended = lead_migrate(f"{AUDIT} --report report.json --force --verbose", code=JUDGED)
+        return ended.said, {row["by"] for row in json.loads(Path("report.json").read_text())["slices"]}
+
+    assert "confidence" in sliced()[1]
+    unsure()
     audit_fields(policy=("confidence",))
-    code, line = complaint(capsys, *migrated, "--source", source_folder, "--frontier", unsure)
+    told = lead_migrate(FRONTIER, code=2).complaint
+    assert "--policy confidence: the confidence is not to be used" in told
     audit_fields(policy=())
-    assert code == 2 and "--policy confidence: the confidence is not to be used" in line
-    assert lead_migrate("translate", source_folder, unsure, "-o", tmp_path / "new", "--force") == 0
-    assert "note: the confidence is not to be used" in capsys.readouterr().out
-    assert "confidence" not in slices_of(report, *migrated)
-    assert "Spearman 0.10, below 0.2; nothing is sliced by it" in capsys.readouterr().out.replace("\n  ", " ")
+    said = lead_migrate("translate store stitch -o new --force").out
+    assert "note: the confidence is not to be used" in said
+    said, by = sliced()
+    assert "confidence" not in by
+    assert "Spearman 0.10, below 0.2; nothing is sliced by it" in said
 
 
-def slices_of(report, *audit):
-    """What an audit tells queries apart by."""
-    assert lead_migrate(*audit, "--report", report, "--force", "--verbose") in (0, 1, 3)
-    return {row["by"] for row in json.loads(report.read_text())["slices"]}
-
-
-def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(
-    migrated, source_folder, stitch, tmp_path, audit_fields, capsys
-):
+def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(audit_fields, lead_migrate):
     audit_fields(frontier="50%", policy=("random",))
-    options = ["--source", source_folder, "--frontier", stitch, "--report", tmp_path / "report.json"]
-    assert lead_migrate(*migrated, *options, "-v") in (0, 1, 3)
-    head = next(line for line in capsys.readouterr().out.split("\n") if line.startswith("re-embed by"))
-    assert " 95 % bounds" in head
-    points = json.loads((tmp_path / "report.json").read_text())["frontier"]["points"]
+    text = lead_migrate(f"{FRONTIER} --report report.json -v", code=JUDGED).out
+    assert " 95 % bounds" in next(line for line in text.split("\n") if line.startswith("re-embed by"))
+    points = json.loads(Path("report.json").read_text())["frontier"]["points"]
     assert [point["policy"] for point in points] == ["sample", "random"]
     audit_fields(policy=("query-log",))
-    assert lead_migrate(*migrated, *options, "--force") == 2
-    assert "the policy query-log needs a query log, and there is none" in capsys.readouterr().err
+    told = lead_migrate(f"{FRONTIER} --report report.json --force", code=2).complaint
+    assert "the policy query-log needs a query log, and there is none" in told
 
 
 @pytest.mark.parametrize(
     ("options", "fields", "message"),
     [
-        (["--frontier", "x"], {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
-        (["--frontier", "x", "--source", "y"], {"frontier": "5000"}, "'5000' are no shares of the store; give some"),
-        ([], {"frontier": "10%"}, "frontier goes with the stitch of a frontier"),
-        ([], {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
-        (["--two-stage", "many"], {}, "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
+        ("--frontier x", {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
+        ("--frontier x --source y", {"frontier": "5000"}, "'5000' are no shares of the store; give some"),
+        ("", {"frontier": "10%"}, "frontier goes with the stitch of a frontier"),
+        ("", {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
+        ("--two-stage many", {}, "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
     ],
 )
-def test_an_audit_that_cannot_be_had_is_told(options, fields, message, migrated, audit_fields, capsys):
+def test_an_audit_that_cannot_be_had_is_told(options, fields, message, audit_fields, lead_migrate):
     audit_fields(**fields)
-    code, line = complaint(capsys, *migrated, *options)
-    assert code == 2 and message in line
+    assert message in lead_migrate(f"{AUDIT} {options}", code=2).complaint
 
 
-def test_queries_of_the_log_judge_neither_frontier_nor_store(
-    migrated, source_folder, stitch, log, beir, capsys, audit_fields
-):
-    base = [*migrated, "--source", source_folder, "--frontier", stitch, "-q"]
-    audit_fields(frontier="50%", query_log=beir / "queries.jsonl")
-    code, line = complaint(capsys, *base)
-    assert code == 3 and "INCONCLUSIVE: docstrings: 150 of 150 queries chose documents" in line
-    audit_fields(query_log=log)
-    assert lead_migrate(*base, "--json") in (0, 1, 3)
-    document = json.loads(capsys.readouterr().out)
-    assert document["verdict"]["queries"] == 100 == document["dataset"]["queries"]
-    note = "50 of 150 queries chose documents that have true vectors"
-    assert f"{note}; they do not judge" in document["notes"] and not document["frontier"]["notes"], "told once"
-
-
-def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(source_folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with OpenAIServer() as server:
-        monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
-        options = ["--target", "openai:tiny", "--stitch", "ridge"]
-        assert lead_migrate("fit", source_folder, *options, "--sample", "30", "-o", tmp_path / "stitch") == 0
-        assert lead_migrate("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new") == 0
-        assert lead_migrate("fit", source_folder, *options, "--sample", "90", "-o", tmp_path / "other") == 0
-        served = len(server.texts_served)
-        capsys.readouterr()
-        assert lead_migrate("backfill", tmp_path / "new", "-o", tmp_path / "better", "--json") == 0
-        assert len(server.texts_served) - served <= 1 + ASKED_AGAIN, "the dimension, and what proves the model"
-    found = json.loads(capsys.readouterr().out)
+def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(server, monkeypatch, lead_migrate):
+    monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
+    fit = "fit store --target openai:tiny --stitch ridge --sample"
+    lead_migrate(f"{fit} 30 -o tiny")
+    lead_migrate("translate store tiny -o tiny-store")
+    lead_migrate(f"{fit} 90 -o other")
+    served = len(server.texts_served)
+    found = lead_migrate("backfill tiny-store -o better --json").document
+    assert len(server.texts_served) - served <= 1 + ASKED_AGAIN, "the dimension, and what proves the model"
     assert (found["count"], found["true"], found["true before"], found["left"]) == (150, 90, 30, 60)
 
 
-def test_a_backfill_needs_a_cache(migrated, source_folder, tmp_path, capsys):
-    code, line = complaint(capsys, "backfill", source_folder, "-o", tmp_path / "better")
-    assert code == 2 and "the vectors of the model are not cached" in line
-    code, line = complaint(capsys, "backfill", source_folder, "-o", source_folder / "inside")
-    assert code == 2 and "overlaps" in line
+def test_a_backfill_needs_a_cache(lead_migrate):
+    told = lead_migrate("backfill store -o better", code=2).complaint
+    assert "the vectors of the model are not cached" in told
+    assert "overlaps" in lead_migrate("backfill store -o store/inside", code=2).complaint

@@ -3,7 +3,6 @@
 import pytest
 
 from migrate.cli import main as entry
-from migrate.cli.main import run
 
 COMMANDS = """
 import click
@@ -36,35 +35,32 @@ def test_rooms_come_by_entry_points_and_are_where_they_belong():
     assert entry.cli.list_commands(None)[: len(entry.SUMMARIES)] == list(entry.SUMMARIES)
 
 
-def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(monkeypatch, capsys):
+def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(monkeypatch, lead_migrate):
     monkeypatch.setattr(entry, "_entry_points", dict)
-    assert run(["--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = lead_migrate("--help").out
     for name, extra in entry.ROOMS.items():
         assert f"  {name:<10} not installed: pip install 'lead-migrate[{extra}]'\n" in shown
-    for words in (["live", "status", "x", "--report", "y"], ["private"], ["compare", "--help"]):
-        assert run(words) == 2
-        line = f"pip install 'lead-migrate[{entry.ROOMS[words[0]]}]'"
-        assert capsys.readouterr().err == f"lead-migrate: {words[0]}: not installed: {line}\n"
-    assert run(["fit", "--help"]) == 0
+    for line in ("live status x --report y", "private", "compare --help"):
+        name = line.split()[0]
+        told = f"lead-migrate: {name}: not installed: pip install 'lead-migrate[{entry.ROOMS[name]}]'\n"
+        assert lead_migrate(line, code=2).err == told
+    lead_migrate("fit --help")
 
 
-def test_another_package_adds_a_command(added, capsys):
+def test_another_package_adds_a_command(added, lead_migrate):
     added("greet = greeter_commands:greet")
-    assert run(["--help"]) == 0 and "  greet      Say hello.\n" in capsys.readouterr().out
-    assert run(["greet"]) == 0 and capsys.readouterr().out == "hello\n"
+    assert "  greet      Say hello.\n" in lead_migrate("--help").out
+    assert lead_migrate("greet").out == "hello\n"
 
 
-def test_a_command_whose_extra_lacks_a_package_says_how_to_install_it(added, capsys):
+def test_a_command_whose_extra_lacks_a_package_says_how_to_install_it(added, lead_migrate):
     extra = 'Provides-Extra: loud\nRequires-Dist: no-such-package-xyz>=2; extra == "loud"\nRequires-Dist: click\n'
     added("greet = greeter_commands:greet [loud]", extra)
-    assert run(["--help"]) == 0
-    assert "  greet      lacks a package: pip install 'greeter[loud]'\n" in capsys.readouterr().out
+    assert "  greet      lacks a package: pip install 'greeter[loud]'\n" in lead_migrate("--help").out
 
 
 @pytest.mark.parametrize("entries", ["greet = no_such_module:greet", "greet = greeter_commands:COMMANDS"])
-def test_a_command_that_cannot_be_loaded_spoils_no_other(added, capsys, entries):
+def test_a_command_that_cannot_be_loaded_spoils_no_other(entries, added, lead_migrate):
     added(entries)
-    assert run(["--help"]) == 0 and "  greet  " in capsys.readouterr().out
-    assert run(["greet", "--loud"]) == 2
-    assert capsys.readouterr().err.startswith("lead-migrate: greet: greeter: ")
+    assert "  greet  " in lead_migrate("--help").out
+    assert lead_migrate("greet --loud", code=2).err.startswith("lead-migrate: greet: greeter: ")

@@ -57,15 +57,9 @@ def test_what_was_paid_counts(text, count):
     assert chosen == RANKED[:count]
 
 
-def test_tokens_buy_as_many_documents_as_they_allow():
-    assert list(Budget.parse("1750tok").choose(RANKED, PAID, 100, tally(None))) == RANKED[:7]
-    with pytest.raises(UsageError, match="about 1,000 tokens are paid for already"):
-        Budget.parse("1000tok").choose(RANKED, PAID, 100, tally(None))
-
-
-def test_dollars_buy_as_many_documents_as_their_tokens_allow():
-    chosen = list(Budget.parse("$0.0035").choose(RANKED, PAID, 100, tally(2.0)))  # 1,750 tokens, 1,000 of them gone
-    assert chosen == RANKED[:7]
+@pytest.mark.parametrize(("text", "price"), [("1750tok", None), ("$0.0035", 2.0)])  # 1,000 tokens are gone
+def test_tokens_and_dollars_buy_as_many_documents_as_they_allow(text, price):
+    assert list(Budget.parse(text).choose(RANKED, PAID, 100, tally(price))) == RANKED[:7]
 
 
 def test_dollars_need_a_price():
@@ -73,7 +67,9 @@ def test_dollars_need_a_price():
         Budget.parse("$5").choose(RANKED, PAID, 100, tally(None))
 
 
-@pytest.mark.parametrize("text", ["10%", "10", "$0.002"])
-def test_a_budget_that_is_used_up_is_told(text):
-    with pytest.raises(UsageError, match=r"paid for already.* larger budget"):
+@pytest.mark.parametrize(
+    ("text", "paid"), [("10%", ""), ("10", ""), ("$0.002", ""), ("1000tok", "about 1,000 tokens are ")]
+)
+def test_a_budget_that_is_used_up_is_told(text, paid):
+    with pytest.raises(UsageError, match=rf"{paid}paid for already.* larger budget"):
         Budget.parse(text).choose(RANKED, PAID, 100, tally(2.0))

@@ -69,32 +69,34 @@ def test_a_survey_takes_more_queries_than_a_block_holds(store, fitted):
     assert whole.hits[500] == survey_store(store, fitted, queries[500:]).hits[0]
 
 
+def with_confidence(fitted, confidence):
+    return dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=confidence))
+
+
+def with_spearman(fitted, spearman):
+    return with_confidence(fitted, dataclasses.replace(fitted.selection.confidence, spearman=spearman))
+
+
 def test_a_stitch_without_confidence_cannot_tell_the_least_sure(store, fitted):
-    blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
+    blind = with_confidence(fitted, None)
     with pytest.raises(StitchError, match="the stitch does not say how sure it is"):
         rank_rows(CONFIDENCE, survey_store(store, blind), np.arange(store.info.count))
-
-
-def unsure_of(fitted, spearman=0.19):
-    poor = dataclasses.replace(fitted.selection.confidence, spearman=spearman)
-    return dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
-
-
-def test_a_confidence_that_ranks_nothing_is_no_policy(fitted):
-    assert choose_policy(CONFIDENCE, unsure_of(fitted, 0.2), has_log=False) == CONFIDENCE
-    unsure = unsure_of(fitted)
-    assert choose_policy(None, unsure, has_log=False) == RANDOM
-    assert choose_policy(None, unsure, has_log=True) == QUERY_LOG
-    with pytest.raises(UsageError, match=r"Spearman 0\.19, below 0\.2; take --policy query-log .* or --policy random"):
-        choose_policy(CONFIDENCE, unsure, has_log=False)
-    blind = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
     with pytest.raises(UsageError, match="does not say how sure it is; take --policy"):
         choose_policy(CONFIDENCE, blind, has_log=False)
 
 
-@pytest.mark.parametrize(("asked", "has_log", "chosen"), [(None, True, QUERY_LOG), (None, False, CONFIDENCE)])
-def test_the_log_is_used_where_there_is_one(asked, has_log, chosen, fitted):
-    assert choose_policy(asked, fitted, has_log=has_log) == chosen
+def test_a_confidence_that_ranks_nothing_is_no_policy(fitted):
+    assert choose_policy(CONFIDENCE, with_spearman(fitted, 0.2), has_log=False) == CONFIDENCE
+    unsure = with_spearman(fitted, 0.19)
+    assert choose_policy(None, unsure, has_log=False) == RANDOM
+    assert choose_policy(None, unsure, has_log=True) == QUERY_LOG
+    with pytest.raises(UsageError, match=r"Spearman 0\.19, below 0\.2; take --policy query-log .* or --policy random"):
+        choose_policy(CONFIDENCE, unsure, has_log=False)
+
+
+@pytest.mark.parametrize(("has_log", "chosen"), [(True, QUERY_LOG), (False, CONFIDENCE)])
+def test_the_log_is_used_where_there_is_one(has_log, chosen, fitted):
+    assert choose_policy(None, fitted, has_log=has_log) == chosen
 
 
 @pytest.mark.parametrize(

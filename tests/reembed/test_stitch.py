@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from stores_tools import make_store
 
 import migrate
 from migrate.cost.count import count_texts
@@ -14,26 +15,34 @@ from migrate.steps.translate.refit import refit_same_kind
 from migrate.steps.translate.stitch import Announce
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
 
 
-def wanted(budget="60%", **options):
-    return {"reembed": budget, **options}
+@pytest.fixture
+def reembed(store, fitted, target, tmp_path):
+    """Makes the stitch of a budget, saved in a folder of that name; nothing is translated."""
 
+    def make(budget="60%", *, of=store, stitch=fitted, model=target, name="stitch", policy="random", **options):
+        step = Translate(
+            of, stitch, tmp_path / "not written",
+            target=model, reembed=budget, policy=policy, save_stitch=tmp_path / name, **options,
+        )  # fmt: skip
+        return step.job.refit.execute()
 
-def reembedded_stitch(store, fitted, target, asked, folder, **options):
-    """The stitch of a budget, saved in `folder`; nothing is translated."""
-    new = folder.parent / "not written"
-    return Translate(store, fitted, new, target=target, save_stitch=folder, **asked, **options).job.refit.execute()
+    return make
 
 
 def tokens_of(texts):
     """As the spending line counts them."""
     return count_texts((Document("d", text) for text in texts), load_embedder("tfidf:24").profile).tokens_read
+
+
+def texts_by_id(store):
+    return {document.id: document.text for document in store.documents()}
 
 
 class Counting(Embedder):
@@ -57,9 +66,10 @@ class Counting(Embedder):
 
 
 @pytest.mark.parametrize(("policy", "log"), [("query-log", True), ("confidence", False), ("random", False)])
-def test_what_is_paid_for_is_true_in_the_translated_store(policy, log, store, fitted, target, corpus, tmp_path):
-    asked = wanted("60%", policy=policy, query_log=corpus.queries[:30] if log else ())
-    found = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
+def test_what_is_paid_for_is_true_in_the_translated_store(
+    policy, log, store, fitted, target, corpus, reembed, tmp_path
+):
+    found = reembed(policy=policy, query_log=corpus.queries[:30] if log else ())
     done = migrate.translate(store, found, tmp_path / "new")
     assert done.n_true == 90
     new, truth = read_all(open_store(tmp_path / "new").scan()), target.embed_documents(list(store.documents()))
@@ -69,10 +79,9 @@ def test_what_is_paid_for_is_true_in_the_translated_store(policy, log, store, fi
     assert np.array_equal(np.load(tmp_path / "new" / "confidence.npy") == 1, same)
 
 
-def test_the_stitch_learns_from_every_pair_that_was_paid_for(store, fitted, target, tmp_path):
-    found = reembedded_stitch(store, fitted, target, wanted(policy="random"), tmp_path / "stitch")
-    truth = target.embed_documents(list(store.documents()))
-    old = read_all(store.scan())
+def test_the_stitch_learns_from_every_pair_that_was_paid_for(store, fitted, target, reembed):
+    found = reembed()
+    truth, old = target.embed_documents(list(store.documents())), read_all(store.scan())
     rest = ~np.isin(old.ids, found.sample.ids)
 
     def cosine(stitch):
@@ -82,101 +91,78 @@ def test_the_stitch_learns_from_every_pair_that_was_paid_for(store, fitted, targ
     assert cosine(found) > cosine(fitted) + 0.01
     assert found.manifest.counts == {"pairs": 90, "documents": 150}
     assert found.manifest.details["re-embedding"]["documents"] == 50
+    quick = refit_same_kind(store, fitted, found.sample, np.flatnonzero(~rest))
+    same = [stitch.translate(old, source="test").vectors for stitch in (quick, found)]
+    np.testing.assert_array_equal(*same, "the quick refit is the same map")
 
 
-def test_the_quick_refit_is_the_same_map(store, fitted, target, tmp_path):
-    found = reembedded_stitch(store, fitted, target, wanted(policy="random"), tmp_path / "stitch")
-    rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, found.sample.ids))
-    quick = refit_same_kind(store, fitted, found.sample, rows)
-    batch = next(iter(store.scan()))
-    assert np.array_equal(quick.translate(batch, source="q").vectors, found.translate(batch, source="f").vectors)
-
-
-def test_the_same_call_takes_what_an_earlier_one_has_left(store, fitted, target, tmp_path):
+def test_the_same_call_takes_what_an_earlier_one_has_left(target, reembed, tmp_path):
     model = Counting(target)
-    first = reembedded_stitch(store, fitted, model, wanted(policy="random"), tmp_path / "stitch")
-    again = reembedded_stitch(store, fitted, model, wanted(policy="random"), tmp_path / "stitch")
+    first, again = reembed(model=model), reembed(model=model)
     assert len(model.asked) == 50
     assert again.digest() == first.digest() == load_stitch(tmp_path / "stitch").digest()
     with pytest.raises(UsageError, match="stitch exists"):
-        reembedded_stitch(store, fitted, model, wanted("70%", policy="random"), tmp_path / "stitch")
+        reembed("70%", model=model)
     assert len(model.asked) == 50
 
 
-def test_a_killed_run_pays_for_nothing_twice_and_ends_with_the_same_bytes(store, fitted, target, tmp_path):
+def test_a_killed_run_pays_for_nothing_twice_and_ends_with_the_same_bytes(target, reembed, tmp_path):
     model = Counting(target, batches=3)
     cached = CachedEmbedder(model, tmp_path / "cache.sqlite")
     with pytest.raises(KeyboardInterrupt):
-        reembedded_stitch(store, fitted, cached, wanted(policy="random"), tmp_path / "stitch")
+        reembed(model=cached)
     assert not (tmp_path / "stitch").exists()
     model.batches = 10**9
-    resumed = reembedded_stitch(store, fitted, cached, wanted(policy="random"), tmp_path / "stitch")
-    whole = reembedded_stitch(store, fitted, target, wanted(policy="random"), tmp_path / "whole")
+    resumed, whole = reembed(model=cached), reembed(name="whole")
     assert sorted(model.asked) == sorted(set(model.asked)) and len(model.asked) == 50
     assert resumed.digest() == whole.digest()
 
 
-def test_a_further_budget_goes_on_from_the_saved_stitch(store, fitted, target, tmp_path):
-    first = reembedded_stitch(store, fitted, target, wanted("60%", policy="confidence"), tmp_path / "first")
-    model = Counting(target)
-    second = reembedded_stitch(store, first, model, wanted("100", policy="confidence"), tmp_path / "second")
+def test_a_further_budget_goes_on_from_the_saved_stitch(target, reembed):
+    first, model = reembed(policy="confidence", name="first"), Counting(target)
+    second = reembed("100", stitch=first, model=model, policy="confidence", name="second")
     assert len(model.asked) == 10
     assert set(first.sample.ids) < set(second.sample.ids)
 
 
-def test_the_plan_is_told_before_a_document_is_embedded(store, fitted, target, corpus, tmp_path):
+def test_the_plan_is_told_before_a_document_is_embedded(store, target, corpus, reembed):
     model, told = Counting(target), []
-    options = {"query_log": corpus.queries[:5], "price": 10.0}
-    reembedded_stitch(
-        store,
-        fitted,
-        model,
-        wanted("60", **options),
-        tmp_path / "s",
-        announce=Announce(choice=lambda plan, _: told.append((plan, model.asked[:]))),
-    )
+    announce = Announce(choice=lambda plan, _: told.append((plan, model.asked[:])))
+    reembed("60", model=model, policy=None, query_log=corpus.queries[:5], price=10.0, announce=announce)
     ((plan, asked_before),) = told
     assert asked_before == [query.id for query in corpus.queries[:5]]
-    texts = {document.id: document.text for document in store.documents()}
-    chosen = model.asked[5:]
+    texts, chosen = texts_by_id(store), model.asked[5:]
     assert plan.cost.documents == len(chosen) == plan.from_log == 20
     assert plan.cost.tokens == tokens_of(texts[one] for one in chosen)
     assert plan.cost.usd == pytest.approx(plan.cost.tokens * 10 / 1e6)
 
 
-def test_a_budget_in_dollars_is_kept(store, fitted, target, tmp_path):
-    texts = {document.id: document.text for document in store.documents()}
-    paid = tokens_of(texts[one] for one in fitted.sample.ids)
-    limit = 1.5 * paid / 1e6
-    asked = wanted(f"${limit:.8f}", policy="random", price=1.0)
-    found = reembedded_stitch(store, fitted, target, asked, tmp_path / "stitch")
+def test_a_budget_in_dollars_is_kept(store, fitted, reembed):
+    texts = texts_by_id(store)
+    limit = 1.5 * tokens_of(texts[one] for one in fitted.sample.ids) / 1e6
+    found = reembed(f"${limit:.8f}", price=1.0)
     spent = tokens_of(texts[one] for one in found.sample.ids) / 1e6
     assert 0.9 * limit < spent <= limit
 
 
-def test_another_model_or_another_store_is_refused_before_anything_is_embedded(store, fitted, tmp_path, target):
+def test_another_model_or_another_store_is_refused_before_anything_is_embedded(store, fitted, reembed, tmp_path):
     other = load_embedder("tfidf:25")
     other.fit(store.documents())
     with pytest.raises(StitchError, match=r"another model: .*'tfidf:24', for the model as named 'tfidf:25'"):
-        reembedded_stitch(store, fitted, other, wanted(policy="random"), tmp_path / "s")
+        reembed(model=other)
     migrate.translate(store, fitted, tmp_path / "other")
     with pytest.raises(StitchError, match="fitted on another store"):
-        reembedded_stitch(open_store(tmp_path / "other"), fitted, target, wanted(policy="random"), tmp_path / "s")
+        reembed(of=open_store(tmp_path / "other"))
 
 
-def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, tmp_path, target):
+def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, target, reembed, tmp_path):
     """Every document stands in the store twice, under two ids."""
     batch, documents = read_all(store.scan()), list(store.documents())
-    (tmp_path / "doubled").mkdir()
-    writer = create_store(tmp_path / "doubled", format="faiss", dim=32)
-    for suffix in ("", "-again"):
-        named = [dataclasses.replace(document, id=document.id + suffix) for document in documents]
-        writer.append(named, batch.vectors)
-    writer.finish()
-    doubled = open_store(tmp_path / "doubled")
+    again = [dataclasses.replace(document, id=f"{document.id}-again") for document in documents]
+    doubled = make_store(tmp_path / "doubled", [*documents, *again], np.tile(batch.vectors, (2, 1)))
     fitted = migrate.fit(doubled, target, stitch="ridge", sample=40)
     model = Counting(target)
-    found = reembedded_stitch(doubled, fitted, model, wanted("100", policy="random"), tmp_path / "stitch")
+    found = reembed("100", of=doubled, stitch=fitted, model=model)
     assert len(model.asked) == 20, "the 40 of the sample are 80 documents with their copies"
     done = migrate.translate(doubled, found, tmp_path / "new")
     assert done.n_true == 120
@@ -193,30 +179,32 @@ def test_a_row_without_its_true_vector_is_told(store, fitted):
         refit_same_kind(store, fitted, few, rows)
 
 
-def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(store, target, tmp_path):
+@pytest.fixture
+def leaning(store, target):
+    """A stitch of few pairs that leans on a prior of many."""
     prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
-    migrate.fit(store, target, stitch="ridge", sample=20, prior=prior).save(tmp_path / "stitch")
-    loaded = load_stitch(tmp_path / "stitch")
-    found = reembedded_stitch(store, loaded, target, wanted("30%", policy="random"), tmp_path / "again")
+    return migrate.fit(store, target, stitch="ridge", sample=20, prior=prior)
+
+
+def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(leaning, reembed, tmp_path):
+    leaning.save(tmp_path / "leaning")
+    loaded = load_stitch(tmp_path / "leaning")
+    found = reembed("30%", stitch=loaded)
     assert found.manifest.stitch.kind_facts["share of prior"] > 0
     np.testing.assert_array_equal(found.prior.matrix, loaded.prior.matrix)
 
 
-def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, tmp_path):
-    migrate.fit(store, target, stitch="prefix+text", sample=40, prefix=30).save(tmp_path / "stitch")
-    loaded = load_stitch(tmp_path / "stitch")
-    found = reembedded_stitch(store, loaded, target, wanted("50%", policy="random"), tmp_path / "again")
+def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, reembed, tmp_path):
+    migrate.fit(store, target, stitch="prefix+text", sample=40, prefix=30).save(tmp_path / "prefixed")
+    found = reembed("50%", stitch=load_stitch(tmp_path / "prefixed"))
     assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
     assert migrate.translate(store, found, tmp_path / "new").n_true == 75
 
 
-def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target):
-    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
-    fitted = migrate.fit(store, target, stitch="ridge", sample=20, prior=prior)
-    ids = [store.get(np.array([row])).ids[0] for row in range(30)]
-    known = TrueVectors(ids, target.embed_documents(list(store.documents(np.arange(30)))))
-    with_prior, without = (
-        refit_same_kind(store, one, known, np.arange(30)) for one in (fitted, dataclasses.replace(fitted, prior=None))
-    )
+def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target, leaning):
+    rows = np.arange(30)
+    known = TrueVectors(list(store.get(rows).ids), target.embed_documents(list(store.documents(rows))))
+    alone = dataclasses.replace(leaning, prior=None)
+    with_prior, without = (refit_same_kind(store, one, known, rows) for one in (leaning, alone))
     assert with_prior.stitch.facts()["share of prior"] > 0
     assert "share of prior" not in without.stitch.facts()
