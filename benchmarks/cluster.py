@@ -400,9 +400,9 @@ class MadeUp(Task):
     work: Path | None
     digest: str = "00"
 
-    def open(self) -> Callable[[Shard], bytes]:
+    def open(self) -> Callable[[Shard], Sequence[memoryview]]:
         """Return what makes up shards; there is nothing to open."""
-        return shard_maker(self.work, made_up, NoParts)
+        return shard_maker(made_up, NoParts)
 
 
 def made_up(shard: Shard) -> Iterator[Block]:

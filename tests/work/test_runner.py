@@ -24,7 +24,7 @@ class Rows(Task):
     digest: str = "0"
 
     def open(self):
-        return shard_maker(self.work, self.blocks, NoParts)
+        return shard_maker(self.blocks, NoParts)
 
     def blocks(self, shard):
         if shard.start == self.bad:
@@ -129,7 +129,7 @@ class Echo(Task):
         return "echo"
 
     def open(self):
-        return lambda number: b"".join(pack({}, {"number": number}))
+        return lambda number: pack({}, {"number": number})
 
 
 def test_a_pool_that_is_stopped_while_calls_begin_ends_them_all_in_one_line():
