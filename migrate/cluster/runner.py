@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
+import threading
 import time
 import uuid
 import warnings
@@ -59,10 +59,9 @@ class DaskRunner:
     patience_s: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.shards is not None:  # workers are in folders of their own
-            path = self.shards.removeprefix("file://")
-            full = path if "://" in path or "::" in path else str(Path(path).absolute())
-            object.__setattr__(self, "shards", full)
+        path = None if self.shards is None else Folder(self.shards).path
+        if path is not None:  # workers are in folders of their own
+            object.__setattr__(self, "shards", str(path.absolute()))
 
     @property
     def is_local(self) -> bool:
@@ -224,16 +223,24 @@ class ClusterPool(Pool):
         return self._ahead * (self._users or max(self._cluster.threads(), 1))
 
     def result(self, *arguments: Any) -> Any:
-        """Return what a worker returns."""
-        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        future = self._cluster.submit(self._name, next(self._numbers), arguments, finished)
-        while True:
-            with suppress(queue.Empty):
-                return self._cluster.outcome(finished.get(timeout=_LOOK_S))
+        """Return what a worker returns; it may be lost with the cluster."""
+        from migrate.cluster import worker
+
+        cluster, done = self._cluster, threading.Event()
+        try:
+            key = (self._name, next(self._numbers))
+            future = cluster.client.submit(worker.do, self._name, *arguments, key=key, pure=False)
+        except Exception as error:
+            raise cluster.lost() from error
+        future.add_done_callback(lambda _: done.set())
+        while not done.wait(_LOOK_S):
             if self._stopped:
                 future.cancel(force=True)
                 raise RemoteError(f"the run was broken off; {_GO_ON}")
-            self._cluster.threads()
+            cluster.threads()
+        made = cluster.outcome(future)
+        future.release()
+        return made
 
     def stop(self) -> None:
         """Let those that wait raise an error."""
@@ -290,13 +297,13 @@ class Cluster:
     def threads(self) -> int:
         """Return how many threads the workers have now, or had a moment ago; a RemoteError where none come any more."""
         if self.client.status != "running":
-            raise self._lost()
+            raise self.lost()
         if self._count and time.monotonic() - self._counted_at < _LOOK_S:
             return self._count
         try:
             self._count = count = int(sum(self.client.nthreads().values()))
         except Exception as error:
-            raise self._lost() from error
+            raise self.lost() from error
         if count:
             self._alone_since, self._counted_at = None, time.monotonic()
             return count
@@ -307,7 +314,8 @@ class Cluster:
             )
         return 0
 
-    def _lost(self) -> RemoteError:
+    def lost(self) -> RemoteError:
+        """Return the error of a cluster that is gone."""
         return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
 
     @contextmanager
@@ -324,46 +332,27 @@ class Cluster:
                 with suppress(Exception):
                     self.client.unregister_worker_plugin(name)
 
-    def submit(self, name: str, number: int, arguments: tuple[Any, ...], finished: queue.SimpleQueue[Any]) -> Any:
-        """Hand out a call; its future, to be held until then, is in `finished` when it is done."""
-        from migrate.cluster import worker
+    def outcome(self, future: Any) -> Any:
+        """Return what a finished future holds, or raise what the worker met.
 
-        try:
-            future = self.client.submit(worker.do, name, *arguments, key=(name, number), pure=False)
-        except Exception as error:
-            raise self._lost() from error
-        future.add_done_callback(finished.put)
-        return future
+        Where its worker is gone since, another makes it again.
+        """
+        from distributed import KilledWorker
 
-    def _result(self, future: Any) -> Any:
-        """Return what a finished future holds; where its worker is gone since, another makes it again."""
         while True:
             try:
                 return future.result(timeout=30.0)
-            except TimeoutError:
-                if future.status == "error":
-                    raise
-                self.threads()
-
-    def outcome(self, future: Any) -> Any:
-        """Return what came of a shard, or raise what the worker met; it may be lost with the cluster."""
-        from distributed import KilledWorker
-
-        try:
-            made = self._result(future)
-        except LeadMigrateError:
-            raise
-        except KilledWorker as error:
-            raise OutputError(
-                f"worker processes ended before their work was done, perhaps for lack of memory; {_GO_ON}"
-            ) from error
-        except Exception as error:
-            if future.status == "error":
+            except LeadMigrateError:
                 raise
-            raise self._lost() from error
-        except BaseException as error:
-            if type(error).__name__ == "CancelledError":  # asyncio's is no Exception
-                raise self._lost() from error
-            raise
-        future.release()
-        return made
+            except KilledWorker as error:
+                raise OutputError(
+                    f"worker processes ended before their work was done, perhaps for lack of memory; {_GO_ON}"
+                ) from error
+            except BaseException as error:
+                if type(error).__name__ == "CancelledError":  # asyncio's is no Exception
+                    raise self.lost() from error
+                if not isinstance(error, Exception) or future.status == "error":
+                    raise
+                if not isinstance(error, TimeoutError):
+                    raise self.lost() from error
+                self.threads()

@@ -210,8 +210,11 @@ class RunJob:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         step, folder, made_from, kept = self.step, self.step.folder, self.made_from, self.kept.outputs
         outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
-        with open_steps(folder, outputs, made_from.work, kept=kept, force=step.force, restart=step.restart) as steps:
-            fitted, force, restart, progress = None, steps.force, steps.restart, step.progress
+        fitted, restart, progress = None, step.restart, step.progress
+        with open_steps(folder, outputs, made_from.work, kept=kept, force=step.force, restart=restart) as (
+            steps,
+            force,
+        ):
             if steps.known(STITCH) is None:
                 fitted = self.fit.execute()
                 fitted.save(folder / STITCH, force=force)

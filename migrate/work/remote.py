@@ -31,7 +31,8 @@ _LOCAL: Final = re.compile(r"(?:file|local)://")
 class Folder:
     """A folder at a location; `named` is what a message calls it.
 
-    A folder without that name is one in which an output is made: it is there, and its errors are those of outputs.
+    One without that name is the folder of finished shards beside an output: it is there, and its errors are those of
+    outputs.
     """
 
     location: str
@@ -41,7 +42,7 @@ class Folder:
 
     @property
     def path(self) -> Path | None:
-        """The path of a folder of this machine, which is read and written without fsspec; None of any other."""
+        """The path of a folder of this machine, which is listed and written without fsspec; None of any other."""
         path = _LOCAL.sub("", self.location, count=1)
         return None if "://" in path or "::" in path else Path(path)
 
@@ -78,20 +79,12 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
-        if (path := self.path) is not None:
-            with self.errors(), suppress(FileNotFoundError):
-                return (path / name).read_bytes()
-            return None
         with self.open() as (system, folder), suppress(FileNotFoundError):
             return bytes(system.cat_file(f"{folder}/{name}"))
         return None
 
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone is no error."""
-        if (path := self.path) is not None:
-            with self.errors():
-                (path / name).unlink(missing_ok=True)
-            return
         with self.open() as (system, folder), suppress(FileNotFoundError):
             system.rm_file(f"{folder}/{name}")
 
@@ -150,9 +143,10 @@ def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
     """Write a file that gets its name when it is whole and durable."""
     unfinished = path.with_name(f".{uuid.uuid4().hex}")
     with unfinished.open("wb", buffering=0) as file:
-        for piece in map(memoryview, pieces):
-            while piece:
-                piece = piece[file.write(piece) :]
+        for piece in pieces:
+            left = memoryview(piece)
+            while left:
+                left = left[file.write(left) :]
         os.fsync(file.fileno())
     os.rename(unfinished, path)
     sync_path(path.parent)

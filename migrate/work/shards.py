@@ -126,6 +126,12 @@ class ShardFolder:
         """Number of finished rows."""
         return sum(map(len, self._names))
 
+    @property
+    def rows_before_gap(self) -> int:
+        """Number of finished rows from the first on."""
+        ranges = self.ranges()
+        return ranges[0][1] if ranges and ranges[0][0] == 0 else 0
+
     def ranges(self) -> list[tuple[int, int]]:
         """Return the rows that are finished, as ranges that do not touch."""
         merged: list[tuple[int, int]] = []
@@ -154,7 +160,7 @@ class ShardFolder:
 
     def remove(self, shard: Shard) -> None:
         """Remove a shard, which is to be made again."""
-        self.folder.remove(self._names.pop(shard))
+        (self.path / self._names.pop(shard)).unlink(missing_ok=True)
 
     def facts(self, shard: Shard) -> dict[str, Any]:
         """Return the facts of a shard."""
@@ -180,13 +186,8 @@ class ShardFolder:
 
     def all_rows(self, dim: int, count: int | None = None) -> Rows:
         """Return the vectors of all shards; raises a StoreError where a row is missing."""
-        stop = 0
-        for shard in self:
-            if shard.start != stop:
-                break
-            stop = shard.stop
-        count = stop if count is None else count
-        if stop != count or self.rows != count:
+        count = self.rows_before_gap if count is None else count
+        if self.rows_before_gap != count or self.rows != count:
             raise StoreError(f"{self.path}: {count} vectors were announced, and {self.rows} written; write every row")
         runs = []
         for number, shard in enumerate(self):

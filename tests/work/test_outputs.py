@@ -336,7 +336,7 @@ def test_several_outputs_of_a_command_are_noted_until_all_are_there(tmp_path):
     def steps(**options):
         return open_steps(folder, ["a", "b"], configuration, **{"force": False, "restart": False, **options})
 
-    with pytest.raises(KeyboardInterrupt), steps() as first:
+    with pytest.raises(KeyboardInterrupt), steps() as (first, _):
         (folder / "a").mkdir(parents=True)
         first.note("a", {"n": 1})
         raise KeyboardInterrupt
@@ -345,8 +345,8 @@ def test_several_outputs_of_a_command_are_noted_until_all_are_there(tmp_path):
         pass
     state = json.loads((tmp_path / ".run.work" / "work.json").read_text())
     assert state["steps"] == {"a": {"n": 1}}
-    with steps() as again:
-        assert again.known("a") == {"n": 1} and again.known("b") is None and again.force
+    with steps() as (again, may_replace):
+        assert again.known("a") == {"n": 1} and again.known("b") is None and may_replace
         again.note("b")
     assert names(tmp_path) == ["run"]
     with pytest.raises(UsageError, match="a exists"), steps():
