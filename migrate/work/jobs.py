@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -34,17 +34,20 @@ START_OVER: Final = "to discard the unfinished work and start over, add `restart
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The `source` that is read and the `options` of the work on it; both of what JSON can hold."""
+    """The `source` that is read and the `options` of the work on it, of what JSON can hold.
+
+    `audit` are the further inputs of a run's audit: the same unfinished work goes on with others.
+    """
 
     command: str
     source: Facts = field(default_factory=dict)
     options: Facts = field(default_factory=dict)
+    audit: Facts = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the state of unfinished work has it."""
-        read_back: dict[str, Any] = json.loads(
-            canonical_json({**asdict(self), "options": {**self.options, "tool": __version__}})
-        )
+        facts = {"command": self.command, "source": self.source, "options": {**self.options, "tool": __version__}}
+        read_back: dict[str, Any] = json.loads(canonical_json(facts))
         return read_back
 
     def check(self, begun: Facts, output: object) -> None:
@@ -58,12 +61,15 @@ class Configuration:
             raise StoreError(
                 f"{output}: the unfinished work there was begun with another source, or it changed since; {START_OVER}"
             )
-        names = sorted(begun["options"].keys() | now["options"].keys())
-        others = [name for name in names if begun["options"].get(name) != now["options"].get(name)]
-        if others:
+        if others := changed_names(begun["options"], now["options"]):
             raise UsageError(
                 f"{output}: the unfinished work there was begun with other values of {', '.join(others)}; {START_OVER}"
             )
+
+
+def changed_names(earlier: Facts, now: Facts) -> list[str]:
+    """Return the names of the facts that differ."""
+    return sorted(name for name in earlier.keys() | now.keys() if earlier.get(name) != now.get(name))
 
 
 class Task(ABC):

@@ -35,15 +35,9 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(autouse=True, scope="module")
 def small_parts():
-    import migrate.embed.corpus
-    import migrate.translate
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-        patch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
-        patch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
-        patch.setattr("migrate.steps.translate.job._PART_BYTES", 1 << 17)
-        patch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 256)
+        patch.setenv("SOURCE_DATE_EPOCH", "")
+        victims.make_parts_small(patch.setattr)
         yield
 
 
