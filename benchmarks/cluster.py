@@ -397,12 +397,11 @@ _SHARD_ROWS = 8_192
 class MadeUp(Task):
     """Shards whose vectors went to where every machine can write: confidence and checksums are left of them."""
 
-    work: Path | None
     digest: str = "00"
 
-    def open(self) -> Callable[[Shard], bytes]:
+    def open(self) -> Callable[[Shard], Sequence[memoryview]]:
         """Return what makes up shards; there is nothing to open."""
-        return shard_maker(self.work, made_up, NoParts)
+        return shard_maker(made_up, NoParts)
 
 
 def made_up(shard: Shard) -> Iterator[Block]:
@@ -441,7 +440,7 @@ class MadeUpJob(StoreJob):
         """By a module that workers find: not __main__, which is another one there."""
         import cluster
 
-        return cluster.MadeUp(work)
+        return cluster.MadeUp()
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, int]:
         """As a translation does, which counts true vectors and writes what lies beside the store."""

@@ -97,12 +97,13 @@ def make_stitch(
     fitted.save(folder)
 
 
-def make_parts_small() -> None:
+def make_parts_small(put: Callable[[object, str, object], None] = setattr) -> None:
     """Let a small store have many parts; and the manifest the same date every time."""
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
-    translation._BATCH_BYTES, translation._FEWEST_ROWS = 1 << 16, 64
-    job._PART_BYTES = 1 << 17
-    corpus.BATCH_DOCUMENTS = PART_DOCUMENTS
+    put(translation, "_BATCH_BYTES", 1 << 16)
+    put(translation, "_FEWEST_ROWS", 64)
+    put(job, "_PART_BYTES", 1 << 17)
+    put(corpus, "BATCH_DOCUMENTS", PART_DOCUMENTS)
 
 
 def prepare(kind: str, folder: Path, rows: int) -> None:

@@ -24,7 +24,7 @@ from migrate.stores import open_store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
-from migrate.work.jobs import Configuration
+from migrate.work.jobs import Configuration, changed_names
 from migrate.work.outputs import RunState
 
 RECORD = "run.json"
@@ -40,14 +40,6 @@ _SHAPE = {
     "summary": str,
     "details": str,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RunConfiguration:
-    """The inputs of a run: the `work` of its stitch and stores, and what the `audit` has besides, as JSON."""
-
-    work: Configuration
-    audit: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ class Kept:
 def note_finished(
     folder: Path,
     report: AuditReport,
-    made_from: RunConfiguration,
+    made_from: Configuration,
     outputs: Mapping[str, Mapping[str, Any]],
     *,
     page: Path,
@@ -85,7 +77,7 @@ def note_finished(
     """
     facts: dict[str, Any] = {
         "version": _VERSION,
-        "configuration": made_from.work.as_json(),
+        "configuration": made_from.as_json(),
         "audit": dict(made_from.audit),
         "outputs": {
             name: {"files": _hashes(folder / name), "content": _content_of_database(folder / name), "facts": facts}
@@ -100,7 +92,7 @@ def note_finished(
         write_json(aside, {**facts, "sha256": _hash_of(facts)})
 
 
-def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Finished | None:
+def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finished | None:
     """Return what a finished run said; None where there is none, an older tool left it, or its audit was another.
 
     Raises a UsageError where it is of another store or has other options, an InputError where its record is damaged or
@@ -109,7 +101,7 @@ def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Fi
     facts = _read(folder, made_from)
     if facts is None or facts["version"] != _VERSION or RunState.read(folder) is not None:
         return None
-    if _changed(facts["audit"], made_from.audit):
+    if changed_names(facts["audit"], made_from.audit):
         return None
     for name, output in facts["outputs"].items():
         _refuse_changed(folder, name, output)
@@ -118,7 +110,7 @@ def find_finished(folder: Path, report: Path, made_from: RunConfiguration) -> Fi
     return Finished(facts["outcome"], facts["summary"], facts["details"], suite, document)
 
 
-def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) -> Kept:
+def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str]) -> Kept:
     """Return what of a finished run serves another audit; nothing without the `needed`. Raises as `find_finished`."""
     facts = _read(folder, made_from)
     if facts is None:
@@ -134,10 +126,10 @@ def find_kept(folder: Path, made_from: RunConfiguration, needed: Sequence[str]) 
                 raise
             return Kept()  # another audit broke off here: its journal says what is there
     outputs = {name: output["facts"] for name, output in there.items()}
-    return Kept({**outputs, RECORD: {}}, _changed(facts["audit"], made_from.audit))
+    return Kept({**outputs, RECORD: {}}, changed_names(facts["audit"], made_from.audit))
 
 
-def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
+def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
     """Return the record of a finished run of the same store and options, whatever became of its outputs."""
     path = folder / RECORD
     if not path.is_file():
@@ -155,9 +147,9 @@ def _read(folder: Path, made_from: RunConfiguration) -> dict[str, Any] | None:
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")
             expect(output, {"facts": Mapping[str, Any], **hashes})
-    earlier, now = facts["configuration"], made_from.work.as_json()
+    earlier, now = facts["configuration"], made_from.as_json()
     earlier["options"].pop("journal", None)  # of earlier versions
-    others = _changed(
+    others = changed_names(
         {**earlier["options"], "the store": earlier["source"]}, {**now["options"], "the store": now["source"]}
     )
     if others:
@@ -212,7 +204,7 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
             found = {"": sha256_file(manifest)} if manifest.is_file() else {}
         else:
             expected, found = output["files"], _hashes(path) if path.exists() else {}
-    different = sorted(file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file))
+    different = changed_names(expected, found)
     if not different:
         return
     if output.get("content") is not None and not set(BESIDE) & set(different):  # a database may rewrite its own files
@@ -226,7 +218,3 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
         f"{path / file}: the file {event} since the run finished{others}; its verdict is not said again: put back what "
         "it left, run audit on what is there, or make the run anew with `force=True`"
     )
-
-
-def _changed(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    return sorted(name for name in earlier.keys() | now.keys() if earlier.get(name) != now.get(name))

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
+import threading
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
-from migrate.work.jobs import Task, Work
+from migrate.work.jobs import Pool, Task, Work
 from migrate.work.remote import Folder
-from migrate.work.shards import Block, Shard, unpack
+from migrate.work.shards import Shard
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +59,9 @@ class DaskRunner:
     patience_s: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.shards is not None:  # workers are in folders of their own
-            path = self.shards.removeprefix("file://")
-            full = path if "://" in path or "::" in path else str(Path(path).absolute())
-            object.__setattr__(self, "shards", full)
+        path = None if self.shards is None else Folder(self.shards).path
+        if path is not None:  # workers are in folders of their own
+            object.__setattr__(self, "shards", str(path.absolute()))
 
     @property
     def is_local(self) -> bool:
@@ -71,14 +70,14 @@ class DaskRunner:
 
     def run(self, work: Work, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
         """Make every shard; where only this process can make them, they are made here."""
-        task = work.job.task(work.path if self.is_local and self.shards is None else None)
+        sees_files = self.is_local and self.shards is None
+        task = work.job.task(work.path if sees_files else None)
         if task is None:
             yield from work.make_here(shards)
             return
         # for each thread a shard that it does, and one that waits for it
-        with self.pool(lambda _: task, ahead=2, most=None) as pool:
+        with self.pool(lambda _: task, ahead=2, most=None, folder=work.shards.folder if sees_files else None) as pool:
             yield from work.make_by(pool, shards)
-            pool.release(pool.found.values())  # of shards that were in their places before
 
     @property
     def embeds(self) -> bool:
@@ -86,7 +85,9 @@ class DaskRunner:
         return True
 
     @contextmanager
-    def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> Iterator[ClusterPool]:
+    def pool(
+        self, task: Callable[[int], Task], *, ahead: int, most: int | None, folder: Folder | None = None
+    ) -> Iterator[ClusterPool]:
         """Have the workers open a task, as many threads as there are now, and those of later where there is no `most`.
 
         What an earlier run has left in shared files is taken first.
@@ -96,13 +97,11 @@ class DaskRunner:
                 cluster.check_place(self.shards)
             users = max(cluster.threads(), 1)
             users = users if most is None else min(users, most)
-            remote = task(users)
-            files = None
+            opened = task(users)
             if self.shards is not None:
-                files = Folder(f"{self.shards.rstrip('/')}/{remote.digest[:32]}", f"--shards {self.shards}")
-            found = {} if files is None else files.find_hashed()
-            with cluster.offer(remote, files) as name:
-                yield ClusterPool(cluster, name, remote, ahead, None if most is None else users, files, found)
+                folder = Folder(f"{self.shards.rstrip('/')}/{opened.digest[:32]}", f"--shards {self.shards}")
+            with cluster.offer(opened, folder) as name:
+                yield ClusterPool(opened, folder, cluster, name, ahead, None if most is None else users)
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
@@ -207,55 +206,41 @@ def _silence() -> Iterator[None]:
             logger.setLevel(level)
 
 
-@dataclass(slots=True)
-class ClusterPool:
-    """Workers that know a task by its name and leave what they make in `files`; `found` are those of an earlier run."""
+class ClusterPool(Pool):
+    """Workers that know a task by its name; `users` of their threads at most."""
 
-    cluster: Cluster
-    name: str
-    task: Task
-    ahead: int
-    users: int | None
-    files: Folder | None
-    found: dict[str, str]
-    _numbers: Iterator[int] = field(default_factory=count)
-    _stopped: bool = False
+    def __init__(
+        self, task: Task, folder: Folder | None, cluster: Cluster, name: str, ahead: int, users: int | None
+    ) -> None:
+        super().__init__(task, folder)
+        self._cluster, self._name, self._ahead, self._users = cluster, name, ahead, users
+        self._numbers = count()
+        self._stopped = False
 
     @property
     def capacity(self) -> int:
         """Number of calls that are worth having under way."""
-        return self.ahead * (self.users or max(self.cluster.threads(), 1))
+        return self._ahead * (self._users or max(self._cluster.threads(), 1))
 
-    def call(self, *arguments: Any) -> Block:
-        """Return what a worker makes; a shared file is made again if it is damaged, and stays until it is released."""
-        if self.files is None:
-            return unpack(self._result(arguments))
-        name, is_new = self.found.pop(self.task.name_of(*arguments), None), False
-        for _ in range(3):
-            if name is None:
-                name, is_new = str(self._result(arguments)), True
-            if (content := self.files.read_hashed(name)) is not None:
-                return replace(unpack(content), file=name, is_new=is_new)
-            self.files.remove(name)
-            name = None
-        raise OutputError(f"{self.files.named}: what is written there is not what is read; use another place")
+    def result(self, *arguments: Any) -> Any:
+        """Return what a worker returns; it may be lost with the cluster."""
+        from migrate.cluster import worker
 
-    def _result(self, arguments: tuple[Any, ...]) -> Any:
-        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        future = self.cluster.submit(self.name, next(self._numbers), arguments, finished)
-        while True:
-            with suppress(queue.Empty):
-                return self.cluster.outcome(finished.get(timeout=_LOOK_S))
+        cluster, done = self._cluster, threading.Event()
+        try:
+            key = (self._name, next(self._numbers))
+            future = cluster.client.submit(worker.do, self._name, *arguments, key=key, pure=False)
+        except Exception as error:
+            raise cluster.lost() from error
+        future.add_done_callback(lambda _: done.set())
+        while not done.wait(_LOOK_S):
             if self._stopped:
                 future.cancel(force=True)
                 raise RemoteError(f"the run was broken off; {_GO_ON}")
-            self.cluster.threads()
-
-    def release(self, files: Iterable[str]) -> None:
-        """Remove files."""
-        for name in files:
-            if self.files is not None:
-                self.files.remove(name)
+            cluster.threads()
+        made = cluster.outcome(future)
+        future.release()
+        return made
 
     def stop(self) -> None:
         """Let those that wait raise an error."""
@@ -312,13 +297,13 @@ class Cluster:
     def threads(self) -> int:
         """Return how many threads the workers have now, or had a moment ago; a RemoteError where none come any more."""
         if self.client.status != "running":
-            raise self._lost()
+            raise self.lost()
         if self._count and time.monotonic() - self._counted_at < _LOOK_S:
             return self._count
         try:
             self._count = count = int(sum(self.client.nthreads().values()))
         except Exception as error:
-            raise self._lost() from error
+            raise self.lost() from error
         if count:
             self._alone_since, self._counted_at = None, time.monotonic()
             return count
@@ -329,63 +314,45 @@ class Cluster:
             )
         return 0
 
-    def _lost(self) -> RemoteError:
+    def lost(self) -> RemoteError:
+        """Return the error of a cluster that is gone."""
         return RemoteError(f"the Dask scheduler at {self.address} is gone; when it is back, {_GO_ON}")
 
     @contextmanager
-    def offer(self, task: Task, files: Folder | None) -> Iterator[str]:
+    def offer(self, task: Task, folder: Folder | None) -> Iterator[str]:
         """Tell the workers of a task, and of where they leave what they make, and return its name."""
         from migrate.cluster.worker import TaskOffer
 
         name = f"lead-migrate-{uuid.uuid4().hex}"
         try:
-            self.client.register_plugin(TaskOffer(name, task, files), name=name)
+            self.client.register_plugin(TaskOffer(name, task, folder), name=name)
             yield name
         finally:
             if self.client.status == "running":  # a scheduler that is gone would be waited for
                 with suppress(Exception):
                     self.client.unregister_worker_plugin(name)
 
-    def submit(self, name: str, number: int, arguments: tuple[Any, ...], finished: queue.SimpleQueue[Any]) -> Any:
-        """Hand out a call; its future, to be held until then, is in `finished` when it is done."""
-        from migrate.cluster import worker
+    def outcome(self, future: Any) -> Any:
+        """Return what a finished future holds, or raise what the worker met.
 
-        try:
-            future = self.client.submit(worker.do, name, *arguments, key=(name, number), pure=False)
-        except Exception as error:
-            raise self._lost() from error
-        future.add_done_callback(finished.put)
-        return future
+        Where its worker is gone since, another makes it again.
+        """
+        from distributed import KilledWorker
 
-    def _result(self, future: Any) -> Any:
-        """Return what a finished future holds; where its worker is gone since, another makes it again."""
         while True:
             try:
                 return future.result(timeout=30.0)
-            except TimeoutError:
-                if future.status == "error":
-                    raise
-                self.threads()
-
-    def outcome(self, future: Any) -> Any:
-        """Return what came of a shard, or raise what the worker met; it may be lost with the cluster."""
-        from distributed import KilledWorker
-
-        try:
-            made = self._result(future)
-        except LeadMigrateError:
-            raise
-        except KilledWorker as error:
-            raise OutputError(
-                f"worker processes ended before their work was done, perhaps for lack of memory; {_GO_ON}"
-            ) from error
-        except Exception as error:
-            if future.status == "error":
+            except LeadMigrateError:
                 raise
-            raise self._lost() from error
-        except BaseException as error:
-            if type(error).__name__ == "CancelledError":  # asyncio's is no Exception
-                raise self._lost() from error
-            raise
-        future.release()
-        return made
+            except KilledWorker as error:
+                raise OutputError(
+                    f"worker processes ended before their work was done, perhaps for lack of memory; {_GO_ON}"
+                ) from error
+            except BaseException as error:
+                if type(error).__name__ == "CancelledError":  # asyncio's is no Exception
+                    raise self.lost() from error
+                if not isinstance(error, Exception) or future.status == "error":
+                    raise
+                if not isinstance(error, TimeoutError):
+                    raise self.lost() from error
+                self.threads()

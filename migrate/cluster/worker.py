@@ -21,10 +21,10 @@ class TaskOffer(WorkerPlugin):  # type: ignore[misc]
     It travels beside the shards and not with them: no key of Dask's, which its pages and logs show, holds a secret.
     """
 
-    def __init__(self, name: str, task: Task, files: Folder | None) -> None:
+    def __init__(self, name: str, task: Task, folder: Folder | None) -> None:
         self.name = name
         self.version = __version__
-        self.task, self.files = task, files
+        self.task, self.folder = task, folder
 
 
 _here = threading.local()
@@ -66,11 +66,9 @@ def _open(name: str) -> Callable[..., Any]:
     if offer.version != __version__:
         raise UsageError(other_versions({worker.address: __version__}))
     try:
-        make = offer.task.open()
+        return offer.task.open_in(offer.folder)
     except (LeadMigrateError, ImportError, OSError) as error:  # of its surroundings, and not of rows that are done
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
-    task, files = offer.task, offer.files
-    return make if files is None else lambda *arguments: files.write_hashed(task.name_of(*arguments), make(*arguments))
 
 
 def other_versions(found: dict[str, str]) -> str:

@@ -49,7 +49,7 @@ class RemoteModel(Task):
         texts, role = arguments
         return sha256(json.dumps([role, [[text.id, text.text] for text in texts]]).encode()).hexdigest()
 
-    def open(self) -> Callable[[Sequence[Text], Role], bytes]:
+    def open(self) -> Callable[[Sequence[Text], Role], Sequence[memoryview]]:
         """Load the model; it stays for as long as the function does.
 
         It makes the vectors of some texts, (n, dim), and says what its server charged for them, and what its model is.
@@ -69,11 +69,11 @@ class RemoteModel(Task):
         if self.scope is not None and (scope := model.cache_scope("document")) != self.scope:
             raise InputError(f"a worker loads the model {scope}, not {self.scope}; have the same one on all machines")
 
-        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> bytes:
+        def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> Sequence[memoryview]:
             before = model.usage_tokens
             vectors = model.embed(texts, role)
             facts = {"usage_tokens": model.usage_tokens - before, "model": asdict(model.identity)}
-            return b"".join(pack({VECTORS: [vectors]}, facts))
+            return pack({VECTORS: [vectors]}, facts)
 
         return embed
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 
 from migrate.errors import InputError, LockedError, OutputError
@@ -91,18 +92,9 @@ class OwnDatabase:
         """Return the value of a pragma."""
         return self._database.execute(f"PRAGMA {name}").fetchone()[0]
 
-    @contextmanager
-    def transaction(self, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE") -> Iterator[None]:
+    def transaction(self, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE") -> AbstractContextManager[None]:
         """Make one transaction of all that is written, or read, in the context."""
-        with self._lock, self.errors():
-            if self._database.in_transaction:  # it is part of another one
-                yield
-                return
-            # The connection rolls back whatever its block began, even where Ctrl-C comes right after BEGIN: what is in
-            # flight then is still to be written
-            with self._database:
-                self._database.execute(f"BEGIN {kind}")
-                yield
+        return _Transaction(self, kind)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -124,3 +116,43 @@ class OwnDatabase:
     def damaged(self, fault: str) -> InputError:
         """Return the error for a file that is not as it was written."""
         return InputError(f"{self.path}: the {self.title} is damaged ({fault}); {self.remedy}")
+
+
+class _Transaction:
+    """A transaction, or a part of the one that is open already.
+
+    No generator: Ctrl-C between its `yield` and the block would leave the transaction open, and what is in flight then
+    is still to be written.
+    """
+
+    def __init__(self, owner: OwnDatabase, kind: str) -> None:
+        self._owner, self._kind = owner, kind
+
+    def __enter__(self) -> None:
+        owner = self._owner
+        owner._lock.acquire()
+        self._is_part = owner._database.in_transaction
+        try:
+            if not self._is_part:
+                with owner.errors():
+                    owner._database.execute(f"BEGIN {self._kind}")
+        except BaseException:
+            if not self._is_part:
+                owner._database.rollback()
+            owner._lock.release()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        owner = self._owner
+        try:
+            with owner.errors():
+                if isinstance(error, sqlite3.Error):
+                    raise error
+                if error is None and not self._is_part:
+                    owner._database.commit()
+        finally:
+            if not self._is_part:
+                owner._database.rollback()  # where nothing is committed
+            owner._lock.release()

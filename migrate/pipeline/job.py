@@ -24,7 +24,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.embedders.prefix import first_of
 from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
-from migrate.finished import RECORD, Finished, Kept, RunConfiguration, find_finished, find_kept, note_finished
+from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.page import report_page
@@ -115,7 +115,7 @@ class RunJob:
         return self.step.reference == "pool"
 
     @cached_property
-    def made_from(self) -> RunConfiguration:
+    def made_from(self) -> Configuration:
         """The inputs that a run that goes on has in common with the one that broke off, and those of its audit.
 
         The audit can be another for the same translated store. Costs no embedding.
@@ -150,7 +150,7 @@ class RunJob:
             audit["plan"] = step.plan
         if step.margin_from:  # the verdict names it; runs from before it was known go on
             audit["margin from"] = step.margin_from
-        return RunConfiguration(Configuration("run", self.store.snapshot().as_json(), options), audit)
+        return Configuration("run", self.store.snapshot().as_json(), options, audit)
 
     @cached_property
     def finished(self) -> Finished | None:
@@ -210,8 +210,9 @@ class RunJob:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         step, folder, made_from, kept = self.step, self.step.folder, self.made_from, self.kept.outputs
         outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
-        with open_steps(folder, outputs, made_from.work, kept=kept, force=step.force, restart=step.restart) as steps:
-            fitted, force, restart, progress = None, steps.force, steps.restart, step.progress
+        fitted, restart, progress = None, step.restart, step.progress
+        opened = open_steps(folder, outputs, made_from, kept=kept, force=step.force, restart=restart)
+        with opened as (steps, force):
             if steps.known(STITCH) is None:
                 fitted = self.fit.execute()
                 fitted.save(folder / STITCH, force=force)

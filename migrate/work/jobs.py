@@ -9,21 +9,22 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate import __version__
-from migrate.errors import StoreError, UsageError
+from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import beside, canonical_json, require_room
+from migrate.work.remote import Folder
 from migrate.work.rows import Rows
-from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, write_values
+from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, unpack, write_values
 from migrate.work.writer import OpenWriter, StoreWriter, make_shard
 
 Facts = Mapping[str, Any]
@@ -33,17 +34,20 @@ START_OVER: Final = "to discard the unfinished work and start over, add `restart
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The `source` that is read and the `options` of the work on it; both of what JSON can hold."""
+    """The `source` that is read and the `options` of the work on it, of what JSON can hold.
+
+    `audit` are the further inputs of a run's audit: the same unfinished work goes on with others.
+    """
 
     command: str
     source: Facts = field(default_factory=dict)
     options: Facts = field(default_factory=dict)
+    audit: Facts = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the state of unfinished work has it."""
-        read_back: dict[str, Any] = json.loads(
-            canonical_json({**asdict(self), "options": {**self.options, "tool": __version__}})
-        )
+        facts = {"command": self.command, "source": self.source, "options": {**self.options, "tool": __version__}}
+        read_back: dict[str, Any] = json.loads(canonical_json(facts))
         return read_back
 
     def check(self, begun: Facts, output: object) -> None:
@@ -57,12 +61,15 @@ class Configuration:
             raise StoreError(
                 f"{output}: the unfinished work there was begun with another source, or it changed since; {START_OVER}"
             )
-        names = sorted(begun["options"].keys() | now["options"].keys())
-        others = [name for name in names if begun["options"].get(name) != now["options"].get(name)]
-        if others:
+        if others := changed_names(begun["options"], now["options"]):
             raise UsageError(
                 f"{output}: the unfinished work there was begun with other values of {', '.join(others)}; {START_OVER}"
             )
+
+
+def changed_names(earlier: Facts, now: Facts) -> list[str]:
+    """Return the names of the facts that differ."""
+    return sorted(name for name in earlier.keys() | now.keys() if earlier.get(name) != now.get(name))
 
 
 class Task(ABC):
@@ -74,8 +81,21 @@ class Task(ABC):
     digest: str
 
     @abstractmethod
-    def open(self) -> Callable[..., bytes]:
+    def open(self) -> Callable[..., Sequence[memoryview]]:
         """Open what is needed, once in each thread, and return the function that makes the content of a shard file."""
+
+    def open_in(self, folder: Folder | None) -> Callable[..., bytes | str]:
+        """Open it for a folder; the function leaves there what it makes, and returns the file's name.
+
+        Without a folder it returns the content.
+        """
+        make = self.open()
+
+        def make_file(*arguments: Any) -> bytes | str:
+            pieces = make(*arguments)
+            return b"".join(pieces) if folder is None else folder.write_hashed(self.name_of(*arguments), pieces)
+
+        return make_file
 
     def name_of(self, *arguments: Any) -> str:
         """Return a name for what that function makes of these: hexadecimal digits and hyphens."""
@@ -84,44 +104,62 @@ class Task(ABC):
 
 
 def shard_maker(
-    work: Path | None, blocks: Callable[[Shard], Iterator[Block]], open_writer: OpenWriter
-) -> Callable[[Shard], bytes]:
+    blocks: Callable[[Shard], Iterator[Block]], open_writer: OpenWriter
+) -> Callable[[Shard], Sequence[memoryview]]:
     """Return the function by which a task makes shards, of the rows that `blocks` makes.
 
-    Processes of this machine write shard files into the folder `work`, and return their names alone. Without that
-    folder, on another machine, they return the content, and the writer takes no parts but those that go to where every
+    On a machine that does not have the files of the output, the writer takes no parts but those that go to where every
     machine can write.
     """
-    shards = None if work is None else ShardFolder(work / "shards")
 
-    def make(shard: Shard) -> bytes:
-        arrays, facts = make_shard(shard, blocks(shard), open_writer)()
-        if shards is not None:
-            arrays, facts = {}, {"shard_file": shards.write(shard, arrays, facts)}
-        return b"".join(pack(arrays, facts))
+    def make(shard: Shard) -> Sequence[memoryview]:
+        return pack(*make_shard(shard, blocks(shard), open_writer)())
 
     return make
 
 
-class Pool(Protocol):
-    """Workers that have opened one task."""
+class Pool(ABC):
+    """Workers that have opened one task: they leave what they make in `folder`, or send it where there is none.
+
+    `found` are the files that an earlier run has left there, by what `Task.name_of` calls them.
+    """
+
+    def __init__(self, task: Task, folder: Folder | None) -> None:
+        self.task, self.folder = task, folder
+        self.found = {} if folder is None else folder.find_hashed()
 
     @property
+    @abstractmethod
     def capacity(self) -> int:
         """The number of calls that are worth having under way."""
-        ...
 
-    def call(self, *arguments: Any) -> Block:
-        """Return what a worker's function makes, which is waited for; raises what the worker met."""
-        ...
+    @abstractmethod
+    def result(self, *arguments: Any) -> Any:
+        """Return what a worker's function returns, which is waited for; raises what the worker met."""
 
-    def release(self, files: Iterable[str]) -> None:
-        """Remove shared files whose content is safe now."""
-        ...
-
+    @abstractmethod
     def stop(self) -> None:
         """Let calls that wait raise an error: they are not wanted any more."""
-        ...
+
+    def call(self, *arguments: Any) -> Block:
+        """Return what a worker makes; a file is made again if it is damaged, and stays until it is released."""
+        if self.folder is None:
+            return unpack(self.result(*arguments))
+        name, is_new = self.found.pop(self.task.name_of(*arguments), None), False
+        for _ in range(3):
+            if name is None:
+                name, is_new = str(self.result(*arguments)), True
+            if (content := self.folder.read_hashed(name)) is not None:
+                return replace(unpack(content), file=name, is_new=is_new)
+            self.folder.remove(name)
+            name = None
+        raise OutputError(f"{self.folder.named}: what is written there is not what is read; use another place")
+
+    def release(self, files: Iterable[str]) -> None:
+        """Remove files whose content is safe now."""
+        for name in files:
+            if self.folder is not None:
+                self.folder.remove(name)
 
 
 class Work:
@@ -181,27 +219,33 @@ class Work:
                 yield sealed.result()
 
     def make_by(self, pool: Pool, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
-        """Have the workers of a pool make shards, in any order; each comes as soon as it is durable here."""
-        waiting, flying = iter(shards), dict[Future[Block], Shard]()
+        """Have the workers of a pool make shards, in any order; each comes as soon as it is durable here.
+
+        Workers that write to this machine's folder leave it there; of others it is taken in.
+        """
+        is_here = pool.folder == self.shards.folder
+        waiting, flying = iter(shards), dict[Future[Any], Shard]()
         with ThreadPoolExecutor(1024) as threads:
             try:
                 while True:
                     # no more than keep the workers busy, so that memory does not grow with the number of shards
                     for shard in islice(waiting, max(pool.capacity - len(flying), 0 if flying else 1)):
-                        flying[threads.submit(pool.call, shard)] = shard
+                        flying[threads.submit(pool.result if is_here else pool.call, shard)] = shard
                     if not flying:
-                        return
+                        break
                     for future in wait(flying, 1.0, FIRST_COMPLETED).done:
-                        shard, block = flying.pop(future), future.result()
-                        if (name := block.facts.get("shard_file")) is not None:
-                            self.shards.add(shard, name)
+                        shard, made = flying.pop(future), future.result()
+                        if is_here:
+                            self.shards.add(shard, made)
                         else:
-                            self.shards.write(shard, *make_shard(shard, [block], self.writer)())
+                            self.shards.write(shard, *make_shard(shard, [made], self.writer)())
                         yield shard
-                        if block.file is not None:
-                            pool.release([block.file])
+                        if not is_here and made.file is not None:
+                            pool.release([made.file])
             finally:
                 pool.stop()
+        if not is_here:
+            pool.release(pool.found.values())  # of shards that were in their places before
 
     def write_values(self, order: NDArray[np.int64] | None) -> dict[str, str]:
         """Write what shards have beside vectors, a `.npy` each in `StoreWriter.order`; return the SHA-256 of each."""

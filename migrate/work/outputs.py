@@ -49,22 +49,25 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RunState:
-    """The content of `work.json`.
+    """The content of `work.json` beside an output.
 
     `complete` are the facts of an output that lacks nothing but its name, `identity` device and inode of its folder,
-    which tell whether it has the name. `steps` are the facts of finished outputs of a command that makes several.
+    which tell whether it has the name. `steps` are the facts of finished outputs of a command that makes several in the
+    folder `output`.
     """
 
+    output: Path
     configuration: Facts
     complete: Facts | None = None
     identity: Sequence[int] | None = None
     steps: dict[str, Facts] = field(default_factory=dict)
 
-    def write(self, output: Path) -> None:
-        """Put it into the work folder of an output, durably and at once."""
-        folder = beside(output, "work")
+    def write(self) -> None:
+        """Put it into the work folder of the output, durably and at once."""
+        folder, facts = beside(self.output, "work"), asdict(self)
         unfinished = folder / ".work.json"
-        write_bytes(unfinished, json.dumps({"version": _VERSION, **asdict(self)}, sort_keys=True).encode())
+        del facts["output"]
+        write_bytes(unfinished, json.dumps({"version": _VERSION, **facts}, sort_keys=True).encode())
         os.replace(unfinished, folder / _STATE)
         sync_path(folder)
 
@@ -75,7 +78,7 @@ class RunState:
         try:
             facts = json.loads(path.read_bytes())
             if facts.pop("version") == _VERSION:
-                return cls(**facts)
+                return cls(output, **facts)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -83,26 +86,37 @@ class RunState:
         _log.warning("%s: the file is damaged; what is unfinished is begun anew", path)
         return None
 
+    def known(self, name: str) -> Facts | None:
+        """Return what is known of a finished output of several; None where it is still to be made."""
+        return self.steps.get(name) if (self.output / name).exists() else None
+
+    def note(self, name: str, facts: Facts | None = None) -> None:
+        """Note that an output of several is complete."""
+        self.steps[name] = facts or {}
+        with output_errors(self.output):
+            self.write()
+
 
 def rows_done(output: Path, command: str) -> int:
     """Return how many rows from the first on an earlier run of a command has left as durable."""
-    ranges = _durable(output, command)
-    return ranges[0][1] if ranges and ranges[0][0] == 0 else 0
+    shards = _durable(output, command)
+    return 0 if shards is None else shards.rows_before_gap
 
 
 def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
     """Return the rows, of `count`, that an earlier run of a command has not left as durable."""
     left = np.ones(count, dtype=bool)
-    for start, stop in _durable(output, command):
-        left[start:stop] = False
+    for shard in _durable(output, command) or ():
+        left[shard.start : shard.stop] = False
     return np.flatnonzero(left)
 
 
-def _durable(output: Path, command: str) -> list[tuple[int, int]]:
+def _durable(output: Path, command: str) -> ShardFolder | None:
+    """Return the shards that an earlier run of a command has left; None where there was none."""
     state = RunState.read(output)
     if state is None or state.configuration.get("command") != command:
-        return []
-    return ShardFolder(beside(output, "work") / "shards").ranges()
+        return None
+    return ShardFolder(beside(output, "work") / "shards")
 
 
 class OutputFolder:
@@ -116,6 +130,18 @@ class OutputFolder:
 
     def __str__(self) -> str:
         return str(self.path)
+
+    @property
+    def work_path(self) -> Path:
+        """The folder in which it is made."""
+        return beside(self.path, "work")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold its lock, and tell of what the system refuses."""
+        with output_errors(self.path), output_lock(self.path):
+            refuse_link(self.work_path)
+            yield
 
     def refuse_existing(self, *, force: bool) -> None:
         """Raise a UsageError where something has the output's name, unless it may be replaced."""
@@ -134,9 +160,23 @@ class OutputFolder:
 
     def discard(self) -> None:
         """Undo what unfinished work has left outside of its folder, as an older output that stepped aside."""
-        old = beside(self.path, "work") / "old"
+        old = self.work_path / "old"
         if os.path.lexists(old) and not os.path.lexists(self.path):
             os.rename(old, self.path)
+
+    def clear(self) -> None:
+        """Remove the work folder; an older output that was being replaced goes back to its place first."""
+        self.discard()
+        if os.path.lexists(self.work_path):
+            shutil.rmtree(self.work_path)
+
+    def refuse_older(self) -> None:
+        """Make sure that unfinished work is not of a version that kept a journal."""
+        if (self.work_path / "journal.jsonl").exists():
+            raise UsageError(
+                f"{self}: the unfinished work there is of an earlier version of this tool; finish it with that, or "
+                f"{START_OVER}"
+            )
 
 
 def _identity(path: Path) -> list[int] | None:
@@ -159,42 +199,6 @@ def _tidy(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _discard(output: OutputFolder) -> None:
-    """Remove a work folder; an older output that was being replaced goes back to its place first."""
-    output.discard()
-    if os.path.lexists(path := beside(output.path, "work")):
-        shutil.rmtree(path)
-
-
-def _refuse_older(output: OutputFolder) -> None:
-    """Make sure that unfinished work is not of a version that kept a journal."""
-    if (beside(output.path, "work") / "journal.jsonl").exists():
-        raise UsageError(
-            f"{output}: the unfinished work there is of an earlier version of this tool; finish it with that, or "
-            f"{START_OVER}"
-        )
-
-
-@dataclass(slots=True)
-class Steps:
-    """The outputs of one command in a folder; `force` is also for those that the command has made itself."""
-
-    folder: Path
-    restart: bool
-    force: bool
-    state: RunState
-
-    def known(self, name: str) -> Facts | None:
-        """Return what is known of an output that an earlier run has made; None where it is still to be made."""
-        return self.state.steps.get(name) if (self.folder / name).exists() else None
-
-    def note(self, name: str, facts: Facts | None = None) -> None:
-        """Note that an output is complete."""
-        self.state.steps[name] = facts or {}
-        with output_errors(self.folder):
-            self.state.write(self.folder)
-
-
 @contextmanager
 def open_steps(
     folder: Path,
@@ -204,37 +208,35 @@ def open_steps(
     kept: Mapping[str, Facts] | None = None,
     force: bool,
     restart: bool,
-) -> Iterator[Steps]:
-    """Hold `folder`, and know what an earlier run of the same command has left in it.
+) -> Iterator[tuple[RunState, bool]]:
+    """Hold `folder`; yield what an earlier run of the same command has left in it, and if that may be replaced.
 
     `kept` are outputs of a finished run, with what is known of them: they are complete, and may be replaced. Refuses
     `names` that are there and were not made by an earlier run of the same configuration.
     """
     output, kept = OutputFolder(folder), dict(kept or {})
-    path = beside(folder, "work")
-    with output_errors(folder), output_lock(folder):
-        refuse_link(path)
+    with output.held():
         if not restart:
-            _refuse_older(output)
+            output.refuse_older()
         state = RunState.read(folder)
         # Where a state is, nothing was in the way when it was begun: what is there now was made under it.
         ours = state is not None
         for name in () if ours else names:
             refuse_existing(folder / name, force=force or name in kept)
         if state is None or restart or not state.steps:
-            _discard(output)
-            path.mkdir()
-            state = RunState(configuration.as_json(), steps=kept.copy())
-            state.write(folder)
+            output.clear()
+            output.work_path.mkdir()
+            state = RunState(folder, configuration.as_json(), steps=kept.copy())
+            state.write()
         else:
             configuration.check(state.configuration, folder)
         try:
-            yield Steps(folder, restart, force or ours or bool(kept), state)
+            yield state, force or ours or bool(kept)
         except BaseException:
             if state.steps.keys() <= kept.keys():  # a finished run stays one
-                _discard(output)
+                output.clear()
             raise
-        _discard(output)
+        output.clear()
 
 
 def write_store(
@@ -253,13 +255,11 @@ def write_store(
     source (StoreError) is refused. `progress` is called with the stage, how many rows are done, and how many there are.
     """
     target: OutputFolder = OutputFolder(output) if isinstance(output, Path) else output
-    path = beside(target.path, "work")
-    with output_errors(target.path), output_lock(target.path):
-        refuse_link(path)
-        if restart or not path.is_dir():
-            _discard(target)
+    with target.held():
+        if restart or not target.work_path.is_dir():
+            target.clear()
             target.refuse_existing(force=force)
-        _refuse_older(target)
+        target.refuse_older()
         work = Work(target.path, job)
         state = _take_up(work, target, force=force)
         try:
@@ -271,26 +271,25 @@ def write_store(
             of = "" if job.total is None else f" of {job.total:,}"
             error.add_note(f"continue with the same command: {work.rows:,}{of} rows are done")
             raise
-        _tidy(path)
+        _tidy(work.path)
         return state.complete or {}
 
 
 def settle(output: Path | OutputFolder, command: str, *, force: bool) -> bool:
     """Publish what an earlier run of a command has completed, and tidy up; returns whether there was anything."""
     target: OutputFolder = OutputFolder(output) if isinstance(output, Path) else output
-    path = beside(target.path, "work")
-    if not path.is_dir():
+    content = target.work_path / "content"
+    if not target.work_path.is_dir():
         return False
-    with output_errors(target.path), output_lock(target.path):
-        refuse_link(path)
+    with target.held():
         state = RunState.read(target.path)
         if state is None or state.complete is None or state.configuration.get("command") != command:
             return False
-        if not target.is_published(path / "content"):
-            if not (path / "content").is_dir():
+        if not target.is_published(content):
+            if not content.is_dir():
                 return False
-            target.publish(path / "content", force=force)
-        _tidy(path)
+            target.publish(content, force=force)
+        _tidy(target.work_path)
     return True
 
 
@@ -307,12 +306,12 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
     if state is not None and (len(work.shards) or state.complete is not None):
         configuration.check(state.configuration, output)
         return state
-    _discard(output)
+    output.clear()
     work.shards = ShardFolder(work.shards.path)
     for folder in (work.path, work.content, work.shards.path):
         folder.mkdir()
-    state = RunState(configuration.as_json())
-    state.write(work.output)
+    state = RunState(work.output, configuration.as_json())
+    state.write()
     sync_path(work.path.parent)
     return state
 
@@ -334,7 +333,7 @@ def _fill(work: Work, output: OutputFolder, state: RunState, runner: Runner, pro
         for path in (*sorted(work.content.iterdir()), work.content):
             sync_path(path)
         state.complete, state.identity = facts, _identity(work.content)
-        state.write(work.output)
+        state.write()
     except BaseException as error:
         # Rows of a source that cannot be used, or no rows at all, are nothing to go on from.
         is_wrong_data = isinstance(error, (StoreError, VectorError, DatasetError, StitchError))
@@ -367,8 +366,7 @@ def _check_shards(work: Work, output: OutputFolder) -> None:
             damaged += len(shard)
     if damaged:
         _log.warning("%s: %d rows are damaged and are made again", output, damaged)
-    ranges = work.shards.ranges()
-    stop = ranges[0][1] if ranges and ranges[0][0] == 0 else 0
+    stop = work.shards.rows_before_gap
     for shard in list(work.shards):
         if work.job.in_order and shard.start >= stop:
             work.shards.remove(shard)

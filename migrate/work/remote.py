@@ -1,56 +1,72 @@
-"""Folders where fsspec can write: `s3://`, `gs://`, or a folder of this machine. Files appear whole or not at all.
+"""Folders on this machine, or where fsspec can write: `s3://`, `gs://`. Files appear whole or not at all.
 
-A file gets its name by a rename where the location is a folder; an object store puts it whole. What is there is never
-changed: a file is put where none is, or again with the same content.
+A file gets its name by a rename where the location is a folder, once it is durable; an object store puts it whole.
 
-What workers of several machines make travels through such a folder as shard files (`migrate.work.shards`), each under
-NAME-SHA256: NAME says which rows it has, or is a digest of the texts that are embedded in it.
+What is made for a run (`migrate.work.shards`) lies in such a folder under NAME-SHA256, of its content: NAME says which
+rows it has, or is a digest of the texts that are embedded in it. So whatever has such a name is finished, anybody may
+make it, and make it again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from migrate.errors import LeadMigrateError, OutputError, UsageError
+from migrate.files import output_errors, sync_path
 from migrate.locations import scrub
 
 _NAME: Final = re.compile(r"([0-9a-f-]+)-([0-9a-f]{64})")
+_LOCAL: Final = re.compile(r"(?:file|local)://")
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder at a location; `named` is what a message calls it."""
+    """A folder at a location; `named` is what a message calls it.
+
+    One without that name is the folder of finished shards beside an output: it is there, and its errors are those of
+    outputs.
+    """
 
     location: str
-    named: str
+    named: str | None = None
     failure: ClassVar[type[LeadMigrateError]] = OutputError
     remedy: ClassVar[str] = "the same command continues"
 
+    @property
+    def path(self) -> Path | None:
+        """The path of a folder of this machine, which is listed and written without fsspec; None of any other."""
+        path = _LOCAL.sub("", self.location, count=1)
+        return None if "://" in path or "::" in path else Path(path)
+
     def names(self) -> list[str]:
         """Return the names of the files, sorted; none where there is no folder."""
+        if (path := self.path) is not None:
+            with self.errors():
+                return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
         with self.open() as (system, folder):
             system.invalidate_cache()
             if not system.exists(folder):
                 return []
-            return sorted(str(path).rpartition("/")[2] for path in system.ls(folder, detail=False))
+            return sorted(str(found).rpartition("/")[2] for found in system.ls(folder, detail=False))
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file, whatever is there."""
+    def write(self, name: str, *pieces: bytes | memoryview) -> None:
+        """Write a file of some pieces, whatever is there."""
+        if (path := self.path) is not None:
+            with self.errors():
+                if self.named is not None:
+                    path.mkdir(parents=True, exist_ok=True)
+                _write_durably(path / name, pieces)
+            return
         with self.open() as (system, folder):
-            if "file" not in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
-                system.pipe_file(f"{folder}/{name}", content)  # whole, or not at all
-                return
-            system.makedirs(folder, exist_ok=True)
-            unfinished = f"{folder}/.{uuid.uuid4().hex}"
-            system.pipe_file(unfinished, content)
-            system.mv(unfinished, f"{folder}/{name}")
+            system.pipe_file(f"{folder}/{name}", b"".join(pieces))
 
     def add(self, name: str, content: bytes) -> bool:
         """Write a file where there is none; False where another content has its name."""
@@ -72,10 +88,13 @@ class Folder:
         with self.open() as (system, folder), suppress(FileNotFoundError):
             system.rm_file(f"{folder}/{name}")
 
-    def write_hashed(self, name: str, content: bytes) -> str:
+    def write_hashed(self, name: str, pieces: Sequence[bytes | memoryview]) -> str:
         """Write a file under NAME-SHA256, which is returned: the same for the same content."""
-        name = f"{name}-{hashlib.sha256(content).hexdigest()}"
-        self.write(name, content)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        name = f"{name}-{digest.hexdigest()}"
+        self.write(name, *pieces)
         return name
 
     def read_hashed(self, name: str) -> bytes | None:
@@ -90,15 +109,25 @@ class Folder:
 
     @contextmanager
     def open(self) -> Iterator[tuple[Any, str]]:
-        """Find the place, and translate what fsspec raises, which is anything: each kind has a library of its own.
-
-        A `failure` says that the place cannot be used, a UsageError that nothing is known of such places.
-        """
-        try:
+        """Find the place by fsspec, and translate what it raises."""
+        with self.errors():
             import fsspec
 
             system, path = fsspec.core.url_to_fs(self.location)
             yield system, str(path).rstrip("/")
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Translate what is raised at the place, which is anything: each kind has a library of its own.
+
+        A `failure` says that the place cannot be used, a UsageError that nothing is known of such places.
+        """
+        if self.named is None:
+            with output_errors(Path(self.location)):
+                yield
+            return
+        try:
+            yield
         except LeadMigrateError:
             raise
         except Exception as error:
@@ -108,6 +137,19 @@ class Folder:
                     f"{message}; install what that kind of place needs: pip install 'lead-migrate[s3]' or [gs]"
                 ) from error
             raise self.failure(f"{message}; {self.remedy}") from error
+
+
+def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
+    """Write a file that gets its name when it is whole and durable."""
+    unfinished = path.with_name(f".{uuid.uuid4().hex}")
+    with unfinished.open("wb", buffering=0) as file:
+        for piece in pieces:
+            left = memoryview(piece)
+            while left:
+                left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    os.rename(unfinished, path)
+    sync_path(path.parent)
 
 
 def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -17,7 +17,8 @@ from migrate.errors import OutputError, UsageError
 from migrate.plugins import installed
 from migrate.threads import available_cores
 from migrate.work.jobs import Pool, Task, Work
-from migrate.work.shards import Block, Shard, unpack
+from migrate.work.remote import Folder
+from migrate.work.shards import Shard
 
 
 class Runner(Protocol):
@@ -37,8 +38,13 @@ class Runner(Protocol):
         """Make every shard, in any order; each comes as soon as it is durable."""
         ...
 
-    def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> AbstractContextManager[Pool]:
-        """Start workers that open `task(n)`, n being how many do it at once, `most` at most; `ahead` calls for each."""
+    def pool(
+        self, task: Callable[[int], Task], *, ahead: int, most: int | None, folder: Folder | None = None
+    ) -> AbstractContextManager[Pool]:
+        """Start workers that open `task(n)`, n being how many do it at once, `most` at most; `ahead` calls for each.
+
+        They leave what they make in `folder`, where there is one that they see and they have no place of their own.
+        """
         ...
 
 
@@ -71,18 +77,21 @@ class LocalRunner:
         if task is None or processes < 2:
             yield from work.make_here(chain(few, waiting))
             return
-        with LocalRunner(processes).pool(lambda _: task, ahead=1, most=None) as pool:
+        with LocalRunner(processes).pool(lambda _: task, ahead=1, most=None, folder=work.shards.folder) as pool:
             yield from work.make_by(pool, chain(few, waiting))
 
     @contextmanager
-    def pool(self, task: Callable[[int], Task], *, ahead: int, most: int | None) -> Iterator[Pool]:
+    def pool(
+        self, task: Callable[[int], Task], *, ahead: int, most: int | None, folder: Folder | None = None
+    ) -> Iterator[Pool]:
         """Start processes that have opened a task; they end with the context."""
         from joblib.externals.loky import ProcessPoolExecutor
 
         processes = self.processes or available_cores()
         count = processes if most is None else min(processes, most)
-        executor = ProcessPoolExecutor(count, initializer=_offer, initargs=(task(count), os.getpid()))
-        pool = _LocalPool(executor, ahead * count)
+        opened = task(count)
+        executor = ProcessPoolExecutor(count, initializer=_offer, initargs=(opened, folder, os.getpid()))
+        pool = _LocalPool(opened, folder, executor, ahead * count)
         try:
             yield pool
         finally:
@@ -116,57 +125,60 @@ def runner_of(name: str | None, *, workers: int | None = None, shards: str | Non
     return runner
 
 
-@dataclass(slots=True)
-class _LocalPool:
+class _LocalPool(Pool):
     """Processes of this machine."""
 
-    executor: Any
-    capacity: int
-    _starting: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, task: Task, folder: Folder | None, executor: Any, capacity: int) -> None:
+        super().__init__(task, folder)
+        self._executor, self._capacity = executor, capacity
+        self._starting = threading.Lock()
 
-    def call(self, *arguments: Any) -> Block:
-        """Return what a process makes."""
+    @property
+    def capacity(self) -> int:
+        """Number of calls that are worth having under way."""
+        return self._capacity
+
+    def result(self, *arguments: Any) -> Any:
+        """Return what a process returns."""
         from joblib.externals.loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
         try:
-            return unpack(self._started(arguments).result())
+            return self._started(arguments).result()
         except (TerminatedWorkerError, ShutdownExecutorError, CancelledError) as error:
             raise OutputError(
                 "a worker process ended before its work was done, perhaps for lack of memory; "
                 "the same command continues"
             ) from error
 
-    def _started(self, arguments: tuple[Any, ...]) -> Future[bytes]:
+    def _started(self, arguments: tuple[Any, ...]) -> Future[bytes | str]:
         with self._starting:
-            future: Future[bytes] = self.executor.submit(_call, arguments)
+            future: Future[bytes | str] = self._executor.submit(_call, arguments)
             # The thread of loky fails if it is shut down while a call is still in its queue
             while not (future.running() or future.done()):
                 time.sleep(0.001)
         return future
 
-    def release(self, files: Iterable[str]) -> None:
-        """Do nothing: there are no files."""
-
     def stop(self) -> None:
         """End the processes."""
         with self._starting:
-            self.executor.shutdown(wait=False, kill_workers=True)
+            self._executor.shutdown(wait=False, kill_workers=True)
 
 
-_offered: list[tuple[Task, int]] = []
+_offered: list[tuple[Task, Folder | None, int]] = []
 
 
-def _offer(task: Task, parent: int) -> None:
+def _offer(task: Task, folder: Folder | None, parent: int) -> None:
     """Keep a task in a worker, to be opened by the first call, which can tell what is wrong with it."""
-    _offered.append((task, parent))
+    _offered.append((task, folder, parent))
 
 
 @cache
-def _opened() -> Callable[..., bytes]:
-    return _offered[-1][0].open()
+def _opened() -> Callable[..., bytes | str]:
+    task, folder, _ = _offered[-1]
+    return task.open_in(folder)
 
 
-def _call(arguments: tuple[Any, ...]) -> bytes:
-    if os.getppid() != _offered[-1][1]:
+def _call(arguments: tuple[Any, ...]) -> bytes | str:
+    if os.getppid() != _offered[-1][-1]:
         os._exit(1)
     return _opened()(*arguments)

@@ -2,8 +2,8 @@
 
     START-STOP-SHA256     rows START to STOP: arrays with one entry a row, and facts as JSON
 
-A file is in the safetensors format, and SHA256 is that of its bytes. It gets its name by a rename once it is durable,
-so that whatever has such a name is finished. Any process may make any shard, and make it again.
+A file is in the safetensors format, and SHA256 is that of its bytes. Whatever has such a name is finished, and any
+process may make any shard, and make it again: `migrate.work.remote` puts the files there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import io
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -24,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors, sha256_file, sync_path
+from migrate.files import output_errors, sha256_file
 from migrate.vectors import Vectors
+from migrate.work.remote import Folder
 from migrate.work.rows import Rows
 
 VECTORS: Final = "vectors"
-_NAME: Final = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{64})")
 _TYPES: Final = {"F32": "<f4", "U64": "<u8"}
 
 
@@ -106,11 +105,12 @@ class ShardFolder:
     """The finished shards of a run, in a folder of this machine."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.folder = path, Folder(str(path))
         self._names: dict[Shard, str] = {}
-        matches = (_NAME.fullmatch(file.name) for file in (sorted(path.iterdir()) if path.is_dir() else ()))
-        for match in filter(None, matches):
-            self.add(Shard(int(match[1]), int(match[2])), match[0])
+        for rows, name in self.folder.find_hashed().items():
+            start, _, stop = rows.partition("-")
+            if start.isdecimal() and stop.isdecimal():
+                self.add(Shard(int(start), int(stop)), name)
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(sorted(self._names))
@@ -126,6 +126,12 @@ class ShardFolder:
         """Number of finished rows."""
         return sum(map(len, self._names))
 
+    @property
+    def rows_before_gap(self) -> int:
+        """Number of finished rows from the first on."""
+        ranges = self.ranges()
+        return ranges[0][1] if ranges and ranges[0][0] == 0 else 0
+
     def ranges(self) -> list[tuple[int, int]]:
         """Return the rows that are finished, as ranges that do not touch."""
         merged: list[tuple[int, int]] = []
@@ -136,32 +142,13 @@ class ShardFolder:
                 merged.append((shard.start, shard.stop))
         return merged
 
-    def name(self, shard: Shard) -> str:
-        """Return the name of its file."""
-        return self._names[shard]
-
     def add(self, shard: Shard, name: str) -> None:
-        """Take note of a file that another process has put here."""
+        """Take note of a file that is here."""
         self._names[shard] = name
 
-    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any]) -> str:
-        """Put the file of a shard here, durably, and return its name."""
-        pieces = pack(arrays, facts)
-        digest = hashlib.sha256()
-        for piece in pieces:
-            digest.update(piece)
-        name = f"{shard.name}-{digest.hexdigest()}"
-        unfinished = self.path / f".{name}.{os.getpid()}"
-        with output_errors(self.path):
-            with unfinished.open("wb", buffering=0) as file:
-                for piece in pieces:
-                    while piece:
-                        piece = piece[file.write(piece) :]
-                os.fsync(file.fileno())
-            os.rename(unfinished, self.path / name)
-            sync_path(self.path)
-        self.add(shard, name)
-        return name
+    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any]) -> None:
+        """Put the file of a shard here, durably."""
+        self.add(shard, self.folder.write_hashed(shard.name, pack(arrays, facts)))
 
     def is_sound(self, shard: Shard) -> bool:
         """Return whether the file has the content that its name says."""
@@ -199,13 +186,8 @@ class ShardFolder:
 
     def all_rows(self, dim: int, count: int | None = None) -> Rows:
         """Return the vectors of all shards; raises a StoreError where a row is missing."""
-        stop = 0
-        for shard in self:
-            if shard.start != stop:
-                break
-            stop = shard.stop
-        count = stop if count is None else count
-        if stop != count or self.rows != count:
+        count = self.rows_before_gap if count is None else count
+        if self.rows_before_gap != count or self.rows != count:
             raise StoreError(f"{self.path}: {count} vectors were announced, and {self.rows} written; write every row")
         runs = []
         for number, shard in enumerate(self):

@@ -29,28 +29,23 @@ def lead_migrate(*arguments):
     return run([str(argument) for argument in arguments])
 
 
-def runners(cluster, tmp_path):
-    dask = ("--runner", f"dask:{cluster.file}")
-    return {"workers": ("--workers", "2"), "dask": dask, "files": (*dask, "--shards", tmp_path / "shards")}
-
-
 @pytest.fixture(params=["workers", "dask", "files"])
 def running(request, cluster, tmp_path):
-    return runners(cluster, tmp_path)[request.param]
+    if request.param == "workers":
+        return ("--workers", "2")
+    shards = ("--shards", tmp_path / "shards") if request.param == "files" else ()
+    return ("--runner", f"dask:{cluster.file}", *shards)
 
 
-def test_embed_writes_the_bytes_of_one_process(beir, running, tmp_path, left_in):
-    corpus = beir / "corpus.jsonl"
+@pytest.mark.parametrize("command", ["embed", "reembed"])
+def test_what_is_embedded_has_the_bytes_of_one_process_whoever_embeds_it(
+    command, beir, source_folder, target_file, running, tmp_path, left_in
+):
+    words = (source_folder, "--target", f"file:{target_file}")
+    if command == "embed":
+        words = (beir / "corpus.jsonl", "--model", "tfidf:24")
     for output, options in (("one", ()), ("many", running)):
-        assert lead_migrate("embed", corpus, "--model", "tfidf:24", "-o", tmp_path / output, *options, "--quiet") == 0
-    assert victims.digest(tmp_path / "one") == victims.digest(tmp_path / "many")
-    assert not left_in(tmp_path / "shards")
-
-
-def test_a_reference_is_the_same_whoever_embeds_it(source_folder, target_file, running, tmp_path, left_in):
-    for name, options in (("one", ()), ("many", running)):
-        words = ("reembed", source_folder, "--target", f"file:{target_file}", "-o", tmp_path / name)
-        assert lead_migrate(*words, *options, "--quiet") == 0
+        assert lead_migrate(command, *words, "-o", tmp_path / output, *options, "--quiet") == 0
     assert victims.digest(tmp_path / "one") == victims.digest(tmp_path / "many")
     assert not left_in(tmp_path / "shards")
 

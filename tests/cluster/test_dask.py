@@ -35,15 +35,9 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(autouse=True, scope="module")
 def small_parts():
-    import migrate.embed.corpus
-    import migrate.translate
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-        patch.setattr(migrate.translate, "_BATCH_BYTES", 1 << 16)
-        patch.setattr(migrate.translate, "_FEWEST_ROWS", 64)
-        patch.setattr("migrate.steps.translate.job._PART_BYTES", 1 << 17)
-        patch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 256)
+        patch.setenv("SOURCE_DATE_EPOCH", "")
+        victims.make_parts_small(patch.setattr)
         yield
 
 
@@ -64,6 +58,13 @@ def expected(folder, small_parts):
 def run(folder, output, runner, **options):
     store, stitch = open_store(folder / "source"), load_stitch(folder / "stitch")
     return migrate.translate(store, stitch, output, runner=runner, **options)
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline, "time is up"
+        time.sleep(0.05)
 
 
 def after(shards, act):
@@ -90,8 +91,8 @@ def test_local_workers_write_the_bytes_of_one_process(folder, tmp_path, expected
     runner = DaskRunner("local:2")
     run(folder, tmp_path / "new", runner)
     assert victims.digest(tmp_path / "new") == expected
-    embed_corpus(partial(victims.documents, 1_500), load_embedder("tfidf:16"), tmp_path / "one")
-    embed_corpus(partial(victims.documents, 1_500), elsewhere(load_embedder("tfidf:16"), runner), tmp_path / "two")
+    for output, model in (("one", load_embedder("tfidf:16")), ("two", elsewhere(load_embedder("tfidf:16"), runner))):
+        embed_corpus(partial(victims.documents, 1_500), model, tmp_path / output)
     assert victims.digest(tmp_path / "one") == victims.digest(tmp_path / "two")
 
 
@@ -133,13 +134,8 @@ def test_a_killed_scheduler_is_one_line_and_the_next_run_goes_on(folder, tmp_pat
         with pytest.raises(RemoteError, match="has no worker"):
             run(folder, tmp_path / "new", replace(runner, patience_s=1))
         started.start_worker()
-        done = []
-        run(
-            folder,
-            tmp_path / "new",
-            DaskRunner(runner.address, runner.shards),
-            progress=lambda *seen: done.append(seen),
-        )
+        done, again = [], DaskRunner(runner.address, runner.shards)
+        run(folder, tmp_path / "new", again, progress=lambda *seen: done.append(seen))
         assert done[0][1] > 0  # what was durable was not made again
         assert victims.digest(tmp_path / "new") == expected
 
@@ -159,17 +155,14 @@ def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shard
 
 
 def test_a_damaged_shard_file_is_made_again(cluster, folder, tmp_path, expected, left_in):
-    shards = tmp_path / "shards"
-    stop = threading.Event()
+    shards, damaged, stop = tmp_path / "shards", set(), threading.Event()
 
     def damage():
-        damaged = set()
-        while not stop.is_set():
+        while not stop.wait(0.001):
             for path in set(left_in(shards)) - damaged:
                 if len(damaged) < 3:
                     damaged.add(path)
                     path.write_bytes(b"damaged")
-            time.sleep(0.001)
 
     vandal = threading.Thread(target=damage)
     vandal.start()
@@ -247,10 +240,7 @@ def test_a_place_that_a_worker_does_not_see_is_refused_before_anything_is_paid_f
         started.workers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         runner = DaskRunner(str(started.file), str(place / "sh"))
         with runner.cluster() as cluster:
-            deadline = time.monotonic() + 60
-            while len(cluster.client.nthreads()) < 2:
-                assert time.monotonic() < deadline, "the worker with another folder does not come"
-                time.sleep(0.05)
+            wait_until(lambda: len(cluster.client.nthreads()) == 2)
         for work in (paid, partial(run, folder, tmp_path / "translated")):
             words = r"sh: the worker tcp://\S+ sees another place there; name one"
             with pytest.raises(UsageError, match=words):
@@ -267,10 +257,7 @@ def test_a_worker_of_another_version_is_refused_by_name(folder, tmp_path):
         runner = DaskRunner(str(started.file))
         with pytest.raises(UsageError, match=r"workers have other versions than .*: tcp://.* \(0\.0\.1\)"):
             with runner.cluster() as cluster:  # refuses it, unless it comes later than the other
-                deadline = time.monotonic() + 60
-                while cluster.threads() < 2:
-                    assert time.monotonic() < deadline, "the worker of another version does not come"
-                    time.sleep(0.05)
+                wait_until(lambda: cluster.threads() == 2)
             run(folder, tmp_path / "new", runner)
 
 
@@ -322,12 +309,11 @@ def test_sigterm_is_not_needed_to_end_local_workers(tmp_path):
     environment = os.environ | ENVIRONMENT | {"DIES_AT": "recorded:2", "CLUSTER_TEST": str(tmp_path)}
     started = subprocess.Popen(command, env=environment, start_new_session=True)
     assert started.wait(120) == 137
-    deadline = time.monotonic() + 120
-    while (left := _of_session(started.pid)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert left == []
+    try:
+        wait_until(lambda: not _of_session(started.pid))
+    finally:
+        for pid in _of_session(started.pid):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _of_session(session):

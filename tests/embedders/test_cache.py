@@ -1,3 +1,4 @@
+import contextlib
 import os
 import resource
 import signal
@@ -304,6 +305,40 @@ def test_what_is_paid_for_can_be_written_after_an_interrupt_at_the_begin_of_a_tr
         with pytest.raises(KeyboardInterrupt):
             file.write(rows)
         file.write(rows)
+        assert list(file.read(rows)) == list(rows)
+
+
+class InterruptAtContext:
+    """Stands for Ctrl-C as the n-th context that is a generator has begun: Python raises before its block."""
+
+    def __init__(self, number):
+        self.number, self.entered = number, 0
+
+    def __call__(self, frame, event, _):
+        return self.inside if frame.f_code is contextlib._GeneratorContextManager.__enter__.__code__ else None
+
+    def inside(self, _, event, __):
+        if event == "return":
+            self.entered += 1
+            if self.entered == self.number:
+                raise KeyboardInterrupt
+        return self.inside
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_written_after_an_interrupt_at_any_context_of_a_transaction_is_kept(path, number):
+    rows = {b"k" * 32: np.ones(3, dtype=np.float32)}
+    with CacheFile(path) as file:
+        before = sys.gettrace()
+        with pytest.raises(KeyboardInterrupt) as interrupt:
+            sys.settrace(InterruptAtContext(number))
+            try:
+                file.write({})
+            finally:
+                sys.settrace(before)
+        assert interrupt.tb, "its traceback holds what was begun"
+        file.write(rows)
+    with CacheFile(path) as file:
         assert list(file.read(rows)) == list(rows)
 
 

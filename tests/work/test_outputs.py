@@ -84,41 +84,33 @@ class Maker(StoreJob):
         with pytest.raises(OutputError):
             self.run(fail_at=at, error=OSError("broken"), **flags)
 
+    def complete(self, **flags):
+        """The shards that a run makes which gets through, and ends with the bytes of an undisturbed one."""
+        self.made.clear()
+        assert self.run(**flags) == {"rows": 5}
+        assert names(self.output.parent) == ["out"] and names(self.output) == ["rows", "sources.npy"]
+        assert (self.output / "rows").read_bytes() == WHOLE
+        assert self.sha256 == hashlib.sha256(WHOLE).hexdigest()
+        return self.made
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def work(tmp_path):
+    return tmp_path / ".out.work"
+
 
 @pytest.fixture(params=[RowWriter, WaitingWriter])
-def maker(request, tmp_path):
-    return Maker(tmp_path / "out", request.param)
+def maker(request, out):
+    return Maker(out, request.param)
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_an_undisturbed_run_leaves_the_output_alone(maker, tmp_path):
-    assert maker.run() == {"rows": 5}
-    assert names(tmp_path) == ["out"]
-    assert (tmp_path / "out" / "rows").read_bytes() == WHOLE
-
-
-def test_what_is_kept_of_each_row_lies_beside_in_the_order_of_the_new_store(maker, tmp_path):
-    maker.run()
-    path = tmp_path / "out" / "sources.npy"
-    assert np.load(path).tolist() == [4, 3, 2, 1, 0] and np.load(path).dtype == np.uint64
-    assert maker.hashes == {"sources.npy": hashlib.sha256(path.read_bytes()).hexdigest()}
-
-
-@pytest.mark.parametrize("at", [2, 3, 5])
-def test_a_run_makes_the_shards_that_are_left(maker, tmp_path, at):
-    maker.break_off(at)
-    assert names(tmp_path) == [".out.work"]
-    done = rows_done(tmp_path / "out", "test")
-    assert done >= at - 1
-    assert rows_left(tmp_path / "out", "test", 5).tolist() == list(range(done, 5))
-    assert rows_left(tmp_path / "out", "other", 5).tolist() == [0, 1, 2, 3, 4]
-    maker.made.clear()
-    maker.run()
-    assert maker.made == list(range(done, 5))
-    assert names(tmp_path) == ["out"]
 
 
 class Backwards:
@@ -128,50 +120,61 @@ class Backwards:
         yield from work.make_here(reversed(list(shards)))
 
 
+def test_what_is_kept_of_each_row_lies_beside_in_the_order_of_the_new_store(maker, out):
+    assert maker.complete() == [0, 1, 2, 3, 4]
+    sources = np.load(out / "sources.npy")
+    assert sources.tolist() == [4, 3, 2, 1, 0] and sources.dtype == np.uint64
+    assert maker.hashes == {"sources.npy": hashlib.sha256((out / "sources.npy").read_bytes()).hexdigest()}
+
+
+@pytest.mark.parametrize("at", [2, 3, 5])
+def test_a_run_makes_the_shards_that_are_left(maker, out, tmp_path, at):
+    maker.break_off(at)
+    assert names(tmp_path) == [".out.work"]
+    done = rows_done(out, "test")
+    assert done >= at - 1
+    assert rows_left(out, "test", 5).tolist() == list(range(done, 5))
+    assert rows_left(out, "other", 5).tolist() == [0, 1, 2, 3, 4] and rows_done(out, "other") == 0
+    assert maker.complete() == list(range(done, 5))
+
+
 @pytest.mark.parametrize("first", [LocalRunner(), Backwards()])
 @pytest.mark.parametrize("then", [LocalRunner(), Backwards()])
-def test_any_order_of_shards_makes_the_same_bytes_and_the_hash_is_theirs(maker, tmp_path, first, then):
+def test_any_order_of_shards_makes_the_same_bytes(maker, first, then):
     maker.break_off(2, runner=first)
-    maker.run(runner=then)
-    assert set(maker.made) == {0, 1, 2, 3, 4}
-    assert (tmp_path / "out" / "rows").read_bytes() == WHOLE
-    assert maker.sha256 == hashlib.sha256(WHOLE).hexdigest()
+    begun = set(maker.made)
+    assert begun | set(maker.complete(runner=then)) == {0, 1, 2, 3, 4}
 
 
-def test_what_a_stream_has_after_a_gap_is_made_again(maker, tmp_path):
+def test_what_a_stream_has_after_a_gap_is_made_again(maker):
     maker.in_order = True
     maker.break_off(2, runner=Backwards())
-    maker.made.clear()
-    maker.run()
-    assert maker.made == [0, 1, 2, 3, 4]
-    assert (tmp_path / "out" / "rows").read_bytes() == WHOLE
+    assert maker.complete() == [0, 1, 2, 3, 4]
 
 
-def test_a_shard_that_costs_something_is_durable_before_the_next_is_begun(maker, tmp_path):
+def test_a_shard_that_costs_something_is_durable_before_the_next_and_an_interruption_tells_how_to_go_on(maker, out):
     maker.waits = True
-    maker.break_off(3)
-    assert rows_done(tmp_path / "out", "test") == 3
+    with pytest.raises(KeyboardInterrupt) as caught:
+        maker.run(fail_at=3, error=KeyboardInterrupt())
+    assert caught.value.__notes__ == ["continue with the same command: 3 of 5 rows are done"]
+    assert rows_done(out, "test") == 3
 
 
-def test_what_has_no_part_yet_is_not_kept(maker, tmp_path):
-    maker.break_off(0)
+@pytest.mark.parametrize(
+    ("at", "error", "raised"),
+    [
+        (0, OSError("there is no shard yet"), OutputError),
+        (3, VectorError("zero"), VectorError),
+        (3, StoreError("changed"), StoreError),
+    ],
+)
+def test_no_rows_and_rows_of_wrong_data_are_not_kept(maker, tmp_path, at, error, raised):
+    with pytest.raises(raised):
+        maker.run(fail_at=at, error=error)
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("error", [VectorError("zero"), StoreError("changed")])
-def test_rows_of_wrong_data_are_not_kept(maker, tmp_path, error):
-    with pytest.raises(type(error)):
-        maker.run(fail_at=3, error=error)
-    assert names(tmp_path) == []
-
-
-def test_restart_discards_what_is_there(maker):
-    maker.break_off()
-    maker.run(restart=True, options=2)
-    assert maker.made == [0, 1, 2, 0, 1, 2, 3, 4]
-
-
-def test_another_source_or_other_options_are_refused_and_the_work_stays(maker, tmp_path):
+def test_another_source_or_other_options_are_refused_and_the_work_stays_until_a_restart(maker, out, tmp_path):
     maker.waits = True
     maker.break_off()
     with pytest.raises(StoreError, match=r"begun with another source, .* `restart=True`"):
@@ -180,49 +183,33 @@ def test_another_source_or_other_options_are_refused_and_the_work_stays(maker, t
         maker.run(options=2)
     maker.made_from = Configuration("other", {"source": 1})
     with pytest.raises(UsageError, match=r"unfinished work there is of test, not of other; .* `restart=True`"):
-        write_store(tmp_path / "out", maker)
+        write_store(out, maker)
     assert names(tmp_path) == [".out.work"]
-    maker.run()
-    assert maker.made == [0, 1, 2, 3, 4]
-
-
-def test_an_interruption_tells_how_to_go_on(maker):
-    maker.waits = True
-    with pytest.raises(KeyboardInterrupt) as caught:
-        maker.run(fail_at=3, error=KeyboardInterrupt())
-    assert caught.value.__notes__ == ["continue with the same command: 3 of 5 rows are done"]
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda path: path.write_bytes(b"\xff" + path.read_bytes()),
-        lambda path: path.write_text("[]"),
-        lambda path: path.write_text("{}"),
-        lambda path: path.write_text('{"version": 99}'),
-        os.unlink,
-    ],
-)
-def test_a_state_that_says_nothing_begins_anew(maker, tmp_path, spoil):
+    assert maker.complete() == [3, 4]
+    shutil.rmtree(out)
     maker.break_off()
-    spoil(tmp_path / ".out.work" / "work.json")
-    maker.made.clear()
-    maker.run()
-    assert maker.made == [0, 1, 2, 3, 4]
-    assert names(tmp_path) == ["out"]
+    assert maker.complete(restart=True, options=2) == [0, 1, 2, 3, 4]
 
 
-def test_work_of_a_version_that_kept_a_journal_is_refused_until_it_is_discarded(maker, tmp_path):
-    (tmp_path / ".out.work").mkdir()
-    (tmp_path / ".out.work" / "journal.jsonl").write_text("{}\n")
+@pytest.mark.parametrize("content", [b'\xff{"version": 3}', b"[]", b"{}", b'{"version": 99}', None])
+def test_a_state_that_says_nothing_begins_anew(maker, work, content):
+    maker.break_off()
+    (work / "work.json").unlink()
+    if content is not None:
+        (work / "work.json").write_bytes(content)
+    assert maker.complete() == [0, 1, 2, 3, 4]
+
+
+def test_work_of_a_version_that_kept_a_journal_is_refused_until_it_is_discarded(maker, out, work):
+    work.mkdir()
+    (work / "journal.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"of an earlier version .*; finish it with that, or .* `restart=True`"):
         maker.run()
-    assert names(tmp_path / ".out.work") == ["journal.jsonl"]
-    steps = open_steps(tmp_path / "out", [], Configuration("run"), force=False, restart=False)
+    steps = open_steps(out, [], Configuration("run"), force=False, restart=False)
     with pytest.raises(UsageError, match="of an earlier version"), steps:
         pass
-    maker.run(restart=True)
-    assert names(tmp_path) == ["out"]
+    assert names(work) == ["journal.jsonl"]
+    assert maker.complete(restart=True) == [0, 1, 2, 3, 4]
 
 
 def damage(path):
@@ -231,123 +218,104 @@ def damage(path):
     path.write_bytes(content)
 
 
-def test_damaged_rows_are_made_again_and_told(maker, tmp_path, caplog):
+def cut(path):
+    path.write_bytes(WHOLE[:14])
+
+
+def test_damaged_shards_are_made_again_and_told_and_one_that_was_made_twice_counts_once(maker, work, caplog):
     maker.waits = True
     maker.break_off(4)
-    shards = sorted((tmp_path / ".out.work" / "shards").iterdir())
-    damage(shards[2])
-    (tmp_path / ".out.work" / "shards" / ".unfinished").write_bytes(b"half")
-    maker.made.clear()
-    maker.run()
+    first, _, third, _ = sorted((work / "shards").iterdir())
+    damage(third)
+    third.with_name(".unfinished").write_bytes(b"half")
+    first.with_name(f"{first.name[:-64]}{'0' * 64}").write_bytes(b"another content")
     again = 2 if maker.kind is RowWriter else 1  # the hash of rows that came in order is of all up to them
+    assert maker.complete() == [*[2, 3][:again], 4]
     assert f"{again} rows are damaged and are made again" in caplog.text
-    assert maker.made == [*[2, 3, 4][:again], 4]
-    assert (tmp_path / "out" / "rows").read_bytes() == WHOLE
 
 
-@pytest.mark.parametrize("spoil", [lambda path: path.write_bytes(WHOLE[:14]), damage, os.unlink])
-def test_rows_that_are_not_what_was_put_are_made_again(tmp_path, spoil, caplog):
-    maker = Maker(tmp_path / "out", RowWriter)
+@pytest.mark.parametrize("spoil", [cut, damage, os.unlink])
+def test_rows_that_are_not_what_was_put_are_made_again(out, work, spoil):
+    maker = Maker(out, RowWriter)
     maker.break_off(4, runner=Backwards())
     maker.waits = True
     maker.break_off(4)
-    spoil(tmp_path / ".out.work" / "content" / "rows")
-    maker.run()
-    assert (tmp_path / "out" / "rows").read_bytes() == WHOLE
-    assert maker.sha256 == hashlib.sha256(WHOLE).hexdigest()
+    spoil(work / "content" / "rows")
+    maker.complete()
 
 
-def test_a_shard_that_was_made_twice_counts_once(maker, tmp_path):
-    maker.waits = True
-    maker.break_off(3)
-    folder = tmp_path / ".out.work" / "shards"
-    first = sorted(folder.iterdir())[0]
-    (folder / f"{first.name[:-64]}{'0' * 64}").write_bytes(b"another content")
-    maker.run()
-    assert (tmp_path / "out" / "rows").read_bytes() == WHOLE
-
-
-def test_an_output_that_is_there_is_refused_or_replaced(maker, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("precious")
+def test_an_output_that_is_there_is_refused_or_replaced(maker, out):
+    out.mkdir()
+    (out / "mine").write_text("precious")
     with pytest.raises(UsageError, match="`force=True`"):
         maker.run()
     maker.break_off(force=True)
-    assert names(tmp_path / "out") == ["mine"]
     with pytest.raises(UsageError, match="`force=True`"):
         maker.run()
-    maker.run(force=True)
-    assert names(tmp_path) == ["out"]
-    assert names(tmp_path / "out") == ["rows", "sources.npy"]
+    assert names(out) == ["mine"]
+    maker.complete(force=True)
 
 
-def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replacement(maker, tmp_path):
-    work = tmp_path / ".out.work"
+def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replacement(maker, out, work):
     maker.break_off()
     (work / "old").mkdir()  # where it waits between two renames
     (work / "old" / "mine").write_text("precious")
     with pytest.raises(UsageError, match="`force=True`"):
         maker.run(restart=True)
-    assert names(tmp_path / "out") == ["mine"]
+    assert names(out) == ["mine"]
 
 
-def test_the_folder_is_locked_while_it_is_made(maker, tmp_path):
-    with output_lock(tmp_path / "out"), pytest.raises(LockedError):
+def test_the_folder_is_locked_while_it_is_made(maker, out):
+    with output_lock(out), pytest.raises(LockedError):
         maker.run()
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
 @pytest.mark.parametrize("older", ["folder", "file", "link"])
 def test_what_is_replaced_may_be_anything_and_trades_places_where_the_system_can(
-    maker, tmp_path, monkeypatch, can_exchange, older
+    maker, out, tmp_path_factory, monkeypatch, can_exchange, older
 ):
-    output = tmp_path / "out"
     if not can_exchange:
         monkeypatch.setattr("migrate.files.exchange_paths", lambda one, other: False)
-    (tmp_path / "elsewhere").mkdir()
-    {"folder": output.mkdir, "file": output.touch, "link": lambda: output.symlink_to(tmp_path / "elsewhere")}[older]()
-    maker.run(force=True)
-    assert not output.is_symlink() and names(output) == ["rows", "sources.npy"]
-    assert names(tmp_path) == ["elsewhere", "out"]
+    if older == "folder":
+        out.mkdir()
+    elif older == "file":
+        out.touch()
+    else:
+        out.symlink_to(tmp_path_factory.mktemp("elsewhere"))
+    maker.complete(force=True)
+    assert not out.is_symlink()
 
 
-def test_an_output_that_is_published_is_only_tidied_up_after(maker, tmp_path, monkeypatch):
-    output = tmp_path / "out"
-    output.mkdir()
-    (output / "mine").touch()
-
-    for wanted in ("aside", "published"):
-        maker.made.clear()
-        with monkeypatch.context() as patch:
-            interrupt_at(wanted, patch)
-            with pytest.raises(KeyboardInterrupt):
-                maker.run(force=True)
-        assert RunState.read(output).complete == {"rows": 5}
+@pytest.mark.parametrize("moment", ["aside", "published"])
+def test_an_output_that_is_published_is_only_tidied_up_after(maker, out, tmp_path, monkeypatch, moment):
+    out.mkdir()
+    (out / "mine").touch()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_at(moment, patch)
         maker.run(force=True)
-        assert maker.made == [0, 1, 2, 3, 4], "nothing is made again"
-        assert names(tmp_path) == ["out"] and names(output) == ["rows", "sources.npy"]
-        shutil.rmtree(output)
-        output.mkdir()
+    assert RunState.read(out).complete == {"rows": 5}
+    maker.made.clear()
+    maker.run(force=True)
+    assert maker.made == [] and names(tmp_path) == ["out"] and names(out) == ["rows", "sources.npy"]
 
 
 def test_several_outputs_of_a_command_are_noted_until_all_are_there(tmp_path):
-    folder, configuration = tmp_path / "run", Configuration("run", {"store": 1})
+    folder = tmp_path / "run"
 
-    def steps(**options):
-        return open_steps(folder, ["a", "b"], configuration, **{"force": False, "restart": False, **options})
+    def steps(command="run"):
+        return open_steps(folder, ["a", "b"], Configuration(command, {"store": 1}), force=False, restart=False)
 
-    with pytest.raises(KeyboardInterrupt), steps() as first:
+    with pytest.raises(KeyboardInterrupt), steps() as (state, _):
         (folder / "a").mkdir(parents=True)
-        first.note("a", {"n": 1})
+        state.note("a", {"n": 1})
         raise KeyboardInterrupt
-    another = open_steps(folder, ["a"], Configuration("other"), force=False, restart=False)
-    with pytest.raises(UsageError, match="not of other"), another:
+    with pytest.raises(UsageError, match="not of other"), steps("other"):
         pass
-    state = json.loads((tmp_path / ".run.work" / "work.json").read_text())
-    assert state["steps"] == {"a": {"n": 1}}
-    with steps() as again:
-        assert again.known("a") == {"n": 1} and again.known("b") is None and again.force
-        again.note("b")
+    assert json.loads((tmp_path / ".run.work" / "work.json").read_text())["steps"] == {"a": {"n": 1}}
+    with steps() as (state, may_replace):
+        assert state.known("a") == {"n": 1} and state.known("b") is None and may_replace
+        state.note("b")
     assert names(tmp_path) == ["run"]
     with pytest.raises(UsageError, match="a exists"), steps():
         pass

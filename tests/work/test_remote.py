@@ -1,5 +1,6 @@
 """Folders where fsspec can write: files that are whole or absent, and are put once."""
 
+import hashlib
 import json
 
 import pytest
@@ -23,30 +24,45 @@ def local(tmp_path):
     return folder
 
 
-def test_a_file_is_put_where_there_is_none(url):
-    folder = Folder(url, url)
+@pytest.fixture(params=["memory", "folder"])
+def folder(request, url, tmp_path):
+    location = url if request.param == "memory" else f"{tmp_path}/shared/folder"
+    return Folder(location, f"--shards {location}")
+
+
+def test_a_file_is_put_where_there_is_none(folder):
     assert folder.names() == [] and folder.read("a") is None
+    folder.write("b", b"con", b"tent")
     assert folder.add("a", b"1") and folder.add("a", b"1")
     assert not folder.add("a", b"2") and folder.read("a") == b"1"
     folder.write("a", b"3")
-    assert folder.read("a") == b"3" and folder.names() == ["a"]
+    assert folder.read("a") == b"3" and folder.names() == ["a", "b"] and folder.read("b") == b"content"
     folder.remove("a")
     folder.remove("a")
-    assert folder.names() == []
+    assert folder.names() == ["b"]
 
 
-def test_what_was_uploaded_is_downloaded(url, local, tmp_path):
+def test_a_finished_file_is_read_as_it_was_written_and_none_that_is_damaged_or_half_written(folder):
+    rows = "000000000256-000000000512"
+    name = folder.write_hashed(rows, [b"con", b"tent"])
+    assert name == f"{rows}-{hashlib.sha256(b'content').hexdigest()}" == folder.write_hashed(rows, [b"content"])
+    folder.write(".half", b"")
+    assert folder.find_hashed() == {rows: name}
+    assert folder.read_hashed(name) == b"content"
+    assert Folder(f"{folder.location}/two", "two").find_hashed() == {}, "other work at the same place"
+    folder.write(name, b"conten")
+    assert folder.read_hashed(name) is None
+    folder.remove(name)
+    assert folder.find_hashed() == {} and folder.read_hashed(name) is None
+
+
+def test_what_was_uploaded_is_downloaded_though_it_broke_off_once_and_another_is_refused(url, local, tmp_path):
+    Folder(url, url).add("a", b"a")  # all that a killed run has left
     upload(local, url, last="last.json")
     (tmp_path / "copy").mkdir()
     download(url, tmp_path / "copy")
-    assert {path.name: path.read_text() for path in (tmp_path / "copy").iterdir()} == {
-        name: name for name in ("a", "b", "last.json")
-    }
-
-
-def test_an_upload_that_broke_off_is_gone_on_with_and_another_is_refused(url, local):
-    Folder(url, url).add("a", b"a")  # all that a killed run has left
-    upload(local, url, last="last.json")
+    copied = {path.name: path.read_text() for path in (tmp_path / "copy").iterdir()}
+    assert copied == {name: name for name in ("a", "b", "last.json")}
     with pytest.raises(UsageError, match=f"{url} exists"):
         upload(local, url, last="last.json")
     (local / "a").write_text("other")
@@ -62,11 +78,11 @@ def test_of_two_who_write_at_once_one_fails_and_nothing_is_mixed(url, local):
 
 
 def test_places_that_cannot_be_used_are_one_line(tmp_path):
-    with pytest.raises(UsageError, match=r"nowhere://x: .*pip install"):
-        Folder("nowhere://x", "nowhere://x").names()
+    with pytest.raises(UsageError, match=r"--shards nowhere://x: .*pip install"):
+        Folder("nowhere://x", "--shards nowhere://x").find_hashed()
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError):
-        Folder(str(tmp_path / "file"), "a file").write("a", b"")
+    with pytest.raises(OutputError, match=r"--shards file: .*; the same command continues"):
+        Folder(str(tmp_path / "file" / "a"), "--shards file").write_hashed("0", [b""])
 
 
 @pytest.fixture

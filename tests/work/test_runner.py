@@ -2,13 +2,13 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from migrate.errors import OutputError, VectorError
 from migrate.work.jobs import Configuration, StoreJob, Task, Work, shard_maker
+from migrate.work.remote import Folder
 from migrate.work.runner import LocalRunner
 from migrate.work.shards import Block, ShardFolder, pack, shards_of
 from migrate.work.writer import NoParts
@@ -18,13 +18,12 @@ from migrate.work.writer import NoParts
 class Rows(Task):
     """A row for each shard, with the number of the process that made it."""
 
-    work: Path
     bad: int | None = None
     dies: bool = False
     digest: str = "0"
 
     def open(self):
-        return shard_maker(self.work, self.blocks, NoParts)
+        return shard_maker(self.blocks, NoParts)
 
     def blocks(self, shard):
         if shard.start == self.bad:
@@ -67,7 +66,7 @@ def work(tmp_path):
     (tmp_path / ".out.work" / "shards").mkdir(parents=True)
 
     def work(*, spreads=True, waits=False, **options):
-        return Work(tmp_path / "out", Job(Rows(tmp_path / ".out.work", **options), spreads, waits))
+        return Work(tmp_path / "out", Job(Rows(**options), spreads, waits))
 
     return work
 
@@ -80,38 +79,36 @@ def processes(work, shards):
     return {found.facts(shard)["pid"] for shard in found}
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_work_that_is_not_worth_processes_is_done_here_in_order(work, waits):
-    made = work(spreads=False, waits=waits)
-    results = list(LocalRunner(2).run(made, shards_of(9, 1)))
-    assert results == list(shards_of(9, 1))
-    assert processes(made, results) == {os.getpid()}
-
-
-def test_one_process_is_this(work):
-    results = list(LocalRunner(1).run(made := work(), shards_of(9, 1)))
-    assert results == list(shards_of(9, 1)) and processes(made, results) == {os.getpid()}
-
-
-def test_few_shards_are_not_worth_a_process(work):
-    results = list(LocalRunner(2).run(made := work(), shards_of(3, 1)))
+@pytest.mark.parametrize(
+    ("most", "shards", "options"),
+    [
+        (2, 9, {"spreads": False}),  # not worth it
+        (2, 9, {"spreads": False, "waits": True}),
+        (1, 9, {}),
+        (2, 3, {}),  # too few
+    ],
+)
+def test_work_that_is_not_worth_processes_is_done_here_in_order(work, most, shards, options):
+    made = work(**options)
+    results = list(LocalRunner(most).run(made, shards_of(shards, 1)))
+    assert results == list(shards_of(shards, 1))
     assert processes(made, results) == {os.getpid()}
 
 
 def test_slow_work_is_done_by_other_processes(work):
-    results = list(LocalRunner(2).run(made := work(), shards_of(9, 1)))
+    made = work()
+    results = list(LocalRunner(2).run(made, shards_of(9, 1)))
     assert sorted(results) == list(shards_of(9, 1))
     assert os.getpid() not in processes(made, results)
 
 
-def test_an_error_of_another_process_is_raised_here(work):
-    with pytest.raises(VectorError, match="a bad row"):
-        list(LocalRunner(2).run(work(bad=5), shards_of(9, 1)))
-
-
-def test_a_process_that_dies_is_told_in_one_line(work):
-    with pytest.raises(OutputError, match="a worker process ended before its work was done"):
-        list(LocalRunner(2).run(work(bad=5, dies=True), shards_of(9, 1)))
+@pytest.mark.parametrize(
+    ("dies", "error", "words"),
+    [(False, VectorError, "a bad row"), (True, OutputError, "a worker process ended before its work was done")],
+)
+def test_an_error_or_the_death_of_another_process_is_told_here_in_one_line(work, dies, error, words):
+    with pytest.raises(error, match=words):
+        list(LocalRunner(2).run(work(bad=5, dies=dies), shards_of(9, 1)))
 
 
 def test_breaking_off_is_quiet(work, recwarn):
@@ -126,10 +123,24 @@ class Echo(Task):
     """Makes a shard at once."""
 
     def name_of(self, *arguments):
-        return "echo"
+        return "ec0"
 
     def open(self):
-        return lambda number: b"".join(pack({}, {"number": number}))
+        return lambda number: pack({}, {"number": number})
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_a_file_of_an_earlier_run_is_taken_and_made_again_where_it_is_damaged(tmp_path, is_sound):
+    folder = Folder(str(tmp_path / "shared"), "--shards shared")
+    left = folder.write_hashed("ec0", pack({}, {"number": 1}))
+    if not is_sound:
+        folder.write(left, b"damaged")
+    with LocalRunner(1).pool(lambda _: Echo(), ahead=1, most=None, folder=folder) as pool:
+        block = pool.call(1)
+        assert block.facts == {"number": 1} and block.file == left and block.is_new is not is_sound
+        assert pool.call(1).is_new, "what was left is taken once"
+        pool.release([left])
+        assert folder.names() == []
 
 
 def test_a_pool_that_is_stopped_while_calls_begin_ends_them_all_in_one_line():

@@ -7,7 +7,6 @@ import pytest
 from safetensors.numpy import load
 
 from migrate.errors import OutputError, StoreError
-from migrate.work.remote import Folder
 from migrate.work.shards import Shard, ShardFolder, pack, shards_of, unpack, write_values
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
@@ -24,6 +23,10 @@ def shards(tmp_path):
         arrays = {"vectors": [rows[:5], rows[5:]], "sources": [np.arange(shard.start, shard.stop, dtype=np.uint64)]}
         shards.write(shard, arrays, FACTS)
     return shards
+
+
+def file_of(shards, shard):
+    return next(shards.path.glob(f"{shard.name}-*"))
 
 
 def test_shards_cover_every_row_once():
@@ -45,31 +48,31 @@ def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
     assert b"".join(pack(arrays, FACTS)) == content
 
 
-def test_the_name_is_of_the_rows_and_the_content(shards):
+def test_the_name_is_of_the_rows_and_the_content_and_another_is_not_sound(shards):
     for shard in shards:
-        content = (shards.path / shards.name(shard)).read_bytes()
-        assert shards.name(shard) == f"{shard.start:012d}-{shard.stop:012d}-{hashlib.sha256(content).hexdigest()}"
+        path = file_of(shards, shard)
+        content = path.read_bytes()
+        assert path.name == f"{shard.start:012d}-{shard.stop:012d}-{hashlib.sha256(content).hexdigest()}"
         assert shards.is_sound(shard)
+        path.write_bytes(content[:-1])
+        assert not shards.is_sound(shard)
+        path.unlink()
+        assert not shards.is_sound(shard)
 
 
 def test_another_process_sees_what_is_finished_and_nothing_else(shards):
-    (shards.path / ".half").write_bytes(b"")
-    (shards.path / "strange").write_bytes(b"")
+    for name in (".half", "strange", f"{'a' * 40}-{'0' * 64}"):
+        (shards.path / name).write_bytes(b"")
     again = ShardFolder(shards.path)
-    assert list(again) == [Shard(0, 13), Shard(13, 20), Shard(20, 50)] and again.rows == 50
+    assert list(again) == [Shard(0, 13), Shard(13, 20), Shard(20, 50)]
+    assert again.rows == again.rows_before_gap == 50
     assert again.facts(Shard(0, 13)) == FACTS and again.names(Shard(0, 13)) == ["sources", "vectors"]
     assert again.all_values("sources").tolist() == list(range(50))
     again.remove(Shard(13, 20))
     assert Shard(13, 20) not in ShardFolder(shards.path)
-
-
-def test_a_file_that_is_not_what_its_name_says_is_not_sound(shards):
-    path = shards.path / shards.name(Shard(0, 13))
-    content = path.read_bytes()
-    path.write_bytes(content[:-1])
-    assert not shards.is_sound(Shard(0, 13))
-    path.unlink()
-    assert not shards.is_sound(Shard(0, 13))
+    assert (again.rows, again.rows_before_gap, again.ranges()) == (43, 13, [(0, 13), (20, 50)])
+    with pytest.raises(StoreError, match="50 vectors were announced, and 43 written"):
+        again.all_rows(3, 50)
 
 
 def test_rows_are_read_across_files(shards):
@@ -87,15 +90,9 @@ def test_rows_are_read_across_files(shards):
     assert rows.take(np.array([4, 4, 0])).tolist() == ROWS[[4, 4, 0]].tolist()
 
 
-def test_a_missing_row_is_told(shards):
-    shards.remove(Shard(13, 20))
-    with pytest.raises(StoreError, match="50 vectors were announced, and 43 written"):
-        shards.all_rows(3, 50)
-
-
 def test_a_file_that_ends_before_its_rows_is_told(shards):
     rows = shards.all_rows(3, 50)
-    path = shards.path / shards.name(Shard(20, 50))
+    path = file_of(shards, Shard(20, 50))
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(StoreError, match="ends before its last row"):
         rows.read(0, 50)
@@ -110,42 +107,3 @@ def test_numbers_are_written_as_numpy_writes_them(tmp_path):
         np.save(tmp_path / "judge.npy", values)
         assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "judge.npy").read_bytes()
         assert digest == hashlib.sha256((tmp_path / "ours.npy").read_bytes()).hexdigest()
-
-
-@pytest.fixture(params=["folder", "memory"])
-def files(request, tmp_path):
-    location = str(tmp_path / "shared") if request.param == "folder" else f"memory://{tmp_path.name}/shared"
-    return Folder(f"{location}/one", f"--shards {location}")
-
-
-NAME = Shard(256, 512).name
-
-
-def test_shared_files_are_read_as_they_were_written(files):
-    name = files.write_hashed(NAME, b"content")
-    assert files.write_hashed(NAME, b"content") == name
-    assert files.find_hashed() == {NAME: name}
-    assert files.read_hashed(name) == b"content"
-    assert Folder(files.location.replace("one", "two"), "two").find_hashed() == {}, "other work at the same place"
-    files.remove(name)
-    files.remove(name)
-    assert files.find_hashed() == {} and files.read_hashed(name) is None
-
-
-def test_a_shared_file_that_is_damaged_or_half_written_does_not_count(tmp_path):
-    files = Folder(str(tmp_path), f"--shards {tmp_path}")
-    name = files.write_hashed(NAME, b"content")
-    (tmp_path / ".half").write_bytes(b"")
-    assert list(files.find_hashed()) == [NAME]
-    (tmp_path / name).write_bytes(b"conten")
-    assert files.read_hashed(name) is None
-
-
-def test_places_that_cannot_be_used_are_one_line(tmp_path):
-    from migrate.errors import UsageError
-
-    with pytest.raises(UsageError, match="--shards nowhere://x"):
-        Folder("nowhere://x/a", "--shards nowhere://x").find_hashed()
-    (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="the same command continues"):
-        Folder(str(tmp_path / "file" / "a"), "--shards file").write_hashed(NAME, b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -318,7 +318,7 @@ class TranslateTask(Task):
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
     digest: str
 
-    def open(self) -> Callable[[Shard], bytes]:
+    def open(self) -> Callable[[Shard], Sequence[memoryview]]:
         """Open store and writer.
 
         Raises StoreError: there is no such store here, or another.
@@ -329,9 +329,9 @@ class TranslateTask(Task):
             raise StoreError(f"{self.source}: this is another store than the one that is translated ({difference})")
         blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
         if self.work is None and not self.output.is_shared:
-            return shard_maker(None, blocks, NoParts)
+            return shard_maker(blocks, NoParts)
         content = Path() if self.work is None else self.work / "content"
-        return shard_maker(self.work, blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim)))
+        return shard_maker(blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim)))
 
 
 _open_here = threading.local()
