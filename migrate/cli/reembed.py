@@ -65,6 +65,7 @@ def _embed_all(
         loaded = model.load(str(asked.target), seed=asked.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=general.as_json)
         step = replace(asked, store=opened, target=loaded, runner=runner, progress=progress)
+        step.refuse_existing()
         warn_of_store(opened, step.embedder, seed=asked.seed)
         paid.agree(step, progress=progress)
         stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=general.as_json)

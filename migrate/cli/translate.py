@@ -127,9 +127,11 @@ def run_translation(
         step = replace(asked, store=opened, stitch=fitted, runner=runner, progress=progress)
         if step.reembed is not None:
             asked.job.refuse_outputs()
-            target = load_model_of_stitch(fitted, folder, asked.target, model)
             reporter = _Reporter(paid, fitted, asked.policy, step.job.refit_folder, progress)
-            step = replace(step, target=target, announce=reporter.announce())
+            step = replace(step, announce=reporter.announce())
+        if step.target is not None or step.reembed is not None:
+            step = replace(step, target=load_model_of_stitch(fitted, folder, asked.target, model))
+            step.job.check_target()
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:

@@ -1,10 +1,11 @@
 """Options out of pyproject.toml, as a project's own commands meet them."""
 
+import click
 import pytest
 
 from migrate.cli.audit import command
 from migrate.cli.configuration import find_configuration, read_defaults
-from migrate.cli.main import run
+from migrate.cli.main import leaf_commands, run
 from migrate.files import cache_folder, work_folder
 
 
@@ -65,7 +66,8 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(where, project, s
         monkeypatch.setenv("LEAD_MIGRATE_RATE", "2/s")
     check = ["check", str(source_folder), "--model"]
     code, _, error = shown(capsys, *check, "tfidf:32")
-    assert code == 2 and "--dimensions" in error
+    origin = f"dimensions in {project}" if where == "file" else "LEAD_MIGRATE_DIMENSIONS"
+    assert code == 2 and f"Invalid value for {origin}: 0 is not in the range" in error
     if where == "file":
         project.write_text("[tool.lead-migrate]\ndimensions = 4\n")
     else:
@@ -118,6 +120,15 @@ def test_values_are_taken_as_if_they_were_typed(project):
     assert audit == {"report": ["5"], "two_stage": "50", "slice": ["shelf"], "quiet": True, "margin": "0.9"}
     project.write_text('[tool.lead-migrate.audit]\nslice = ["shelf", 7]\n')
     assert read_defaults(project, {"audit": command})["audit"] == {"slice": ["shelf", "7"]}
+
+
+def test_a_list_for_all_commands_goes_to_those_where_the_option_can_be_repeated(project):
+    commands = {name: command for name, command in leaf_commands().items() if name in ("audit", "switch", "fit")}
+    project.write_text('[tool.lead-migrate]\nreport = ["a.json", "b.html"]\n')
+    assert read_defaults(project, commands) == {"audit": {"report": ["a.json", "b.html"]}, "switch": {}, "fit": {}}
+    project.write_text('[tool.lead-migrate.switch]\nreport = ["a.json", "b.html"]\n')
+    with pytest.raises(click.UsageError, match="of report is no text"):
+        read_defaults(project, commands)
 
 
 def test_a_variable_that_nothing_reads_is_told_once(project, source_folder, monkeypatch, capsys):

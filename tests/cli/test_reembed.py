@@ -134,6 +134,14 @@ def test_nothing_is_spent_beyond_the_cap(old, tmp_path, server, capsys):
     assert lead_migrate("reembed", old, *SMALL, "--max-cost", 0, "--yes", "-o", tmp_path / "new") == 0
 
 
+def test_an_output_that_exists_is_refused_before_anything_is_counted(old, tmp_path, server, capsys):
+    (tmp_path / "new").mkdir()
+    code, line = complaint(capsys, "reembed", old, *SMALL, "--max-cost", 0, "-o", tmp_path / "new")
+    assert code == 2 and "new exists" in line
+    with pytest.raises(UsageError, match="new exists"):
+        migrate.reembed(old, load_embedder(SMALL[1]), tmp_path / "new", max_cost=0)
+
+
 def test_a_share_is_what_translate_makes_of_it(old, tmp_path, monkeypatch, digest, capsys):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     stitch = tmp_path / "stitch"

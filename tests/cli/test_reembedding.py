@@ -8,9 +8,11 @@ import pytest
 from dying import interrupt_at
 from openai_server import OpenAIServer
 
+import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
+from migrate.errors import VectorError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 
@@ -143,6 +145,16 @@ def test_a_budget_that_cannot_be_followed_is_told(
 def test_a_stitch_to_a_file_of_vectors_asks_where_it_is(source_folder, stitch, tmp_path, capsys):
     code, line = complaint(capsys, "translate", source_folder, stitch, "--reembed", "50%", "-o", tmp_path / "new")
     assert code == 2 and "where vectors.npz is" in line and "--target SPEC" in line
+
+
+def test_a_model_of_another_dimension_than_the_stitchs_is_refused(source_folder, stitch, tmp_path, capsys):
+    target = ["--target", "openai:text-embedding-3-small"]
+    said = "the stitch: its vectors have dimension 48, those of openai:text-embedding-3-small 1536"
+    code, line = complaint(capsys, "translate", source_folder, stitch, *target, "-o", tmp_path / "new")
+    assert code == 4 and said in line and "leave out --target" in line
+    with pytest.raises(VectorError, match=said):
+        migrate.translate(source_folder, stitch, tmp_path / "new", target=target[1])
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_is_there_is_told_before_anything_is_spent(source_folder, stitch, vectors_file, tmp_path, capsys):
