@@ -134,7 +134,7 @@ def prepare_audit(
     stores = _stores(audit, reference, prefixes)
     for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
         verify_files(store)
-    documents = list(translated.documents()) if audit.bm25 and translated.info.has_texts else None
+    documents = list(translated.documents()) if translated.info.has_texts and not audit.no_bm25 else None
     keys = {
         name: document_keys(store, audit.parent_field)
         if documents is None or name != TRANSLATED
@@ -164,14 +164,27 @@ def prepare_audit(
     found += findings.repeated_texts(query_set, keys[TRANSLATED], texts or ())
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
-    vectors = {name: embedded[id(model)] for name, model in models.items()}
+    vectors, bridge, n_bridged = {name: embedded[id(model)] for name, model in models.items()}, audit.bridge_stitch, 0
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
     found += findings.groups(query_set)
-    if audit.bridge_stitch is not None:
-        vectors[BRIDGE] = audit.bridge_stitch.map_queries(vectors[FULL], source=query_set.name)
-    tally = tally_of(embedder, audit.price)
-    return Retriever(audit, query_set, tally, stores, keys, vectors, documents, tuple(found), proof)
+    if bridge is not None:
+        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
+        n_bridged = bridge.manifest.counts.get("pairs", 0)
+    return Retriever(
+        audit.settings,
+        query_set,
+        embedder,
+        tally_of(embedder, audit.price),
+        stores,
+        keys,
+        vectors,
+        documents,
+        n_bridged,
+        tuple(found),
+        proof,
+        progress=progress,
+    )
 
 
 def _stores(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> dict[str, Store]:

@@ -271,7 +271,7 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
 
 def unjudged_pool(store, depth=20, query_set=UNJUDGED, seed=0, embedder=TARGET):
     asked = topics.asked(store, by_pool(depth), query_set, embedder, no_bm25=True, seed=seed)
-    return grow_pool(prepare_audit(asked, None))
+    return grow_pool(prepare_audit(asked, None), asked.most_deep)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -287,7 +287,7 @@ def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, 
     assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
     true, pooled = (agreement(arm, full, temperature=retriever.temperature) for full in (best, within))
     assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
-    floor = retriever.floor
+    floor = pool.rules.floor
     least, expected = (UNJUDGED.merged(pooled) * values for values in (floor.least, floor.expected))
     assert least.mean() <= UNJUDGED.merged(true).mean()
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
@@ -350,7 +350,7 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(tmp_path):
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
     asked = topics.asked(far, by_pool(20), UNJUDGED, TARGET, source=source, source_model=SOURCE)
-    grown = grow_pool(prepare_audit(asked, None))
+    grown = grow_pool(prepare_audit(asked, None), asked.most_deep)
     retriever = grown.retriever
     words = retriever.bm25
     for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
