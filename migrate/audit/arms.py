@@ -207,7 +207,7 @@ def _budgets(_: Retriever) -> Choices:
     return [Skipped(REEMBEDDED, "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on")]
 
 
-ARMS: list[Callable[[Retriever], Choices]] = [
+_BUILT_IN = (
     _full_reembed,
     _translated,
     _stay,
@@ -217,8 +217,15 @@ ARMS: list[Callable[[Retriever], Choices]] = [
     _two_stage,
     _prefixes,
     _budgets,
-]
-"""All arms, in the order of the reports."""
+)
+
+ARMS: list[Callable[[Retriever], Choices]] = [*_BUILT_IN]
+"""All arms, in the order of the reports; those of somebody's own are added here."""
+
+
+def own_arms() -> list[Callable[[Retriever], Choices]]:
+    """Return the arms that were added to those of this package."""
+    return [arms for arms in ARMS if arms not in _BUILT_IN]
 
 
 def select_arms(retriever: Retriever) -> tuple[list[Arm], dict[str, str]]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from migrate.audit import findings
+from migrate.audit.arms import own_arms
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import Keys, document_keys, keys_of
 from migrate.audit.reference import check_source, check_target, prove_reference, refuse_same_source
@@ -35,7 +36,7 @@ def check_request(audit: Audit) -> None:
     """Make sure, before anything is embedded, that stores, queries and arms go together."""
     translated, query_set = audit.translated, audit.query_set
     check_target(translated, audit.embedder)
-    check_plan(audit.plan, translated.info.count)
+    _check_plan(audit)
     if audit.prefixes and not translated.info.has_texts:
         raise StoreError(
             f"{translated.info.location} has no texts, whose first tokens `prefix` embeds; "
@@ -62,6 +63,15 @@ def check_request(audit: Audit) -> None:
     _check_bridge(audit)
     if audit.judge_next is not None:
         _check_drawing(audit)
+
+
+def _check_plan(audit: Audit) -> None:
+    """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
+    translated = audit.translated
+    stores = {FULL: audit.full or translated, TRANSLATED: translated}
+    tally, in_pool = tally_of(audit.embedder, audit.price), audit.is_pooled
+    empty = Retriever(audit.settings, audit.query_set, audit.embedder, tally, stores, {}, {}, in_pool=in_pool)
+    check_plan(audit.plan, translated.info.count, [choice.name for arms in own_arms() for choice in arms(empty)])
 
 
 def _check_bridge(audit: Audit) -> None:
