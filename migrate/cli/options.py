@@ -343,21 +343,6 @@ def _source_of(name: str) -> ParameterSource | None:
     return click.get_current_context().get_parameter_source(name)
 
 
-@dataclass(frozen=True, slots=True)
-class GeneralOptions:
-    """Options of most commands, with the values of those that a command does not take."""
-
-    seed: int = 0
-    force: bool = False
-    as_json: bool = False
-    verbose: bool = False
-
-
-def general_options(*added: Decorator) -> Decorator:
-    """Add some options of `GeneralOptions`; the command gets one argument `general`."""
-    return option_group(GeneralOptions, "general", *added)
-
-
 def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:
     """Return a setting of models from the environment or a file; on the command line it belongs into a SPEC.
 
