@@ -200,8 +200,9 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     retriever = prepare_audit(audit, None)
     within, expected, least = [], [], []
     for seed in range(draws):
-        pool = grow_pool(retriever.over(audit=replace(audit, seed=seed)))
-        floor = pool.retriever.floor
+        drawn = replace(retriever, settings=replace(retriever.settings, seed=seed))
+        pool = grow_pool(drawn, audit.most_deep)
+        floor = pool.rules.floor
         assert floor is not None
         within.append(pool.retriever.search(FULL).run)
         expected.append(floor.expected.mean())

@@ -27,10 +27,13 @@ from migrate.audit.results import (
     TWO_STAGE,
     ArmCost,
     ArmResult,
+    Comparison,
     all_scores,
+    find_plan,
     prefix_name,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
+from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bounds
 from migrate.cost import usd_of
 from migrate.embedders.prefix import unit_of
@@ -142,7 +145,7 @@ def _controls(retriever: Retriever) -> Choices:
 
 def _two_stage(retriever: Retriever) -> Choices:
     """Yield an arm for each depth: the translated store finds so many documents, the target model ranks these."""
-    stages, count = retriever.audit.stages, retriever.stores[TRANSLATED].info.count
+    stages, count = retriever.settings.stages, retriever.stores[TRANSLATED].info.count
     if stages is not None and not stages:
         yield Skipped(TWO_STAGE, "left out by --two-stage none")
         return
@@ -174,16 +177,16 @@ def _reranking_cost(retriever: Retriever, depth: int) -> ArmCost:
 def _beyond(depth: int, retriever: Retriever) -> str:
     """Return what a two-stage arm of that depth needs of a pool, and what gives it."""
     remedy = "raise `--max-cost`"
-    if retriever.audit.stages is None:
+    if retriever.settings.stages is None:
         remedy = f"`--two-stage {depth}`"
-    elif retriever.audit.is_pooled and depth > retriever.audit.most_deep:
+    elif retriever.settings.most_deep is not None and depth > retriever.settings.most_deep:
         remedy = f"pool_depth={depth} of migrate.audit"
     return f"the first {depth} documents of every query, of which the pool has {retriever.pool_depth}: {remedy}"
 
 
 def _prefixes(retriever: Retriever) -> Choices:
     """Return an arm for each number of tokens, the simplest rivals of a translation; their stores are made before."""
-    if not retriever.audit.prefixes:
+    if not retriever.settings.prefixes:
         return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: prefix=(24, 64) of migrate.audit")]
     unit = unit_of(retriever.counter)
     meaning = f"the first {{}} {unit} of every document embedded by the target model, queries whole"
@@ -195,7 +198,7 @@ def _prefixes(retriever: Retriever) -> Choices:
             partial(retriever.cost_of_first, tokens),
             is_alternative=True,
         )
-        for tokens in retriever.audit.prefixes
+        for tokens in retriever.settings.prefixes
     ]
 
 
@@ -204,7 +207,7 @@ def _budgets(_: Retriever) -> Choices:
     return [Skipped(REEMBEDDED, "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on")]
 
 
-ARMS: list[Callable[[Retriever], Choices]] = [
+_BUILT_IN = (
     _full_reembed,
     _translated,
     _stay,
@@ -214,8 +217,15 @@ ARMS: list[Callable[[Retriever], Choices]] = [
     _two_stage,
     _prefixes,
     _budgets,
-]
-"""All arms, in the order of the reports."""
+)
+
+ARMS: list[Callable[[Retriever], Choices]] = [*_BUILT_IN]
+"""All arms, in the order of the reports; those of somebody's own are added here."""
+
+
+def own_arms() -> list[Callable[[Retriever], Choices]]:
+    """Return the arms that were added to those of this package."""
+    return [arms for arms in ARMS if arms not in _BUILT_IN]
 
 
 def select_arms(retriever: Retriever) -> tuple[list[Arm], dict[str, str]]:
@@ -225,16 +235,49 @@ def select_arms(retriever: Retriever) -> tuple[list[Arm], dict[str, str]]:
     return [choice for choice in choices if isinstance(choice, Arm)], skipped
 
 
-def family_of(retriever: Retriever, scores: Mapping[str, Scores]) -> dict[str, Bounds]:
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """The results of all arms by name, each against its standard, and what the `skipped` ones need.
+
+    `family` are the arms that could serve instead of the translated store, with bounds that hold for all of them at
+    once, and `plan` is the arm that was asked about.
+    """
+
+    results: Mapping[str, ArmResult]
+    scores: Mapping[str, Scores]
+    comparisons: Mapping[str, Comparison]
+    family: Mapping[str, Bounds]
+    skipped: Mapping[str, str]
+    plan: str
+
+
+def measure_arms(retriever: Retriever, rules: Rules) -> Measures:
+    """Answer the queries with every arm that the inputs allow, and measure what comes of it."""
+    arms, skipped = select_arms(retriever)
+    alternatives = [arm.name for arm in arms if arm.is_alternative]
+    plan = find_plan(retriever.settings.plan, (TRANSLATED, *alternatives), skipped)  # before anything is ranked
+    answers = [(arm, arm.retrieve()) for arm in arms]
+    results = {arm.name: measure_arm(arm, answer, retriever) for arm, answer in answers}
+    scores = {name: result.scores[rules.query_set.measure] for name, result in results.items()}
+    comparisons = {
+        arm.name: rules.compare(results[arm.name], results[arm.standard])
+        for arm in arms
+        if arm.name != FULL and arm.standard in results
+    }
+    family = family_of(retriever, rules, {name: scores[name] for name in alternatives})
+    return Measures(results, scores, comparisons, family, skipped, plan)
+
+
+def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -> dict[str, Bounds]:
     """Return retention of the arms that could serve instead, by their deciding `scores`; bounds hold for all at once.
 
     Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown. So do the usual
     ones where one of them is the plan: it may have been picked for what an audit of all has shown.
     """
-    usual = () if retriever.audit.plan == TRANSLATED else DEPTHS
+    usual = () if retriever.settings.plan == TRANSLATED else DEPTHS
     counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
     full = retriever.deciding_scores(retriever.search(FULL).run)
-    return retriever.bootstrap(in_pool=True).family(scores, full, others=len(counted) - len(retriever.rerank_depths))
+    return rules.bootstrap(in_pool=True).family(scores, full, others=len(counted) - len(retriever.rerank_depths))
 
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:

@@ -9,11 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.findings import Measured
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Rules
 from migrate.audit.slices import Slice, find_slices
 from migrate.search.runs import Rankings
 from migrate.similarity import Similarity, compare_spaces
@@ -295,15 +295,14 @@ class Diagnostics:
     similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
-def diagnose(measured: Measured) -> Diagnostics:
+def diagnose(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
-    In a pool there is no map of the spaces, no similarities and no topics, and the slices are of scores as they are
-    expected.
+    `scores` are those of the arms by the deciding measure, (c,) each. In a pool there is no map of the spaces, no
+    similarities and no topics, and the slices are of scores as they are expected.
     """
-    retriever, scores = measured.retriever, measured.scores
-    likely, runs = (scores[TRANSLATED], scores[FULL]), retriever.compared
-    ids, sampled = _sample(retriever, retriever.audit.seed)
+    likely, runs = rules.likely(scores[TRANSLATED], scores[FULL]), retriever.compared
+    ids, sampled = _sample(retriever, retriever.settings.seed)
     calibration, spaces, similarities = None, None, {}
     if STAY in runs:
         metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
@@ -313,13 +312,13 @@ def diagnose(measured: Measured) -> Diagnostics:
     if FULL in sampled and len(ids) >= _FEWEST:
         true = sampled[FULL][:_COMPARED]
         similarities = {
-            name: compare_spaces(vectors[:_COMPARED], true, seed=retriever.audit.seed)
+            name: compare_spaces(vectors[:_COMPARED], true, seed=retriever.settings.seed)
             for name, vectors in sampled.items()
             if name != FULL
         }
     return Diagnostics(
         find_regressions(retriever, scores),
-        find_slices(retriever, *(likely if retriever.floor is None else retriever.floor.likely(*likely))),
+        find_slices(retriever, rules, *likely),
         calibration,
         tuple(
             hubness_of(name, vectors, retriever.stores[name].info.metric)

@@ -6,7 +6,7 @@ Each function returns the findings of one kind, none where there is nothing to s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from migrate.audit.measures import Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Rules
 from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
 from migrate.embedders.base import UNKNOWN_QUERY
@@ -35,49 +36,37 @@ _UNRELATED = MARGIN
 """Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The rankings of an audit, and all arms' `scores` by the deciding measure, one for each distinct text, (c,)."""
+def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
+    """Return whether the full re-embed scores more than documents drawn at random."""
+    is_judged = rules.query_set.is_judged
+    return not is_judged or rules.bootstrap().is_less(scores[RANDOM], rules.expected(scores[FULL]))
 
-    retriever: Retriever
-    scores: Mapping[str, Scores]
 
-    @property
-    def full(self) -> Scores:
-        """The scores of the full re-embed, as they are expected where only a pool of it is there."""
-        floor = self.retriever.floor
-        return self.scores[FULL] if floor is None else floor.expected
+def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], judged: float) -> Iterator[Finding]:
+    """Yield doubts for what speaks against the reference or the judgements; `judged` is the full one's judged@10.
 
-    @property
-    def has_standard(self) -> bool:
-        """True where the full re-embed scores more than documents drawn at random."""
-        retriever = self.retriever
-        return not retriever.query_set.is_judged or retriever.bootstrap().is_less(self.scores[RANDOM], self.full)
-
-    def oddities(self, judged: float) -> Iterator[Finding]:
-        """Yield doubts for what speaks against the reference or the judgements; `judged` is the full one's judged@10.
-
-        Unjudged queries are measured against the reference itself, which says nothing of it.
-        """
-        runs, scores, retriever = self.retriever.compared, self.scores, self.retriever
-        query_set, bootstrap = retriever.query_set, retriever.bootstrap()
-        if query_set.is_judged:
-            has_texts = retriever.stores[TRANSLATED].info.has_texts
-            words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
-            yield from odd_scores(scores[TRANSLATED], self.full, words, scores.get(STAY), scores[RANDOM], bootstrap)
-        yield from _quotes(retriever)
-        doubts = (
-            *alike_grades(query_set, [*runs.values()]),
-            *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
-        )
-        yield from doubts
-        if not doubts and (query_set.chances is not None or judged >= 0.9):  # what rankings found has been graded
-            yield from unrelated_grades(query_set, scores[FULL], bootstrap)
-        verdict = retriever.verdict(scores[TRANSLATED], scores[FULL])
-        if query_set.is_judged and verdict.outcome is Outcome.SAFE:
-            agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
-            limited = retriever.bootstrap(limited=retriever.is_limited)
-            yield from contradicted(verdict.retention, limited.retention(*agreements))
+    `scores` are those of the arms by the deciding measure, (c,) each. Unjudged queries are measured against the
+    reference itself, which says nothing of it.
+    """
+    runs, query_set, bootstrap = retriever.compared, retriever.query_set, rules.bootstrap()
+    arm, full = scores[TRANSLATED], scores[FULL]
+    if query_set.is_judged:
+        has_texts = retriever.stores[TRANSLATED].info.has_texts
+        words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
+        yield from odd_scores(arm, rules.expected(full), words, scores.get(STAY), scores[RANDOM], bootstrap)
+    yield from _quotes(retriever)
+    doubts = (
+        *alike_grades(query_set, [*runs.values()]),
+        *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
+    )
+    yield from doubts
+    if not doubts and (query_set.chances is not None or judged >= 0.9):  # what rankings found has been graded
+        yield from unrelated_grades(query_set, full, bootstrap)
+    verdict = rules.verdict(arm, full)
+    if query_set.is_judged and verdict.outcome is Outcome.SAFE:
+        agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
+        limited = rules.bootstrap(limited=rules.is_limited)
+        yield from contradicted(verdict.retention, limited.retention(*agreements))
 
 
 def of_inputs(query_set: QuerySet, translated: Store, keys: Keys) -> list[Finding]:
@@ -162,13 +151,13 @@ def groups(query_set: QuerySet) -> list[Finding]:
     return [Finding("note", text)]
 
 
-def drawn_queries(retriever: Retriever) -> list[Finding]:
+def drawn_queries(rules: Rules) -> list[Finding]:
     """Return a note where queries were drawn by what their judgements could change."""
-    if retriever.query_set.chances is None:
+    if rules.query_set.chances is None:
         return []
-    count = len(retriever.query_set.distinct)
+    count = len(rules.query_set.distinct)
     note = f"{count:,} queries were drawn by what judgements could change; means are of all queries"
-    if not retriever.is_limited:
+    if not rules.is_limited:
         note += (
             "; but they were drawn for other rankings than these, so bounds are wider than need be: draw again with "
             "--judge-next"

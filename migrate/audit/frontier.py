@@ -23,6 +23,7 @@ from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import document_keys
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison
 from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Rules
 from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Estimate, tally_of
 from migrate.embedders.prefix import first_of
@@ -131,13 +132,14 @@ class BudgetTrials:
     fitted: FittedStitch
     survey: Survey
     retriever: Retriever
+    rules: Rules
     confidence: float
     stay: Scores | None
     findings: tuple[Finding, ...]
 
     def refitted(self, policy: str, share: float) -> FrontierPoint:
         """Return the point of `share` of true vectors, chosen by `policy`."""
-        seed, tally = self.retriever.audit.seed, self.retriever.tally
+        seed, tally = self.retriever.settings.seed, self.retriever.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         documents = choice.sample.documents
         rows = np.array([self._row_of[document.id] for document in documents], dtype=np.int64)
@@ -161,8 +163,8 @@ class BudgetTrials:
         )
         result = measure_arm(arm, arm.retrieve(), retriever)
         scores, full = (one.scores[retriever.query_set.measure] for one in (result, self._full))
-        verdict = retriever.verdict(scores, full, self.stay, confidence=self.confidence).doubted(self.findings)
-        comparison = retriever.compare(result, self._full)
+        verdict = self.rules.verdict(scores, full, self.stay, confidence=self.confidence).doubted(self.findings)
+        comparison = self.rules.compare(result, self._full)
         of_whole = cost.tokens / max(self._whole.tokens, 1)
         return FrontierPoint(policy, share, len(rows), cost.tokens, of_whole, cost.usd, verdict, result, comparison)
 
@@ -230,18 +232,20 @@ def find_frontier(
     )
     # The ids of both stores are judged as the same documents
     retriever = Retriever(
-        audit,
+        audit.settings,
         query_set,
+        audit.embedder,
         tally_of(audit.embedder, audit.price),
         {TRANSLATED: store, FULL: reference},
         dict.fromkeys(names, keys),
         dict.fromkeys(names, vectors),
+        progress=audit.progress,
     )
     log_vectors = audit.embedder.embed_queries(log, progress=audit.progress) if log else None
     # The cheapest budget is picked out of several policies, each of which may look safe by chance.
     confidence = 1 - (1 - CONFIDENCE) / len(usable)
     survey = survey_store(store, fitted, log_vectors, progress=audit.progress)
-    trials = BudgetTrials(store, fitted, survey, retriever, confidence, stay, findings)
+    trials = BudgetTrials(store, fitted, survey, retriever, retriever.rules(), confidence, stay, findings)
     further = [share for share in sorted(audit.shares) if round(share * store.info.count) > survey.paid.sum()]
     budgets = [(policy, share) for policy in usable for share in further]
     points = [trials.point(SAMPLE, survey.paid, fitted)]

@@ -104,12 +104,11 @@ def audit_held_out(
     if not len(rows):
         return None
     vectors = {name: retriever.vectors[name][rows] for name in (TRANSLATED, FULL)}
-    others = replace(retriever, query_set=left, vectors=vectors, left_out=gone, floor=None)
+    others = replace(retriever, query_set=left, vectors=vectors, left_out=gone)
     full = others.search(FULL).run
-    if outside is not None:
-        others = others.over(floor=outside.floor(full, left, outside.losses(full, left)))
+    floor = None if outside is None else outside.floor(full, left, outside.losses(full, left))
     scores = (others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL))
-    verdict = others.verdict(*scores).doubted(findings)
+    verdict = others.rules(floor).verdict(*scores).doubted(findings)
     return HeldOut(len(gone), len(gone & query_set.relevant), verdict.n_queries, verdict)
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from migrate.audit import findings
+from migrate.audit.arms import own_arms
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import Keys, document_keys, keys_of
 from migrate.audit.reference import check_source, check_target, prove_reference, refuse_same_source
@@ -35,7 +36,7 @@ def check_request(audit: Audit) -> None:
     """Make sure, before anything is embedded, that stores, queries and arms go together."""
     translated, query_set = audit.translated, audit.query_set
     check_target(translated, audit.embedder)
-    check_plan(audit.plan, translated.info.count)
+    _check_plan(audit)
     if audit.prefixes and not translated.info.has_texts:
         raise StoreError(
             f"{translated.info.location} has no texts, whose first tokens `prefix` embeds; "
@@ -62,6 +63,15 @@ def check_request(audit: Audit) -> None:
     _check_bridge(audit)
     if audit.judge_next is not None:
         _check_drawing(audit)
+
+
+def _check_plan(audit: Audit) -> None:
+    """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
+    translated = audit.translated
+    stores = {FULL: audit.full or translated, TRANSLATED: translated}
+    tally, in_pool = tally_of(audit.embedder, audit.price), audit.is_pooled
+    empty = Retriever(audit.settings, audit.query_set, audit.embedder, tally, stores, {}, {}, in_pool=in_pool)
+    check_plan(audit.plan, translated.info.count, [choice.name for arms in own_arms() for choice in arms(empty)])
 
 
 def _check_bridge(audit: Audit) -> None:
@@ -134,7 +144,7 @@ def prepare_audit(
     stores = _stores(audit, reference, prefixes)
     for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
         verify_files(store)
-    documents = list(translated.documents()) if audit.bm25 and translated.info.has_texts else None
+    documents = list(translated.documents()) if translated.info.has_texts and not audit.no_bm25 else None
     keys = {
         name: document_keys(store, audit.parent_field)
         if documents is None or name != TRANSLATED
@@ -164,14 +174,27 @@ def prepare_audit(
     found += findings.repeated_texts(query_set, keys[TRANSLATED], texts or ())
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
-    vectors = {name: embedded[id(model)] for name, model in models.items()}
+    vectors, bridge, n_bridged = {name: embedded[id(model)] for name, model in models.items()}, audit.bridge_stitch, 0
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
     found += findings.groups(query_set)
-    if audit.bridge_stitch is not None:
-        vectors[BRIDGE] = audit.bridge_stitch.map_queries(vectors[FULL], source=query_set.name)
-    tally = tally_of(embedder, audit.price)
-    return Retriever(audit, query_set, tally, stores, keys, vectors, documents, tuple(found), proof)
+    if bridge is not None:
+        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
+        n_bridged = bridge.manifest.counts.get("pairs", 0)
+    return Retriever(
+        audit.settings,
+        query_set,
+        embedder,
+        tally_of(embedder, audit.price),
+        stores,
+        keys,
+        vectors,
+        documents,
+        n_bridged,
+        tuple(found),
+        proof,
+        progress=progress,
+    )
 
 
 def _stores(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> dict[str, Store]:

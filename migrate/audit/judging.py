@@ -37,7 +37,7 @@ def draw_unjudged(retriever: Retriever, n: int = TO_JUDGE) -> tuple[Unjudged, ..
     """Return up to `n` queries, drawn by how much judgements could tell translated store and full re-embed apart."""
     queries, runs = retriever.query_set.distinct, retriever.compared
     chances = chances_of(greatest_change(runs[TRANSLATED], runs[FULL], [query.id for query in queries], _DEPTH))
-    drawn = [(queries[row], float(chances[row])) for row in draw_queries(chances, n, retriever.audit.seed).tolist()]
+    drawn = [(queries[row], float(chances[row])) for row in draw_queries(chances, n, retriever.settings.seed).tolist()]
     pools = {query.id: sorted({d for run in runs.values() for d in run.top(query.id, _DEPTH)}) for query, _ in drawn}
     texts = retriever.texts(sorted({doc_id for pool in pools.values() for doc_id in pool}))
     return tuple(Unjudged(query, chance, {d: texts.get(d, "") for d in pools[query.id]}) for query, chance in drawn)

@@ -9,7 +9,7 @@ NOT SAFE there is NOT SAFE. For the other verdict, `migrate.audit.outside` says 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bootstrap, Outcome, Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
@@ -191,12 +192,13 @@ def _price(tokens: int | None, usd: float | None) -> str:
 class GrownPool:
     """A pool after a step: what the full re-embed scores in it, and what follows.
 
-    `retriever` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
-    (c,). `outside` is what lies around the pool, None where nothing does. `matters` says which queries may gain by a
-    deeper pool, (q,).
+    `retriever` has the pool in the place of the full re-embed, and `rules` the floor of it; `arm` and `full` are scores
+    by the deciding measure, (c,). `outside` is what lies around the pool, None where nothing does. `matters` says which
+    queries may gain by a deeper pool, (q,).
     """
 
     retriever: Retriever
+    rules: Rules
     summary: PoolSummary
     arm: Scores
     full: Scores
@@ -212,12 +214,11 @@ class GrownPool:
     @property
     def _may_change(self) -> bool:
         """True where either verdict would come about if documents outside took nothing, or as much as they may."""
-        floor = self.retriever.floor
+        floor = self.rules.floor
         if floor is None or self.verdict.lacks_documents:
             return False
-        retriever = self.retriever.over(floor=None)
-        scores = (self.arm, self.full), floor.extreme(self.arm, self.full)
-        return {retriever.verdict(arm, full).outcome for arm, full in scores} != {Outcome.INCONCLUSIVE}
+        rules, scores = replace(self.rules, floor=None), ((self.arm, self.full), floor.extreme(self.arm, self.full))
+        return {rules.verdict(arm, full).outcome for arm, full in scores} != {Outcome.INCONCLUSIVE}
 
     @property
     def remedy(self) -> str | None:
@@ -232,16 +233,15 @@ class GrownPool:
     @property
     def may_serve(self) -> bool:
         """True where nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
-        retriever = self.retriever
-        audit, depth = retriever.audit, retriever.pool_depth
-        is_open = audit.stages is None and retriever.query_set.is_judged and retriever.floor is not None
-        if not is_open or self.verdict.outcome is Outcome.SAFE or (depth or _STAGES) >= _STAGES:
+        retriever, rules, settings = self.retriever, self.rules, self.retriever.settings
+        is_open = settings.stages is None and retriever.query_set.is_judged and rules.floor is not None
+        if not is_open or self.verdict.outcome is Outcome.SAFE or (retriever.pool_depth or _STAGES) >= _STAGES:
             return False
-        if audit.most_deep < _STAGES or not retriever.stores[FULL].info.has_texts:
+        if (settings.most_deep or 0) < _STAGES or not retriever.stores[FULL].info.has_texts:
             return False
         runs = {str(depth): retriever.rerank(depth).run for depth in retriever.rerank_depths}
-        bounds = family_of(retriever, {name: retriever.deciding_scores(run) for name, run in runs.items()}).values()
-        return not any(one.lower >= audit.margin for one in bounds)
+        scores = {name: retriever.deciding_scores(run) for name, run in runs.items()}
+        return not any(one.lower >= rules.margin for one in family_of(retriever, rules, scores).values())
 
 
 def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:
@@ -276,17 +276,19 @@ def expected_documents(
     return known_documents(translated, rows)
 
 
-def grow_pool(retriever: Retriever) -> GrownPool:
+def grow_pool(retriever: Retriever, most: int, *, announce: Callable[[PoolStep], None] | None = None) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
-    `retriever` has every store but the full re-embed. What is embedded goes through the cache of the target model: the
-    same call after one that broke off embeds the rest. It fails where the first step costs more than may be spent.
+    `retriever` has every store but the full re-embed. The pool has `most` documents of the translated store for a query
+    at most, and each step is announced before its documents are embedded. What is embedded goes through the cache of
+    the target model: the same call after one that broke off embeds the rest. It fails where the first step costs more
+    than may be spent.
     """
-    audit = retriever.audit
-    _check(retriever)
-    pool, most = _Pool(retriever), audit.most_deep
-    first = min(first_depth(retriever.query_set, audit.stages), most)
-    depths = [] if audit.stages is None else retriever.asked_depths  # for every query
+    stages = retriever.settings.stages
+    _check(retriever, most)
+    pool = _Pool(retriever, most, announce)
+    first = min(first_depth(retriever.query_set, stages), most)
+    depths = [] if stages is None else retriever.asked_depths  # for every query
     asked = max((depth for depth in depths if depth <= most), default=0)
     state, stopped = pool.step(first), None
     try:
@@ -295,7 +297,7 @@ def grow_pool(retriever: Retriever) -> GrownPool:
         for depth in sorted({*DEPTHS, most}):
             if max(first, asked) < depth <= most and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
-        if audit.embedder.keeps and state.may_serve:
+        if retriever.embedder.keeps and state.may_serve:
             state = pool.step(_STAGES)
     except SpendingError as error:
         stopped = str(error)
@@ -303,14 +305,13 @@ def grow_pool(retriever: Retriever) -> GrownPool:
     return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
-def _check(retriever: Retriever) -> None:
-    translated, most = retriever.stores[TRANSLATED], retriever.audit.most_deep
-    is_judged = retriever.query_set.is_judged
+def _check(retriever: Retriever, most: int) -> None:
+    translated, is_judged = retriever.stores[TRANSLATED], retriever.query_set.is_judged
     least = 2 if is_judged else _FEWEST_UNJUDGED
     if most < least:
         reason = "" if is_judged else ", as nothing is judged"
         raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
-    if not translated.info.has_texts and retriever.audit.embedder.needs_texts:
+    if not translated.info.has_texts and retriever.embedder.needs_texts:
         raise StoreError(
             f"{translated.info.location} has no texts, of which a pool is embedded; {translated.info.way_to_texts}, or "
             "name a file of vectors with --target file:PATH"
@@ -320,8 +321,9 @@ def _check(retriever: Retriever) -> None:
 class _Pool:
     """The documents with true vectors so far, and what every step needs."""
 
-    def __init__(self, retriever: Retriever) -> None:
-        self.retriever, self.audit, self.query_set = retriever, retriever.audit, retriever.query_set
+    def __init__(self, retriever: Retriever, most: int, announce: Callable[[PoolStep], None] | None) -> None:
+        self.retriever, self.query_set, self.embedder = retriever, retriever.query_set, retriever.embedder
+        self.seed, self.progress, self.announce = retriever.settings.seed, retriever.progress, announce
         self.translated, self.queries = retriever.stores[TRANSLATED], retriever.vectors[TRANSLATED]
         self.metric = self.translated.info.metric
         keys = retriever.keys[TRANSLATED]
@@ -329,7 +331,7 @@ class _Pool:
         if len(self.ids) < self.translated.info.count:  # several rows of one id
             self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
         self.document_of = [keys[doc_id] for doc_id in self.ids]
-        self.ranked = rank_rows(self.translated, self.queries, self.audit.most_deep, progress=self.audit.progress)
+        self.ranked = rank_rows(self.translated, self.queries, most, progress=self.progress)
         self.arm_run = retriever.search(TRANSLATED).run
         # The other arms bring the pool nearer to the full re-embed, and carry no guarantee
         self.others = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
@@ -364,8 +366,8 @@ class _Pool:
                 self.queries,
                 self.ranked,
                 ~pooled,
-                seed=self.audit.seed,
-                progress=self.audit.progress,
+                seed=self.seed,
+                progress=self.progress,
             )
             sampled[surroundings.rows] = True
             if (pooled | sampled).all():  # nothing is left outside
@@ -375,8 +377,8 @@ class _Pool:
         cost = self.retriever.tally.cost(self.translated.documents(new)) if has_texts else None
         price = (None, None) if cost is None else (cost.tokens, cost.usd)
         step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), *price)
-        if self.audit.announce is not None:
-            self.audit.announce(step)
+        if self.announce is not None:
+            self.announce(step)
         if not self.steps and len(proof := self._proof_rows()):
             self._embed(proof)
             self._prepared(in_pool=True)  # before more is spent on another model
@@ -411,23 +413,23 @@ class _Pool:
 
     def _proof_rows(self) -> Rows:
         """Return some rows with true vectors: they show that the store was translated for this model."""
-        return np.random.default_rng(self.audit.seed).permutation(self.true_rows)[:32]
+        return np.random.default_rng(self.seed).permutation(self.true_rows)[:32]
 
     def _embed(self, rows: Rows) -> None:
         if not len(rows):
             return
-        embedder = self.audit.embedder.chosen_by(digests_of(self.query_set.queries))
+        embedder = self.embedder.chosen_by(digests_of(self.query_set.queries))
         documents = list(known_documents(self.translated, rows))
-        vectors = embedder.embed_documents(documents, progress=self.audit.progress)
+        vectors = embedder.embed_documents(documents, progress=self.progress)
         self.place[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
 
     def prove_answers(self) -> None:
         """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
         rows = np.flatnonzero(self.place >= 0)
-        some = rows[some_places(len(rows), np.random.default_rng(self.audit.seed))]
+        some = rows[some_places(len(rows), np.random.default_rng(self.seed))]
         documents, vectors = list(known_documents(self.translated, some)), self.vectors[self.place[some]]
-        prove_answers(self.audit.embedder, documents, vectors, source=self.translated.info.location)
+        prove_answers(self.embedder, documents, vectors, source=self.translated.info.location)
 
     def _prepared(self, *, in_pool: bool) -> Retriever:
         """Return the retriever with the pool in the place of the full re-embed, after it was proven."""
@@ -435,32 +437,27 @@ class _Pool:
         ids, translated = [self.ids[row] for row in rows], retriever.keys[TRANSLATED]
         store = PoolStore(self.translated, ids, rows, self.vectors[self.place[rows]])
         keys = {doc_id: translated[doc_id] for doc_id in ids}
-        proof = prove_pool(self.translated, store, self.audit.embedder, (translated, keys), seed=self.audit.seed)
-        return retriever.over(
-            stores={**retriever.stores, FULL: store},
-            keys={**retriever.keys, FULL: keys},
-            proof=proof,
-            findings=(*retriever.findings, *proof.findings),
-            pool_depth=int(self.depths.min()) if in_pool else self.translated.info.count,
-            in_pool=in_pool,
-        )
+        proof = prove_pool(self.translated, store, self.embedder, (translated, keys), seed=self.seed)
+        depth = int(self.depths.min()) if in_pool else self.translated.info.count
+        return retriever.in_a_pool(store, keys, proof, depth, is_whole=not in_pool)
 
     def _judged(self, surroundings: Surroundings | None) -> GrownPool:
         """Return the pool as it is now."""
         retriever = self._prepared(in_pool=surroundings is not None)
         run = retriever.search(FULL).run
-        outside, losses = None, np.zeros(len(self.queries))
+        outside, losses, floor = None, np.zeros(len(self.queries)), None
         if surroundings is not None:
             outside = self._outside(surroundings, retriever)
             losses = outside.losses(run, self.query_set)
-            retriever = retriever.over(floor=outside.floor(run, self.query_set, losses))
+            floor = outside.floor(run, self.query_set, losses)
+        rules = retriever.rules(floor)
         arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
-        verdict = retriever.verdict(arm, full, self.stay)
-        return GrownPool(retriever, self._summary(), arm, full, outside, verdict, losses > 1e-3)
+        verdict = rules.verdict(arm, full, self.stay)
+        return GrownPool(retriever, rules, self._summary(), arm, full, outside, verdict, losses > 1e-3)
 
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
         """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
-        query_set, run, seed = self.query_set, retriever.search(FULL).run, self.audit.seed
+        query_set, run, seed = self.query_set, retriever.search(FULL).run, self.seed
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
         left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, self.metric))
         errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
@@ -469,7 +466,7 @@ class _Pool:
         places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
         lately = [self._lately(query) for query in range(len(self.queries))]
         temperature = None if query_set.is_judged else retriever.temperature
-        bootstrap = Bootstrap(seed=seed, resamples=self.audit.resamples)
+        bootstrap = Bootstrap(seed=seed, resamples=retriever.settings.resamples)
         ratios = calibrate(run, lately, query_set, self.metric, temperature, bootstrap)
         return Outside(left, [ErrorTail.of(part) for part in errors], self.metric, places, *ratios, temperature)
 

@@ -17,8 +17,8 @@ from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, find_plan
-from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, sentences
+from migrate.audit.results import FULL, NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, find_plan
+from migrate.audit.verdict import UNKNOWN, Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
@@ -163,6 +163,21 @@ class AuditReport:
             There is no such arm, or it was skipped.
         """
         return replace(self, plan=find_plan(plan, (TRANSLATED, *self.family), self.skipped_arms))
+
+    def without_standard(self) -> AuditReport:
+        """Return the report where the full re-embed is no standard, so that no share of it means anything."""
+        comparisons = {
+            name: replace(one, retention=UNKNOWN) if one.standard == FULL else one
+            for name, one in self.comparisons.items()
+        }
+        return replace(
+            self,
+            verdict=self.verdict.without_standard().doubted(self.findings),
+            comparisons=comparisons,
+            family=dict.fromkeys(self.family, UNKNOWN),
+            held_out=None,
+            diagnostics=replace(self.diagnostics, slices=()),
+        )
 
     @property
     def headline(self) -> str:

@@ -148,15 +148,17 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
     return () if match is None else (int(match[1]),)
 
 
-def check_plan(plan: str, count: int) -> None:
+def check_plan(plan: str, count: int, own: Iterable[str] | None = ()) -> None:
     """Make sure, before anything is embedded, that a plan is not mistyped, and that two stages leave documents out.
 
-    `count` is the number of documents. Other names may be of arms of somebody's own, which are known later.
+    `count` is the number of documents, and `own` are the arms of somebody's own, None where they are known later.
     """
-    word, known = plan_word(plan), (TRANSLATED, BRIDGE, f"{TWO_STAGE}-20", f"{PREFIX}:24")
-    if not re.fullmatch(f"{TRANSLATED}|{BRIDGE}|(?:{TWO_STAGE}-|{PREFIX}:)[1-9][0-9]{{0,8}}", word):
-        for close in get_close_matches(word, known, n=1):
-            raise UsageError(f"--plan: there is no plan {plan!r}; did you mean {close}?")
+    word, known = plan_word(plan), [TRANSLATED, BRIDGE, f"{TWO_STAGE}-20", f"{PREFIX}:24", *map(plan_word, own or ())]
+    pattern = f"{TRANSLATED}|{BRIDGE}|(?:{TWO_STAGE}-|{PREFIX}:)[1-9][0-9]{{0,8}}"
+    if own is not None and word not in known and not re.fullmatch(pattern, word):
+        close = get_close_matches(word, known, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(known)}"
+        raise UsageError(f"--plan: there is no plan {plan!r}; {remedy}")
     if any(depth >= count for depth in two_stage_depths(plan)):
         raise UsageError(
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "

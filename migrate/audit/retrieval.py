@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +15,12 @@ from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import (
-    DEPTHS,
-    FULL,
-    STAY,
-    TRANSLATED,
-    ArmCost,
-    ArmResult,
-    Comparison,
-    Reranking,
-    win_tie_loss,
-)
+from migrate.audit.results import BM25, DEPTHS, FULL, STAY, TRANSLATED, TWO_STAGE, ArmCost, Reranking
+from migrate.audit.rules import Rules
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
-from migrate.audit.verdict import CONFIDENCE, Bootstrap, Finding, Floor, Verdict, decide
+from migrate.audit.verdict import Finding, Floor
 from migrate.cost import Tally, usd_of
+from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
@@ -37,10 +28,7 @@ from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
-from migrate.vectors import Batch, Document, Vectors, check_vectors
-
-if TYPE_CHECKING:
-    from migrate.audit.step import Audit
+from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors, no_progress
 
 _FIRST = 10
 _READ = 2_000
@@ -58,44 +46,84 @@ class TimedRun:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The parameters of an audit that arms and measures read, by the names that `Audit` has for them.
+
+    `most_deep` is how many documents of the translated store a pool has for a query at most, None without a pool.
+    """
+
+    plan: str
+    margin: float
+    seed: int
+    resamples: int
+    stages: Sequence[int] | None
+    prefixes: Sequence[int]
+    slices: Sequence[str]
+    most_deep: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class Retriever:
     """The inputs of an audit that have been checked, with the queries embedded, and the rankings for these.
 
-    `stores`, `keys` (the document that each id is judged as) and `vectors` (of the queries, (q, dim)) are by the name
-    of the arm that searches the store. `documents` are those of the translated store, None without BM25. `proof` is how
-    the reference was shown to be one, whose doubts are among the `findings`.
+    `embedder` is the target model. `stores`, `keys` (the document that each id is judged as) and `vectors` (of the
+    queries, (q, dim)) are by the name of the arm that searches the store. `documents` are those of the translated
+    store, None without BM25, and `n_bridged` those that the bridge was fitted on. `proof` is how the reference was
+    shown to be one, whose doubts are among the `findings`.
 
     Searches are exact, and each store is searched once, without the documents `left_out`. BM25 runs once too; the time
     of a run that others use counts for each of them.
 
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
-    then, unless the pool came to be the whole store, has the first `pool_depth` documents of the translated store for
-    every query, and a `floor` under its scores.
+    then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
+    for every query.
     """
 
-    audit: Audit
+    settings: Settings
     query_set: QuerySet
+    embedder: Embedder
     tally: Tally
     stores: Mapping[str, Store]
     keys: Mapping[str, Keys]
     vectors: Mapping[str, Vectors]
     documents: Sequence[Document] | None = None
+    n_bridged: int = 0
     findings: tuple[Finding, ...] = ()
     proof: ReferenceProof | None = None
     in_pool: bool = False
     pool_depth: int | None = None
-    floor: Floor | None = None
     left_out: Collection[str] = frozenset()
+    progress: Progress = no_progress
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
-    def over(self, **changes: Any) -> Retriever:
-        """Return one with another floor, or another full re-embed, which keeps all other rankings."""
-        other, is_other_store = replace(self, **changes), "stores" in changes
-        other._runs.update({name: run for name, run in self._runs.items() if not (is_other_store and name == FULL)})
-        cached = ("bm25", "candidates") if is_other_store else vars(self).keys() - self.__dataclass_fields__.keys()
-        vars(other).update({name: vars(self)[name] for name in cached if name in vars(self)})
+    def in_a_pool(self, pool: Store, keys: Keys, proof: ReferenceProof, depth: int, *, is_whole: bool) -> Retriever:
+        """Return one with a pool in the place of the full re-embed, which keeps all other rankings."""
+        other = replace(
+            self,
+            stores={**self.stores, FULL: pool},
+            keys={**self.keys, FULL: keys},
+            proof=proof,
+            findings=(*self.findings, *proof.findings),
+            pool_depth=depth,
+            in_pool=not is_whole,
+        )
+        other._runs.update(self._runs)
+        other._runs.pop(FULL, None)
         return other
+
+    def rules(self, floor: Floor | None = None) -> Rules:
+        """Return the rules by which the rankings are judged; `floor` is that of a pool."""
+        settings = self.settings
+        return Rules(
+            self.query_set,
+            settings.margin,
+            settings.seed,
+            settings.resamples,
+            self.n_documents,
+            self._is_limited,
+            floor,
+        )
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -157,7 +185,7 @@ class Retriever:
     @property
     def asked_depths(self) -> list[int]:
         """The depths of two-stage arms, without those that would embed the whole store."""
-        depths = DEPTHS if self.audit.stages is None else self.audit.stages
+        depths = DEPTHS if self.settings.stages is None else self.settings.stages
         return [depth for depth in sorted(set(depths)) if depth < self.stores[TRANSLATED].info.count]
 
     @property
@@ -174,9 +202,7 @@ class Retriever:
     @property
     def bridge_share(self) -> float:
         """The size of the bridge's sample as a share of the translated store's documents."""
-        bridge = self.audit.bridge_stitch
-        pairs = bridge.manifest.counts.get("pairs", 0) if bridge else 0
-        return pairs / self.stores[TRANSLATED].info.count
+        return self.n_bridged / self.stores[TRANSLATED].info.count
 
     def cost_of_share(self, share: float) -> ArmCost:
         """Return the cost to embed a share, 0-1, of all documents; not known where there are no texts to count."""
@@ -187,7 +213,7 @@ class Retriever:
     @cached_property
     def counter(self) -> TokenCounter:
         """Counts the first tokens of documents."""
-        return self.audit.embedder.loaded_profile().counter
+        return self.embedder.loaded_profile().counter
 
     def cost_of_first(self, tokens: int) -> ArmCost:
         """Return the cost to embed the first tokens of every document."""
@@ -211,8 +237,11 @@ class Retriever:
 
     def search(self, name: str) -> TimedRun:
         """Return the exact search of the store of that name, by the query vectors of its model."""
+        return self._once(name, lambda: self.search_batches(name, self._checked(name)))
+
+    def _once(self, name: str, answer: Callable[[], TimedRun]) -> TimedRun:
         if name not in self._runs:
-            self._runs[name] = self.search_batches(name, self._checked(name))
+            self._runs[name] = answer()
         return self._runs[name]
 
     def search_batches(self, name: str, batches: Iterable[Batch]) -> TimedRun:
@@ -225,21 +254,24 @@ class Retriever:
         store, keys = self.stores[name], self.keys[name]
         done, stage = 0, f"search {store.info.name}"
         for batch in store.scan():
-            self.audit.progress(stage, done, store.info.count)
+            self.progress(stage, done, store.info.count)
             check_vectors(batch.ids, batch.vectors, source=store.info.location)
             rows = [row for row, doc_id in enumerate(batch.ids) if keys[doc_id] not in self.left_out]
             done += len(batch)
             yield Batch([batch.ids[row] for row in rows], batch.vectors[rows]) if self.left_out else batch
-        self.audit.progress(stage, done, store.info.count)
+        self.progress(stage, done, store.info.count)
 
-    @cached_property
+    @property
     def bm25(self) -> TimedRun:
         """Words alone, of the translated store's texts, which are read where they are not in memory."""
+        return self._once(BM25, self._ranked_by_words)
+
+    def _ranked_by_words(self) -> TimedRun:
         documents, queries = self.documents, self.query_set.queries
         if documents is None:
             documents = list(self.stores[TRANSLATED].documents())
         key = self.keys[TRANSLATED].__getitem__
-        self.audit.progress("rank with BM25", 0, None)
+        self.progress("rank with BM25", 0, None)
         return self._timed(lambda: bm25_run(documents, queries, key=key, depth=self.depth))
 
     def fuse(self, *runs: TimedRun) -> TimedRun:
@@ -254,7 +286,11 @@ class Retriever:
         if not depth:
             return [()] * len(ids)
         metric, vectors = self.stores[TRANSLATED].info.metric, self.vectors[TRANSLATED]
-        run = search(self._checked(TRANSLATED), ids, vectors, metric=metric, depth=depth)
+
+        def found() -> TimedRun:
+            return TimedRun(search(self._checked(TRANSLATED), ids, vectors, metric=metric, depth=depth), 0.0)
+
+        run = self._once(TWO_STAGE, found).run
         return [run.top(query_id, depth) for query_id in ids]
 
     @cached_property
@@ -274,7 +310,7 @@ class Retriever:
         step = max(_BLOCK_BYTES // (4 * self.stores[FULL].info.dim * depth), 1)
         rankings: dict[str, tuple[str, ...]] = {}
         for start in range(0, count, step):
-            self.audit.progress(f"rank {depth} again", start, count)
+            self.progress(f"rank {depth} again", start, count)
             block = range(start, min(start + step, count))
             for run in self._ranked(block, [self._candidate_rows[number][:depth] for number in block]):
                 rankings |= run.rankings
@@ -322,7 +358,7 @@ class Retriever:
         return self._timed(self._drawn)
 
     def _drawn(self) -> Rankings:
-        rng, names = np.random.default_rng(self.audit.seed), sorted(self.names)
+        rng, names = np.random.default_rng(self.settings.seed), sorted(self.names)
         size, query_ids = min(self.depth, len(names)), self.query_set.query_ids
         draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
         return Rankings({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
@@ -384,38 +420,11 @@ class Retriever:
                 scores[i, : len(top)] = [own.get(doc_id, worst) for doc_id in top]
         return -scores if metric == "l2" else scores
 
-    @cached_property
-    def is_limited(self) -> bool:
+    @property
+    def _is_limited(self) -> bool:
         """True where drawn queries have the chances that the two rankings give them which the verdict compares."""
         chances, ids = self.query_set.chances, [query.id for query in self.query_set.distinct]
         if chances is None or self.left_out:
             return False
         changes = greatest_change(self.search(TRANSLATED).run, self.search(FULL).run, ids)
         return bool(np.allclose(chances_of(changes), [chances[query_id] for query_id in ids], rtol=0, atol=1e-6))
-
-    def bootstrap(self, *, limited: bool = False, in_pool: bool = False) -> Bootstrap:
-        """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
-        weighting, floor = self.query_set.weighting(limited=limited), self.floor if in_pool else None
-        return Bootstrap(weighting, self.audit.seed, self.audit.resamples, floor=floor)
-
-    def verdict(
-        self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE
-    ) -> Verdict:
-        """Return the verdict on the translated store, in whatever state; scores are by the deciding measure, (c,)."""
-        is_judged, bootstrap = self.query_set.is_judged, self.bootstrap(limited=self.is_limited, in_pool=True)
-        return decide(
-            arm,
-            full,
-            stay if is_judged else None,
-            margin=self.audit.margin,
-            provisional=not is_judged,
-            n_documents=self.n_documents,
-            bootstrap=replace(bootstrap, confidence=confidence),
-        )
-
-    def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
-        """Return the retention of an arm, and the queries it wins, ties and loses against its standard."""
-        scores, reference = (one.scores[self.query_set.measure] for one in (arm, standard))
-        limited = (arm.name, standard.name) == (TRANSLATED, FULL) and self.is_limited
-        bootstrap = self.bootstrap(limited=limited, in_pool=standard.name == FULL)
-        return Comparison(bootstrap.retention(scores, reference), *win_tie_loss(scores, reference), standard.name)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bounds, Finding
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
@@ -32,7 +33,7 @@ def topics_of(retriever: Retriever, wanted: Sequence[str]) -> Mapping[str, str]:
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    seed, names, unique = retriever.audit.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(wanted))
+    seed, names, unique = retriever.settings.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(wanted))
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
     sample = list(dict.fromkeys([*unique, *(names[i] for i in drawn)]))[: max(_SAMPLE, len(unique))]
     count = min(8, len(sample) // _FEWEST)
@@ -86,14 +87,14 @@ class Slice:
     retention: Bounds
 
 
-def find_slices(retriever: Retriever, arm: Scores, full: Scores) -> tuple[Slice, ...]:
+def find_slices(retriever: Retriever, rules: Rules, arm: Scores, full: Scores) -> tuple[Slice, ...]:
     """Return queries by their length, by topic, by confidence and by metadata of the documents they are about.
 
     Scores are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
     not known of the stores makes no slice, nor does a confidence that is not to be used.
     """
-    bootstrap, slices = retriever.bootstrap(), []
-    for by, labels in _labellings(retriever, retriever.audit.slice).items():
+    bootstrap, slices = rules.bootstrap(), []
+    for by, labels in _labellings(retriever, retriever.settings.slices).items():
         for value, rows in _groups(labels).items():
             weighting = bootstrap.weighting.at(rows)
             bounds = replace(bootstrap, weighting=weighting).retention(arm[rows], full[rows])

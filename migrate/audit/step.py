@@ -23,6 +23,7 @@ from migrate.steps.base import (
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
+    from migrate.audit.retrieval import Settings
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.selection.choosers import Choosers
@@ -274,9 +275,20 @@ class Audit(JudgedStep["AuditReport"]):
         return 200 if self.pool_depth is None else self.pool_depth
 
     @property
-    def bm25(self) -> bool:
-        """True where there are arms that rank by words, where there are texts."""
-        return not self.no_bm25
+    def settings(self) -> Settings:
+        """The parameters that arms and measures read."""
+        from migrate.audit.retrieval import Settings
+
+        return Settings(
+            plan=self.plan,
+            margin=self.margin,
+            seed=self.seed,
+            resamples=self.resamples,
+            stages=self.stages,
+            prefixes=self.prefixes,
+            slices=self.slice,
+            most_deep=self.most_deep if self.is_pooled else None,
+        )
 
     @cached_property
     def translated(self) -> Store:

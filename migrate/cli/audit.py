@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
-from migrate.cli.options import GeneralOptions, MarginOptions, ModelOptions, Outputs, report_options
+from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 @options.accept_margin
 @options.model_options
 @report_options
-@options.general_options(options.as_json, options.verbose)
+@options.as_json
+@options.verbose
 @options.quiet
 def command(
     asked: Audit,
@@ -40,7 +41,8 @@ def command(
     paid: Spending,
     model: ModelOptions,
     outputs: Outputs,
-    general: GeneralOptions,
+    as_json: bool,
+    verbose: bool,
 ) -> int:
     """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
 
@@ -55,7 +57,6 @@ def command(
     from migrate.files import refuse_file
     from migrate.report.document import recommendation_document
 
-    general = replace(general, force=asked.force, seed=asked.seed)
     step = replace(
         asked,
         margin_from=MarginOptions(asked.margin, accept_margin).origin,
@@ -65,7 +66,7 @@ def command(
     paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, asked.labels, asked.outside)))
     if asked.labels is not None and not asked.has_queries:
         asked.check_labels()
-        return _by_labels(step, paths, model, paid, outputs, general)
+        return _by_labels(step, paths, model, paid, outputs, as_json=as_json)
     asked.check()
     outputs.refuse(*paths, force=asked.force)  # refused before anything is spent
     if asked.judge_next is not None:
@@ -81,8 +82,9 @@ def command(
         report = replace(_run(step, places, paid, str(asked.store)), places=places)
     paid.finish()
     _advise_judging(step, report)
-    code = show_report(report, outputs, general, page=outputs.first(".html"))
-    if not general.as_json:
+    page = outputs.first(".html")
+    code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=asked.force)
+    if not as_json:
         advise_recommendation(recommendation_document(report))
     return code
 
@@ -168,7 +170,8 @@ def _by_labels(
     model: ModelOptions,
     paid: Spending,
     outputs: Outputs,
-    general: GeneralOptions,
+    *,
+    as_json: bool,
 ) -> int:
     """Judge by trained models alone, where no queries are asked: the model embeds what proves the reference."""
     from migrate.audit.downstream import audit_downstream
@@ -179,7 +182,7 @@ def _by_labels(
 
     if page := outputs.first(".html"):
         raise UsageError(f"--report {page}: the page is one of queries; add --beir or --queries, or leave it out")
-    outputs.refuse(*paths, force=general.force)
+    outputs.refuse(*paths, force=step.force)
     store = str(step.store)
     with progress_bar() as progress:
         target = load_model_of(step.translated, cast("str | None", step.target), "--target", model)
@@ -190,9 +193,9 @@ def _by_labels(
         kept = audit_downstream(step, is_proven=False)
     paid.finish()
     document = downstream_document(kept)
-    if general.as_json:
+    if as_json:
         show_json(document)
     else:
         show(as_text(downstream_blocks(kept)))
-    outputs.leave(document, str, downstream_suite(kept, store), force=general.force)
+    outputs.leave(document, str, downstream_suite(kept, store), force=step.force)
     return EXIT_CODES[kept.outcome.value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from migrate.cli import options
-from migrate.cli.options import GeneralOptions, ModelOptions
+from migrate.cli.options import ModelOptions
 from migrate.cli.reembed import fill_from_cache
 from migrate.cli.steps import step_options
 from migrate.steps.reembed import Reembed
@@ -19,13 +19,13 @@ from migrate.steps.reembed import Reembed
 @step_options(Reembed, "store", "target", "output", "force", "restart", from_cache=True)
 @click.option("--from-cache", is_flag=True, hidden=True, expose_value=False)  # it was asked for before
 @options.model_options
-@options.general_options(options.as_json)
+@options.as_json
 @options.quiet
-def command(asked: Reembed, model: ModelOptions, general: GeneralOptions) -> None:
+def command(asked: Reembed, model: ModelOptions, as_json: bool) -> None:
     """Write a translated STORE to a new folder, with the true vector of every text that was embedded since.
 
     What two-stage search, or any other run with the same model, has left in the cache is used. Nothing is embedded but
     for a few texts of the cache, by which a model behind an API proves that it still is the one whose vectors they are.
     The model is by default the store's own. `reembed --from-cache` is the same.
     """
-    fill_from_cache(asked, model, general)
+    fill_from_cache(asked, model, as_json=as_json)

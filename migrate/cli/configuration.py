@@ -33,7 +33,8 @@ def find_configuration(folder: Path) -> Path | None:
 def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str, dict[str, Any]]:
     """Defaults by command, as click takes them.
 
-    Options of the table go to every command that has them, those of `[tool.lead-migrate.COMMAND]` to one.
+    Options of the table go to every command that has them, those of `[tool.lead-migrate.COMMAND]` to one. A list goes
+    to the commands where the option can be repeated, if there are any.
     """
     table = _table(path)
     if table is None:
@@ -45,14 +46,16 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     _check(path, set(shared), set().union(*allowed.values()), "option")
     for name, options in by_command.items():
         _check(path, set(options), set(allowed[name]), f"option of {name}")
-    return {
-        name: {
-            str(options[flag].name): _value(path, options[flag], flag, value)
-            for flag, value in {**shared, **by_command.get(name, {})}.items()
-            if flag in options
+    repeated = {flag for options in allowed.values() for flag, option in options.items() if option.multiple}
+    lists = {flag for flag, value in shared.items() if isinstance(value, list) and flag in repeated}
+    defaults = {}
+    for name, options in allowed.items():
+        taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
+        values = {flag: value for flag, value in shared.items() if flag in taken} | by_command.get(name, {})
+        defaults[name] = {
+            str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in values.items()
         }
-        for name, options in allowed.items()
-    }
+    return defaults
 
 
 def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:

@@ -12,7 +12,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, advise_recommendation
-from migrate.cli.options import GeneralOptions, option
+from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_summary
 from migrate.cli.unread import with_unread
 
@@ -36,7 +36,9 @@ _PAGE_HERE = "lead-migrate-demo.html"
 )
 @option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
 @option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
-@options.general_options(options.seed, options.force, options.verbose)
+@options.seed
+@options.force
+@options.verbose
 @options.quiet
 def command(
     hard: bool,
@@ -44,7 +46,9 @@ def command(
     output: Path | None,
     docs: int | None,
     size: int,
-    general: GeneralOptions,
+    seed: int,
+    force: bool,
+    verbose: bool,
 ) -> None:
     """Move a store of Python's own documentation from all-MiniLM-L6-v2 to all-mpnet-base-v2, and judge the result.
 
@@ -70,7 +74,6 @@ def command(
     from migrate.report.terminal import report_text, table
     from migrate.stores import open_store
 
-    seed, force = general.seed, general.force
     old, new = (LARGE, SMALL) if hard or source_spec else (SMALL, LARGE)
     with _folder(output) as folder, progress_bar() as progress:
         source = load_embedder(source_spec or f"file:{vectors_of(old)}")
@@ -114,7 +117,7 @@ def command(
             "small a store",
         )
     show_summary(done.report, page)
-    if general.verbose:
+    if verbose:
         show(f"\n{table(candidates_rows(done.stitch.selection))}\n")
         show(report_text(audit_sections(done.report)), verdict=True)
     if output is None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from migrate.cli import options
 from migrate.cli.next_step import TARGET, advise_next
-from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -20,9 +20,9 @@ from migrate.steps.embed import Embed
 @step_options(Embed)
 @options.model_options
 @options.runner_options
-@options.general_options(options.as_json)
+@options.as_json
 @options.quiet
-def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions) -> None:
+def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
 
     Documents are cut into chunks that the model reads to their end. For the same chunks in another model's space, embed
@@ -56,7 +56,7 @@ def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOp
     if done.skipped:
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}")
-    if general.as_json:
+    if as_json:
         facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
         facts |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.facts}
         show_json(facts, kind="embed")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
-from migrate.cli.options import GeneralOptions, ModelOptions
+from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 @options.stitch_output
 @step_options(Fit)
 @options.model_options
-@options.general_options(options.force, options.as_json)
+@options.force
+@options.as_json
 @options.quiet
-def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions, general: GeneralOptions) -> None:
+def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, as_json: bool) -> None:
     """Embed a sample of STORE with the target model, and learn the map from the old vectors to the new ones.
 
     Prints how each candidate does on held-out documents. The stitch keeps the embedded sample, so those
@@ -58,13 +59,13 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
     # refused before anything is spent
     if isinstance(output, Path):
         log = cast("Path | None", asked.query_log)
-        refuse_output(output, *options.local_paths(store, log), force=general.force)
+        refuse_output(output, *options.local_paths(store, log), force=force)
     else:
-        refuse_url(output, MANIFEST_NAME, force=general.force)
+        refuse_url(output, MANIFEST_NAME, force=force)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         embedder, old = model.load(target, seed=seed), None
-        stop_if_same("fit", opened, embedder, as_json=general.as_json)
+        stop_if_same("fit", opened, embedder, as_json=as_json)
         if asked.source_model is not None:
             old = model.for_source().load(str(asked.source_model), state=folder_of(opened))
         views = load_views(cast("Sequence[str]", asked.views), model.for_source().load) if asked.views else None
@@ -81,11 +82,11 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
             again = [store, "--target", target, *typed_model(), "-o", full]
             paid.weigh(step, opened, "the fit", again, is_proven=False, seed=seed)
         paid.agree(step, progress=progress)
-        stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=general.as_json)
+        stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
         fitted = step.execute()
-        fitted.save(output, force=general.force)
+        fitted.save(output, force=force)
     paid.finish()
-    if general.as_json:
+    if as_json:
         show_json(_facts(fitted, output, step.direction, unread, bare=is_bare), kind="fit")
         return
     _show(fitted, output, opened.info.count, bare=is_bare)

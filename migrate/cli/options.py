@@ -99,6 +99,22 @@ class _Option(click.Option):
         extra.pop("range", None)
         return extra
 
+    def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> Any:
+        """Read the value; a fault of a hidden option, which nobody types, is told of the variable or the file."""
+        try:
+            return super().handle_parse_result(ctx, opts, args)
+        except click.BadParameter as error:
+            origin = self.origin(ctx, self.consume_value(ctx, opts)[1]) if self.hidden else ""
+            error.param_hint = origin or error.param_hint
+            raise
+
+    def origin(self, ctx: click.Context, source: ParameterSource | None) -> str:
+        """Return the environment variable or the name in a file that the value is from; empty where it is neither."""
+        if source is ParameterSource.ENVIRONMENT:
+            return str(self.envvar)
+        is_in_file = source is ParameterSource.DEFAULT_MAP
+        return f"{self.opts[0].lstrip('-')} in {ctx.meta[CONFIGURATION]}" if is_in_file else ""
+
 
 _GONE = {
     "--html": "give --report FILE.html",
@@ -325,21 +341,6 @@ class MarginOptions:
 
 def _source_of(name: str) -> ParameterSource | None:
     return click.get_current_context().get_parameter_source(name)
-
-
-@dataclass(frozen=True, slots=True)
-class GeneralOptions:
-    """Options of most commands, with the values of those that a command does not take."""
-
-    seed: int = 0
-    force: bool = False
-    as_json: bool = False
-    verbose: bool = False
-
-
-def general_options(*added: Decorator) -> Decorator:
-    """Add some options of `GeneralOptions`; the command gets one argument `general`."""
-    return option_group(GeneralOptions, "general", *added)
 
 
 def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:

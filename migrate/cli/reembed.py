@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
-from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 @step_options(Reembed)
 @options.model_options
 @options.runner_options
-@options.general_options(options.as_json)
+@options.as_json
 @options.quiet
-def command(
-    asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
-) -> None:
+def command(asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
     """Embed every text of STORE with the target model into a new store: same kind, ids, order, texts and metric.
 
     What the embedding cache has is not embedded again. The same command goes on where one broke off. Every vector is
@@ -42,16 +40,14 @@ def command(
     """
     asked.check()
     if asked.from_cache:
-        fill_from_cache(asked, model, general)
+        fill_from_cache(asked, model, as_json=as_json)
     elif asked.part is None:
-        _embed_all(asked, paid, model, running, general)
+        _embed_all(asked, paid, model, running, as_json=as_json)
     else:
-        run_translation(asked.part, paid, model, running, general)
+        run_translation(asked.part, paid, model, running, as_json=as_json)
 
 
-def _embed_all(
-    asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
-) -> None:
+def _embed_all(asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool) -> None:
     from migrate.files import refuse_overlap
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
@@ -63,14 +59,15 @@ def _embed_all(
         opened = open_store(store, verify=True)
         warn_of_place(opened, output_of(output).path)
         loaded = model.load(str(asked.target), seed=asked.seed, asks_again=False)
-        stop_if_same("reembed", opened, loaded, as_json=general.as_json)
+        stop_if_same("reembed", opened, loaded, as_json=as_json)
         step = replace(asked, store=opened, target=loaded, runner=runner, progress=progress)
+        step.refuse_existing()
         warn_of_store(opened, step.embedder, seed=asked.seed)
         paid.agree(step, progress=progress)
-        stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=general.as_json)
+        stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=as_json)
         done = cast("Embedding", step.execute())
     paid.finish()
-    if general.as_json:
+    if as_json:
         facts = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
         show_json(facts, kind="reembed")
         return
@@ -82,7 +79,7 @@ def _embed_all(
         advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED)
 
 
-def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions) -> None:
+def fill_from_cache(asked: Reembed, model: ModelOptions, *, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
@@ -99,7 +96,7 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, general: GeneralOptions
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(f"{store}: the vectors of the model are not cached, {why}; `reembed` embeds")
         done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
-    if general.as_json:
+    if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
         show_json({"path": done.path, **counts}, kind="backfill")
         return

@@ -16,7 +16,6 @@ from migrate.cli.next_step import (
     warn_of_place,
 )
 from migrate.cli.options import (
-    GeneralOptions,
     MarginOptions,
     ModelOptions,
     Outputs,
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
 @options.accept_margin
 @options.model_options
 @report_options
-@options.general_options(options.as_json, options.verbose)
+@options.as_json
+@options.verbose
 @options.quiet
 def command(
     asked: Run,
@@ -50,7 +50,8 @@ def command(
     paid: Spending,
     model: ModelOptions,
     outputs: Outputs,
-    general: GeneralOptions,
+    as_json: bool,
+    verbose: bool,
 ) -> int:
     """Fit, translate and audit; everything is left in one folder.
 
@@ -71,7 +72,7 @@ def command(
     from migrate.stores import open_store
 
     store, target, seed, output = str(asked.store), str(asked.target), asked.seed, asked.folder
-    general = replace(general, force=asked.force)
+    shown = {"as_json": as_json, "verbose": verbose, "force": asked.force}
     by_pool, margin = asked.reference == "pool", MarginOptions(asked.margin, accept_margin)
     asked.check()
     read = options.local_paths(store, asked.queries_location)
@@ -81,7 +82,7 @@ def command(
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
         embedder = model.load(target, seed=seed)
-        stop_if_same("run", opened, embedder, as_json=general.as_json)
+        stop_if_same("run", opened, embedder, as_json=as_json)
         old = _source_model(opened, _text(asked.source_model), model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better")
@@ -109,7 +110,7 @@ def command(
         finished = job.finished
         if finished is not None:
             advise("this run has come to its end before; nothing is done again")
-            code = show_finished(finished, output / PAGE, outputs, general)
+            code = show_finished(finished, output / PAGE, outputs, **shown)
         else:
             judges, kept, rate = job.questions, job.kept, None
             if kept.outputs:
@@ -124,16 +125,16 @@ def command(
                 deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
                 rate = None if deal is None else deal.documents_per_s
             paid.agree(step, progress=progress)
-            stop_if_same("run", opened, job.embedder, paid=paid, as_json=general.as_json)
+            stop_if_same("run", opened, job.embedder, paid=paid, as_json=as_json)
             done = step.execute(rate)
     if finished is None:
         paid.finish()
         for line in wrap(choice_sentence(done.stitch.selection)).splitlines():
             advise(line)
-        if general.verbose and not general.as_json:
+        if verbose and not as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
-        code = show_report(done.report, outputs, general, page=output / PAGE)
-    if not general.as_json:
+        code = show_report(done.report, outputs, page=output / PAGE, **shown)
+    if not as_json:
         found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
         advise_recommendation(found)
     return code

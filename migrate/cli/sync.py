@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
-from migrate.cli.options import GeneralOptions, ModelOptions, option
+from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -22,9 +22,9 @@ from migrate.steps.sync import Sync
 @option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
 @step_options(Sync)
 @options.model_options
-@options.general_options(options.as_json)
+@options.as_json
 @options.quiet
-def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, general: GeneralOptions) -> None:
+def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_json: bool) -> None:
     """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
 
     Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
@@ -57,7 +57,7 @@ def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, gen
             done = step.execute()
             document, text = synced_document(done), synced_text(done)
     paid.finish()
-    if general.as_json:
+    if as_json:
         show_json(document)
         return
     show(text)

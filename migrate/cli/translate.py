@@ -16,7 +16,7 @@ from migrate.cli.next_step import (
     may_not_load,
     model_words,
 )
-from migrate.cli.options import GeneralOptions, ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -95,22 +95,20 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @step_options(Translate)
 @options.model_options
 @options.runner_options
-@options.general_options(options.as_json)
+@options.as_json
 @options.quiet
-def command(
-    asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
-) -> None:
+def command(asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
-    run_translation(asked, paid, model, running, general)
+    run_translation(asked, paid, model, running, as_json=as_json)
 
 
 def run_translation(
-    asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, general: GeneralOptions
+    asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool
 ) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
@@ -127,9 +125,11 @@ def run_translation(
         step = replace(asked, store=opened, stitch=fitted, runner=runner, progress=progress)
         if step.reembed is not None:
             asked.job.refuse_outputs()
-            target = load_model_of_stitch(fitted, folder, asked.target, model)
             reporter = _Reporter(paid, fitted, asked.policy, step.job.refit_folder, progress)
-            step = replace(step, target=target, announce=reporter.announce())
+            step = replace(step, announce=reporter.announce())
+        if step.target is not None or step.reembed is not None:
+            step = replace(step, target=load_model_of_stitch(fitted, folder, asked.target, model))
+            step.job.check_target()
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:
@@ -137,7 +137,7 @@ def run_translation(
         step.cap.cap_usd = paid.cap_usd
         done = step.execute()
     paid.finish()
-    if general.as_json:
+    if as_json:
         show_json(done, kind="translate")
         return
     _show(done, opened)

@@ -12,7 +12,7 @@ from migrate.cli.terminal import show, show_json, show_summary
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
-    from migrate.cli.options import GeneralOptions, ModelOptions, Outputs
+    from migrate.cli.options import ModelOptions, Outputs
     from migrate.cli.spending import Spending
     from migrate.embedders.base import Embedder
     from migrate.finished import Finished
@@ -65,7 +65,9 @@ def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> N
         )
 
 
-def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, *, page: Path | None) -> int:
+def show_report(
+    report: AuditReport, outputs: Outputs, *, page: Path | None, as_json: bool, verbose: bool, force: bool
+) -> int:
     """Print the report, write it where it is wanted, and return its exit code; `page` is where it is shown."""
     from migrate.report.audit_sections import audit_sections
     from migrate.report.document import audit_document
@@ -73,30 +75,32 @@ def show_report(report: AuditReport, outputs: Outputs, general: GeneralOptions, 
     from migrate.report.suite import audit_suite
     from migrate.report.terminal import report_text
 
-    document = audit_document(report)
+    document, sections = audit_document(report), audit_sections(report)
     # First of all: a disk that is full must not keep the verdict from who waited for it.
     # And a terminal that is gone must not keep the files from him.
     try:
-        if general.as_json:
+        if as_json:
             show_json(document)
         else:
             show_summary(report, page)
-        if general.verbose and not general.as_json:
-            show(f"\n{report_text(audit_sections(report))}", verdict=True)
+        if verbose and not as_json:
+            show(f"\n{report_text(sections)}", verdict=True)
     finally:
-        outputs.leave(document, lambda: report_page(audit_sections(report)), audit_suite(report), force=general.force)
+        outputs.leave(document, lambda: report_page(sections), audit_suite(report), force=force)
     return EXIT_CODES[report.outcome.value]
 
 
-def show_finished(finished: Finished, page: Path, outputs: Outputs, general: GeneralOptions) -> int:
+def show_finished(
+    finished: Finished, page: Path, outputs: Outputs, *, as_json: bool, verbose: bool, force: bool
+) -> int:
     """Print what a finished run said, write it where it is wanted, and return its exit code; its `page` is there."""
-    if general.as_json:
+    if as_json:
         show_json(finished.document)
     else:
         show(finished.summary, verdict=True)
-    if general.verbose and not general.as_json:
+    if verbose and not as_json:
         show(f"\n{finished.details}", verdict=True)
-    outputs.leave(finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=general.force)
+    outputs.leave(finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=force)
     return EXIT_CODES[finished.outcome]
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from topics import QUESTIONS, audit, make_store, noisy, page_of, shown
+from topics import QUESTIONS, Topics, audit, make_store, noisy, page_of, shown
 
 from migrate.audit import arms as arms_module
 from migrate.audit.arms import ARMS, Arm, Skipped
@@ -88,11 +88,27 @@ def test_the_audit_knows_which_plans_there_are(stores, monkeypatch):
     monkeypatch.setattr(arms_module, "ARMS", [*ARMS, oracle, telepathy, reverse])
     report = audit(*stores, plan="oracle", margin=0.85)
     assert (report.plan, report.outcome, report.verdict.outcome) == ("oracle", Outcome.SAFE, Outcome.INCONCLUSIVE)
-    for plan in ("reverse", "telepathy", f"two-stage-{'9' * 5000}", ""):  # no alternative, or no arm
+    for plan in ("reverse", "telepathy"):  # no alternative, or no arm
         with pytest.raises(UsageError, match=r"is no arm of this audit.*; name one of translated, oracle$"):
             audit(*stores, plan=plan)
     with pytest.raises(UsageError, match=r"'telepathy' is no arm of this audit \(telepathy needs a gift\)"):
         audit(*stores, plan="telepathy")
+    for plan, said in (
+        ("orcale", "did you mean oracle"),
+        (f"two-stage-{'9' * 5000}", "name one such as"),
+        ("", "name one such as"),
+    ):
+        with pytest.raises(UsageError, match=f"there is no plan '.*'; {said}"):
+            audit(*stores, plan=plan)
+
+
+@pytest.mark.parametrize("reference", ["pool", "build"])
+def test_a_mistyped_plan_of_an_arm_of_ones_own_is_refused_before_anything_is_embedded(stores, monkeypatch, reference):
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, oracle])
+    model = Topics()
+    with pytest.raises(UsageError, match=r"there is no plan 'orcale'; did you mean oracle\?"):
+        audit(stores[0], {"reference": reference}, embedder=model, plan="orcale")
+    assert not model.asked
 
 
 def test_each_store_is_searched_once_and_words_are_ranked_once(stores):

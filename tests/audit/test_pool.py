@@ -272,7 +272,7 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
     asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
-    return grow_pool(prepare_audit(asked, None))
+    return grow_pool(prepare_audit(asked, None), asked.most_deep)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -287,7 +287,7 @@ def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, 
     assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
     true, pooled = (agreement(arm, full, temperature=retriever.temperature) for full in (best, within))
     assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
-    floor = retriever.floor
+    floor = pool.rules.floor
     least, expected = (UNJUDGED.merged(pooled) * values for values in (floor.least, floor.expected))
     assert least.mean() <= UNJUDGED.merged(true).mean()
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)

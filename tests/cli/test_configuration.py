@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import click
 import pytest
 
 from migrate.cli.audit import command
 from migrate.cli.configuration import find_configuration, read_defaults
+from migrate.cli.main import leaf_commands
 from migrate.files import cache_folder, work_folder
 
 
@@ -65,7 +67,8 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
 
     check = f"check {source_folder} --model tfidf:32"
     settings(0)
-    assert "--dimensions" in lead_migrate(check, code=2).complaint
+    origin = f"dimensions in {project}" if where == "file" else "LEAD_MIGRATE_DIMENSIONS"
+    assert f"Invalid value for {origin}: 0 is not in the range" in lead_migrate(check, code=2).complaint
     settings(4)
     assert "found 4 for 'tfidf:32'" in lead_migrate(check, code=2).complaint
     assert "found 5 for 'tfidf:32'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
@@ -117,6 +120,15 @@ def test_a_file_can_be_named(lead_migrate):
 def test_values_are_taken_as_if_they_were_typed(text, values, project):
     project.write_text(f"[tool.lead-migrate.audit]\n{text}")
     assert read_defaults(project, {"audit": command})["audit"] == values
+
+
+def test_a_list_for_all_commands_goes_to_those_where_the_option_can_be_repeated(project):
+    commands = {name: command for name, command in leaf_commands().items() if name in ("audit", "switch", "fit")}
+    project.write_text('[tool.lead-migrate]\nreport = ["a.json", "b.html"]\n')
+    assert read_defaults(project, commands) == {"audit": {"report": ["a.json", "b.html"]}, "switch": {}, "fit": {}}
+    project.write_text('[tool.lead-migrate.switch]\nreport = ["a.json", "b.html"]\n')
+    with pytest.raises(click.UsageError, match="of report is no text"):
+        read_defaults(project, commands)
 
 
 def test_a_variable_that_nothing_reads_is_told_once(source_folder, monkeypatch, lead_migrate):

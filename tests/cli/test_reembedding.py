@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from dying import interrupt_at
 
+import migrate
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
+from migrate.errors import VectorError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.vectors import Query
@@ -104,6 +106,15 @@ def test_a_stitch_to_a_file_of_vectors_asks_where_it_is(lead_migrate):
     Path("vectors.npz").rename("moved.npz")
     told = lead_migrate("translate store stitch --reembed 50% -o better", code=2).complaint
     assert "where vectors.npz is" in told and "--target SPEC" in told
+
+
+def test_a_model_of_another_dimension_than_the_stitchs_is_refused(lead_migrate):
+    told = "the stitch: its vectors have dimension 48, those of openai:text-embedding-3-small 1536"
+    line = lead_migrate("translate store stitch --target openai:text-embedding-3-small -o better", code=4).complaint
+    assert told in line and "leave out --target" in line
+    with pytest.raises(VectorError, match=told):
+        migrate.translate("store", "stitch", "better", target="openai:text-embedding-3-small")
+    assert not Path("better").exists()
 
 
 def test_what_is_there_is_told_before_anything_is_spent(lead_migrate):

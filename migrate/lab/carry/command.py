@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import GeneralOptions, option
+from migrate.cli.options import option
 from migrate.cli.terminal import progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     help="Labels of documents, as `compare` takes them: a direction or probe named like a label is judged by it.",
 )
 @options.output
-@options.general_options(options.seed, options.force, options.as_json)
+@options.seed
+@options.force
+@options.as_json
 @options.quiet
 def command(
     store: str,
@@ -50,7 +52,9 @@ def command(
     probes: Path | None,
     labels: Path | None,
     output: Path,
-    general: GeneralOptions,
+    seed: int,
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Carry what was found in the old space of STORE, beside its documents, into the new space by its STITCH.
 
@@ -69,7 +73,7 @@ def command(
 
     if directions is None and probes is None:
         raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
-    refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=general.force)
+    refuse_output(output, *options.local_paths(store, stitch, directions, probes, labels), force=force)
     opened, fitted = open_store(store, verify=True), load_stitch(stitch)
     with progress_bar() as progress:
         done = carry(
@@ -78,11 +82,11 @@ def command(
             directions=None if directions is None else read_rows(directions, opened.info.dim),
             probes=None if probes is None else read_rows(probes, opened.info.dim, intercepts=True),
             labels=None if labels is None else read_labels(labels),
-            seed=general.seed,
+            seed=seed,
             progress=progress,
         )
-    _write(done, output, force=general.force)
-    if general.as_json:
+    _write(done, output, force=force)
+    if as_json:
         show_json(carry_document(done))
     else:
         show(as_text(carry_blocks(done)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
-from migrate.cli.options import GeneralOptions, Outputs, option
+from migrate.cli.options import Outputs, option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.steps.base import FORCE_REPORTS
 
@@ -62,7 +62,9 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
     help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
     "Stores named here need not be named before.",
 )
-@options.general_options(options.seed, _force, options.as_json)
+@options.seed
+@_force
+@options.as_json
 @options.quiet
 def command(
     stores: tuple[str, ...],
@@ -72,7 +74,9 @@ def command(
     labels: Path | None,
     stitches: tuple[str, ...],
     groups: tuple[str, ...],
-    general: GeneralOptions,
+    seed: int,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
 
@@ -91,7 +95,7 @@ def command(
     from migrate.report.terminal import report_text
 
     stores, places = _with_groups(stores, groups)
-    _refuse_outputs(outputs, table, options.local_paths(*stores, labels), force=general.force)
+    _refuse_outputs(outputs, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
@@ -99,12 +103,12 @@ def command(
         advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
     with progress_bar() as progress:
         comparison = compare(
-            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=general.seed, progress=progress
+            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
         )
     document = compare_document(comparison)
-    _write(comparison, table, force=general.force)
-    outputs.leave(document, lambda: report_page(compare_sections(comparison)), force=general.force)
-    if general.as_json:
+    _write(comparison, table, force=force)
+    outputs.leave(document, lambda: report_page(compare_sections(comparison)), force=force)
+    if as_json:
         show_json(document)
     else:
         show(report_text(compare_sections(comparison)))

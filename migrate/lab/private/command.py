@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, KEYS, STITCH, STORE, advise_next
-from migrate.cli.options import GeneralOptions, option
+from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ def command() -> None:
 _keys = option(
     "--keys", type=options.PATH, required=True, help="Keyring of `private keygen`; it never leaves this side."
 )
-_general = options.general_options(options.force, options.as_json)
 
 
 @command.add_command
@@ -68,9 +67,10 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 @click.argument("store", type=options.STORE)
 @_keys
 @options.output
-@_general
+@options.force
+@options.as_json
 @options.quiet
-def encrypt(store: str, keys: Path, output: Path, general: GeneralOptions) -> None:
+def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
     """Encrypt all vectors of STORE into a folder for the holder of the stitch.
 
     The folder tells how many vectors there are, their dimension, the power of 2 above their norms, and the name of
@@ -80,13 +80,13 @@ def encrypt(store: str, keys: Path, output: Path, general: GeneralOptions) -> No
     from migrate.lab.private.exchange import encrypt_store
     from migrate.stores import open_store
 
-    refuse_output(output, *options.local_paths(store, keys), force=general.force)
+    refuse_output(output, *options.local_paths(store, keys), force=force)
     opened = open_store(store)
     _step(
         "encrypt",
-        lambda progress: encrypt_store(opened, keys, output, force=general.force, progress=progress),
+        lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress),
         ["private translate", output, STITCH, "-o", "to-decrypt"],
-        general,
+        as_json=as_json,
     )
 
 
@@ -99,21 +99,22 @@ def encrypt(store: str, keys: Path, output: Path, general: GeneralOptions) -> No
 @click.argument("encrypted", type=options.PATH)
 @click.argument("stitch", type=options.STITCH)
 @options.output
-@_general
+@options.force
+@options.as_json
 @options.quiet
-def translate(encrypted: Path, stitch: Path | str, output: Path, general: GeneralOptions) -> None:
+def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool) -> None:
     """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
 
-    refuse_output(output, encrypted, *options.local_paths(stitch), force=general.force)
+    refuse_output(output, encrypted, *options.local_paths(stitch), force=force)
     fitted = load_stitch(stitch)
     _step(
         "translate",
-        lambda progress: translate_ciphertext(encrypted, fitted, output, force=general.force, progress=progress),
+        lambda progress: translate_ciphertext(encrypted, fitted, output, force=force, progress=progress),
         ["private decrypt", output, STORE, "--keys", KEYS, "-o", "new-store"],
-        general,
+        as_json=as_json,
     )
 
 
@@ -127,9 +128,10 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, general: Genera
 @click.argument("store", type=options.STORE)
 @_keys
 @options.output
-@_general
+@options.force
+@options.as_json
 @options.quiet
-def decrypt(translated: Path, store: str, keys: Path, output: Path, general: GeneralOptions) -> None:
+def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
     """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
 
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
@@ -138,13 +140,13 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, general: Gen
     from migrate.lab.private.exchange import decrypt_store
     from migrate.stores import open_store
 
-    refuse_output(output, translated, *options.local_paths(store, keys), force=general.force)
+    refuse_output(output, translated, *options.local_paths(store, keys), force=force)
     opened = open_store(store)
     _step(
         "decrypt",
-        lambda progress: decrypt_store(translated, opened, keys, output, force=general.force, progress=progress),
+        lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
         ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
-        general,
+        as_json=as_json,
     )
 
 
@@ -162,12 +164,10 @@ _STEPS = {
 """The name of the output of each step, and its destination."""
 
 
-def _step(
-    step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], general: GeneralOptions
-) -> None:
+def _step(step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], *, as_json: bool) -> None:
     with progress_bar() as progress:
         done = work(progress)
-    if general.as_json:
+    if as_json:
         size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
         show_json({"path": done.path, **size}, kind=f"private {step}")
         return

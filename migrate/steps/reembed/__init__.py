@@ -155,7 +155,15 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
 
         if self.part is not None or self.from_cache:
             return () if self.part is None else self.part.models
+        self.refuse_existing()
         return (PlannedModel(self.embedder, self.cap, documents=self.left, again=AGAIN),)
+
+    def refuse_existing(self) -> None:
+        """Make sure, before anything is counted, that nothing else has the name of the output."""
+        from migrate.stores.registry import output_of
+
+        if not self.is_done:
+            output_of(self.output).refuse_existing(force=self.force)
 
     def left(self) -> Iterable[Document]:
         """Return the documents that a full re-embed would still embed."""

@@ -17,13 +17,14 @@ import numpy as np
 from migrate.cost.spending import VIEW, PlannedModel
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
+from migrate.embedders.base import other_dimension
 from migrate.errors import LeadMigrateError, StitchError, StoreError
 from migrate.files import canonical_json, refuse_output, refuse_overlap, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.selection.choosers import choosers_of
 from migrate.steps.opening import runner_at, store_of
-from migrate.steps.translate.stitch import Refit, refit_of, with_metered_views
+from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import index_recall, open_store
@@ -128,6 +129,15 @@ class TranslateJob:
         self.refuse_outputs()
         return refit_of(self.step, self.source, self.fitted, self.refit_folder)
 
+    def check_target(self) -> None:
+        """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
+        if self.step.target is None or self.step.reembed is not None:  # a budget is not spent on another model
+            return
+        profile = target_of(self.step, self.fitted).profile
+        if profile.dim not in (None, self.fitted.dim):
+            advice = "name the model that it was fitted for, or leave out `target=`"
+            raise other_dimension(profile.spec, profile.dim, self.fitted.dim, "the stitch", advice)
+
     def refuse_overlap(self) -> None:
         """Make sure that the output does not lie in what is read; raises a UsageError."""
         refuse_overlap(self.output.path, *self._read)
@@ -166,6 +176,7 @@ class TranslateJob:
         Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says
         so.
         """
+        self.check_target()
         step, store, output = self.step, self.source, self.output
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
         started = time.perf_counter()

@@ -188,7 +188,7 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     """
     budget, log = Budget.parse(str(step.reembed)), log_of(step.query_log)
     policy = choose_policy(step.policy, fitted, has_log=bool(log))
-    embedder = _target_of(step, fitted)
+    embedder = target_of(step, fitted)
     verify_files(store)
     require_texts(store)
     embedder.fit(store.documents())
@@ -211,7 +211,7 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     return Refit(step, store, fitted, folder, budget, metered, log, policy, facts, earlier)
 
 
-def _target_of(step: Translate, fitted: FittedStitch) -> Embedder:
+def target_of(step: Translate, fitted: FittedStitch) -> Embedder:
     """Return the model to embed with: the one that is named, or the one that the stitch leads to."""
     recorded, target = fitted.manifest.model, step.target
     if isinstance(target, Embedder):

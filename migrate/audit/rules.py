@@ -1,0 +1,63 @@
+"""The rules by which the arms of an audit are compared and judged: how queries count, the margin, a pool's floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from migrate.audit.measures import Scores
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison, win_tie_loss
+from migrate.audit.verdict import CONFIDENCE, Bootstrap, Floor, Verdict, decide
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """The rules of an audit of one query set; scores are one for each distinct text, (c,).
+
+    `margin` is the retention to keep. `n_documents` are searched. `is_limited` says that drawn queries have the chances
+    that the two rankings give them which the verdict compares. `floor` is under the scores of the full re-embed, or of
+    any arm's agreement, where a pool stands for it.
+    """
+
+    query_set: QuerySet
+    margin: float
+    seed: int
+    resamples: int
+    n_documents: int
+    is_limited: bool = False
+    floor: Floor | None = None
+
+    def bootstrap(self, *, limited: bool = False, in_pool: bool = False) -> Bootstrap:
+        """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
+        weighting, floor = self.query_set.weighting(limited=limited), self.floor if in_pool else None
+        return Bootstrap(weighting, self.seed, self.resamples, floor=floor)
+
+    def verdict(
+        self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE
+    ) -> Verdict:
+        """Return the verdict on the translated store, in whatever state; scores are by the deciding measure."""
+        is_judged, bootstrap = self.query_set.is_judged, self.bootstrap(limited=self.is_limited, in_pool=True)
+        return decide(
+            arm,
+            full,
+            stay if is_judged else None,
+            margin=self.margin,
+            provisional=not is_judged,
+            n_documents=self.n_documents,
+            bootstrap=replace(bootstrap, confidence=confidence),
+        )
+
+    def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
+        """Return the retention of an arm, and the queries it wins, ties and loses against its standard."""
+        scores, reference = (one.scores[self.query_set.measure] for one in (arm, standard))
+        limited = (arm.name, standard.name) == (TRANSLATED, FULL) and self.is_limited
+        bootstrap = self.bootstrap(limited=limited, in_pool=standard.name == FULL)
+        return Comparison(bootstrap.retention(scores, reference), *win_tie_loss(scores, reference), standard.name)
+
+    def expected(self, full: Scores) -> Scores:
+        """Return the scores of the full re-embed, as they are expected where only a pool of it is there."""
+        return full if self.floor is None else self.floor.expected
+
+    def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
+        """Return the scores of an arm and of the full re-embed, as they are expected where there is only a pool."""
+        return (arm, full) if self.floor is None else self.floor.likely(arm, full)
