@@ -40,8 +40,6 @@ TARGET = Many()
 DOCUMENTS = [Document(f"d{row:04}", f"t{row if row >= 200 else row % 50} n{row} word{row % 9}") for row in range(COUNT)]
 QUERIES = [Query(f"q{row}", f"t{row} n{9000 + row} word{row % 7}") for row in range(N_QUERIES)]
 QRELS = {query.id: {f"d{row + 50 * part:04}": 1 for part in range(4)} for row, query in enumerate(QUERIES)}
-
-
 QUESTIONS = QuerySet(QUERIES, QRELS, "topics")
 CHOSE = "chose documents that have true vectors"
 BARE = (MANIFEST_NAME, "confidence.npy", "sources.npy")

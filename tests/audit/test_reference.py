@@ -55,6 +55,14 @@ def test_a_reference_that_nothing_proves_makes_no_verdict_safe_and_is_to_be_buil
     assert audit(first, second, ROWS, margin=5.0).verdict.outcome is Outcome.NOT_SAFE
 
 
+def test_translated_vectors_are_no_reference_where_nothing_can_be_embedded_again(tmp_path):
+    """Half of them, as a re-embed over the translated store leaves it that broke off."""
+    half = np.where(np.arange(len(DOCUMENTS))[:, None] % 2, noisy(0.1), TARGET.embed_documents(DOCUMENTS))
+    translated = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
+    with pytest.raises(StoreError, match="two has 75 rows equal to translated ones, and is no full re-embed"):
+        audit(translated, make_store(tmp_path / "two", vectors=half, texts=False), ROWS, margin=0.5)
+
+
 def test_a_reference_that_is_proven_is_not_to_be_built_again(tmp_path):
     right = audit(make_store(tmp_path / "three", vectors=noisy(0.1)), make_store(tmp_path / "four"), margin=0.5)
     odd = replace(right, findings=(*right.findings, doubt("the scores are odd")))
