@@ -445,12 +445,25 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
         open_store(location)
 
 
-@pytest.fixture
-def stitch(tmp_path):
+@pytest.fixture(scope="module")
+def stitch(tmp_path_factory):
     """An old store in files, and a stitch of it."""
-    old = Records().make(tmp_path / "old", some_records())
-    migrate.fit(open_store(old), Hashed(), stitch="ridge", sample=40).save(tmp_path / "stitch")
-    return old, str(tmp_path / "stitch")
+    folder = tmp_path_factory.mktemp("stitch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        old = Records().make(folder / "old", some_records())
+        migrate.fit(open_store(old), Hashed(), stitch="ridge", sample=40).save(folder / "stitch")
+    return old, str(folder / "stitch")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(s3, stitch, tmp_path_factory):
+    """The objects of a translation that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        call_in_child(translate_in_parts, *stitch, f"parquet:{s3}undisturbed", str(folder / "state"))
+    return objects(f"{s3}undisturbed")
 
 
 def pandas_of(location):
@@ -469,9 +482,10 @@ def objects(url):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["recorded:2", "complete:1", "claimed:1", "put:4", "listed:1", "published:1"])
-def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects(point, s3, stitch, tmp_path):
+def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects(
+    point, s3, stitch, undisturbed, tmp_path
+):
     place, state = f"{s3}{uuid.uuid4().hex[:8]}", tmp_path / "killed"
-    call_in_child(translate_in_parts, *stitch, f"parquet:{place}/calm", str(tmp_path / "calm"))
     call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state), point=point)
     if point in ("listed:1", "published:1"):
         assert open_store(f"parquet:{place}/new").info.count == 200
@@ -483,7 +497,7 @@ def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects
                 output_of(f"parquet:{place}/new").refuse_existing(force=True)
     call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state))
     made = objects(f"{place}/new")
-    assert made == objects(f"{place}/calm")
+    assert made == undisturbed
     assert {"/_shards.json", "/lead-migrate.json", "/confidence.npy", "/part-0.parquet"} <= made.keys()
     store = open_store(f"parquet:{place}/new")
     assert store.info.manifest.model.spec == "hashed" and stored_confidence(store).shape == (200,)
