@@ -35,7 +35,7 @@ def make_centred(n, p, q):
 
 
 def refitted_predictions(x, y, penalty):
-    """What scikit-learn's ridge says of each row when it, means and all, is fitted on all the others."""
+    """Predict each row by scikit-learn's ridge, fitted, means and all, on all the others."""
     x, y, rows = x.astype(float), y.astype(float), np.arange(len(x))
     fits = (SklearnRidge(penalty).fit(x[rows != i], y[rows != i]) for i in rows)
     return np.array([fit.predict(x[i : i + 1])[0] for i, fit in enumerate(fits)])

@@ -43,16 +43,6 @@ def test_each_row_is_predicted_by_the_fit_without_its_fold(n):
         np.testing.assert_allclose(found[held_out], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("spec", ["ols", "ridge", "procrustes", "lowrank"])
-def test_pure_noise_is_not_predicted(spec):
-    rng = np.random.default_rng(0)
-    x, y = (rng.normal(size=(200, 80)).astype(np.float32) for _ in range(2))
-    scores = select_stitch(Pairing(x, y), specs=[spec]).candidates[0].scores
-    assert scores.r2 < 0.02
-    assert abs(scores.cosine) < 0.05
-    assert abs(scores.overlap_at_10 - CHANCE) < 0.03
-
-
 def test_equal_spaces_need_no_stitch_and_a_rotation_one_that_rotates():
     x, _ = make_pairs()
     selection = select_stitch(Pairing(7 * x, 7 * x))
@@ -65,17 +55,19 @@ def test_equal_spaces_need_no_stitch_and_a_rotation_one_that_rotates():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_controls_stand_last_near_chance_and_are_not_chosen(seed):
+def test_pure_noise_is_not_predicted_and_controls_stand_last_and_are_not_chosen(seed):
     rng = np.random.default_rng(seed)
-    x, y = (rng.normal(size=(200, 20)).astype(np.float32) for _ in range(2))  # a control could well win
+    x, y = (rng.normal(size=(200, 80)).astype(np.float32) for _ in range(2))  # a control could well win
     selection = select_stitch(Pairing(x, y, seed=seed))
     *others, mean, random = selection.candidates
     assert (mean.stitch, mean.is_control, random.stitch, random.is_control) == ("mean", True, "random", True)
     assert not any(row.is_control for row in others)
     assert selection.chosen in [row.stitch for row in others]
-    for control in (mean, random):
-        assert abs(control.scores.overlap_at_10 - CHANCE) < 0.03
-        assert control.scores.r2 < 0.02
+    for row in selection.candidates:
+        assert abs(row.scores.overlap_at_10 - CHANCE) < 0.03
+        assert row.scores.r2 < 0.02
+    for row in others:
+        assert abs(row.scores.cosine) < 0.05
 
 
 def test_the_random_control_gives_nobody_its_own_vector_and_two_pairs_predict_each_other():
