@@ -1,6 +1,3 @@
-import importlib
-import sys
-
 import pytest
 from openai_server import OpenAIServer
 
@@ -36,64 +33,9 @@ def documents():
     return make
 
 
-_MODELS = '''
-from functools import cache
-import numpy as np
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from migrate.embedders import load_embedder
-from migrate.vectors import Document, Query
-
-
-def make_fake():
-    return DeterministicFakeEmbedding(size=24)
-
-ready = DeterministicFakeEmbedding(size=24)
-
-
-@cache
-def _model():
-    return load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
-
-
-class MiniLM(Embeddings):
-    model_name = "all-MiniLM-L6-v2"
-
-    def embed_documents(self, texts):
-        return _model().embed_documents([Document(str(n), text) for n, text in enumerate(texts)]).tolist()
-
-    def embed_query(self, text):
-        return _model().embed_queries([Query("q", text)])[0].tolist()
-
-
-class Spoiled(Embeddings):
-    """Answers with whatever `change` makes of good vectors."""
-
-    change = staticmethod(lambda rows: rows)
-
-    def embed_documents(self, texts):
-        return self.change(ready.embed_documents(texts))
-
-    def embed_query(self, text):
-        return self.change([ready.embed_query(text)])[0]
-
-
-class NeedsSize(Embeddings):
-    def __init__(self, size):
-        self.size = size
-
-    embed_documents = embed_query = None
-
-
-def not_embeddings():
-    return [1, 2]
-'''
-
-
 @pytest.fixture
-def models(tmp_path_factory, monkeypatch):
+def models():
     """The module `langchain_models`, a user's own, on the path."""
-    folder = tmp_path_factory.mktemp("app")
-    (folder / "langchain_models.py").write_text(_MODELS)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "langchain_models", raising=False)
-    return importlib.import_module("langchain_models")
+    import langchain_models
+
+    return langchain_models

@@ -42,7 +42,7 @@ def test_an_object_of_the_library_is_wrapped_as_it_is(documents):
             "calling it without arguments failed with TypeError: .*size.*; write a function that makes it",
         ),
         ("langchain_models:not_embeddings", "gives a list, not a LangChain Embeddings; name a class"),
-        ("langchain_models:np", "gives a module, not a LangChain Embeddings; name a class"),
+        ("langchain_models:functools", "gives a module, not a LangChain Embeddings; name a class"),
     ],
 )
 def test_says_what_is_wrong_with_a_spec(name, message, models):

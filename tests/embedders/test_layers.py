@@ -17,6 +17,8 @@ MINILM = "packaged:all-MiniLM-L6-v2"
 TEXTS = ["A cat sits on the mat.", "A kitten is lying on a rug, and it purrs.", "Interest rates rose.", "x"]
 DOCUMENTS = [Document(f"d{row}", text) for row, text in enumerate(TEXTS)]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def hidden():
@@ -81,23 +83,6 @@ def test_specs_are_read_and_written():
     assert layer_spec(*split_layer(spec)) == spec
     assert split_spec(f"prefix:24:{spec}") == ("packaged", "all-MiniLM-L6-v2")
     assert split_prefix(f"prefix:24:{spec}") == (24, spec)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (f"layer:x:{MINILM}", "is not of the form layer:N:MODEL"),
-        ("layer:4", "is not of the form layer:N:MODEL"),
-        (f"layer:3:layer:4:{MINILM}", "is not of the form layer:N:MODEL"),
-        ("layer:4:median:" + MINILM, "unknown model"),
-        ("layer:4:tfidf:64", "tfidf:64 has no layers"),
-        ("layer:4:openai:text-embedding-3-small", "has no layers"),
-        (f"layer:-1:{MINILM}", "is not of the form layer:N:MODEL"),
-    ],
-)
-def test_what_no_layer_is_is_refused(spec, message):
-    with pytest.raises(UsageError, match=message):
-        load_embedder(spec)
 
 
 def test_a_layer_beyond_the_last_is_refused():

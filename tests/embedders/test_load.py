@@ -8,7 +8,8 @@ from migrate.embedders import load_embedder, parse_spec
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.kinds import split_settings, with_settings
 from migrate.errors import UsageError
-from migrate.vectors import Document
+
+MINILM = "packaged:all-MiniLM-L6-v2"
 
 
 @pytest.mark.parametrize(
@@ -39,11 +40,24 @@ def test_reads_specs(spec, expected):
         ("tfidf:0", "tfidf:256"),
         ("tfidf:-3", "tfidf:256"),
         ("packaged:e5-base-v2", "the only packaged model is packaged:all-MiniLM-L6-v2"),
+        (f"layer:x:{MINILM}", "is not of the form layer:N:MODEL"),
+        ("layer:4", "is not of the form layer:N:MODEL"),
+        (f"layer:-1:{MINILM}", "is not of the form layer:N:MODEL"),
+        (f"layer:3:layer:4:{MINILM}", "is not of the form layer:N:MODEL"),
+        (f"layer:4:median:{MINILM}", "unknown model"),
+        ("layer:4:tfidf:64", "tfidf:64 has no layers"),
+        ("layer:4:openai:text-embedding-3-small", "has no layers"),
+        ("prefix:0:tfidf:4", "such as prefix:24:all-MiniLM-L6-v2"),
+        ("prefix:-3:tfidf:4", "such as prefix:24:all-MiniLM-L6-v2"),
+        ("prefix:abc:tfidf:4", "such as prefix:24:all-MiniLM-L6-v2"),
+        ("prefix:24", "such as prefix:24:all-MiniLM-L6-v2"),
+        ("prefix:2:prefix:1:tfidf:4", "such as prefix:24:all-MiniLM-L6-v2"),
     ],
 )
-def test_says_what_is_wrong_with_a_spec(spec, message):
-    with pytest.raises(UsageError, match=message):
+def test_says_what_is_wrong_with_a_spec_in_a_line(spec, message):
+    with pytest.raises(UsageError, match=message) as caught:
         load_embedder(spec)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -91,55 +105,48 @@ def test_settings_are_not_part_of_a_model_but_for_its_vectors(tmp_path):
     assert (spec, options["rate"], options["query_prefix"]) == ("openai:text-embedding-3-small", "1/s", "q: ")
 
 
-def test_options_that_do_not_suit_the_model_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="batch size"):
-        load_embedder("tfidf:8", batch_size=0)
-    with pytest.raises(UsageError, match="dimensions"):
-        load_embedder("tfidf:8", dimensions=4)
-    with pytest.raises(UsageError, match="dimensions"):
-        load_embedder("openai:x", dimensions=0)
-    with pytest.raises(UsageError, match="takes no prefixes"):
-        load_embedder("file:x.npz", document_prefix="passage: ")
-    load_embedder("file:x.npz", document_prefix="", query_prefix="")
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("tfidf:8", {"batch_size": 0}, "batch size"),
+        ("tfidf:8", {"dimensions": 4}, "dimensions"),
+        ("openai:x", {"dimensions": 0}, "dimensions"),
+        ("file:x.npz", {"document_prefix": "passage: "}, "takes no prefixes"),
+    ],
+)
+def test_options_that_do_not_suit_the_model_are_refused(spec, options, message):
+    with pytest.raises(UsageError, match=message):
+        load_embedder(spec, **options)
 
 
-def test_caches_only_what_can_be_cached(tmp_path):
+@pytest.mark.parametrize(
+    ("spec", "is_cached"),
+    [("openai:x", True), (MINILM, True), ("tfidf:8", False), ("file:x.npz", False)],
+)
+def test_caches_only_what_can_be_cached(spec, is_cached, tmp_path):
     cache = tmp_path / "cache.sqlite"
-    assert isinstance(load_embedder("openai:x", cache=cache), CachedEmbedder)
-    assert isinstance(load_embedder("packaged:all-MiniLM-L6-v2", cache=cache), CachedEmbedder)
-    assert not isinstance(load_embedder("tfidf:8", cache=cache), CachedEmbedder)
-    assert not isinstance(load_embedder("file:x.npz", cache=cache), CachedEmbedder)
-    assert not isinstance(load_embedder("openai:x"), CachedEmbedder)
+    assert isinstance(load_embedder(spec, cache=cache), CachedEmbedder) == is_cached
+    assert not isinstance(load_embedder(spec, document_prefix="", query_prefix=""), CachedEmbedder)
     assert not cache.exists()
 
 
 @pytest.mark.slow
-def test_a_cached_local_model_gives_the_same_vectors(tmp_path):
-    texts = [Document("a", "tea"), Document("b", "milk"), Document("c", "tea")]
-    plain = load_embedder("packaged:all-MiniLM-L6-v2")
+def test_a_cached_local_model_gives_the_same_vectors(tmp_path, minilm, documents):
+    texts = documents("tea", "milk", "tea")
     for _ in range(2):
-        cached = load_embedder("packaged:all-MiniLM-L6-v2", cache=tmp_path / "cache.sqlite")
-        np.testing.assert_allclose(cached.embed_documents(texts), plain.embed_documents(texts), atol=1e-6)
+        cached = load_embedder(MINILM, cache=tmp_path / "cache.sqlite")
+        np.testing.assert_allclose(cached.embed_documents(texts), minilm.embed_documents(texts), atol=1e-6)
     assert (cached.hits, cached.misses) == (3, 0)
 
 
 def test_no_heavy_library_is_imported_before_it_is_needed():
-    heavy = [
-        "torch",
-        "transformers",
-        "sentence_transformers",
-        "openai",
-        "sklearn",
-        "scipy",
-        "sqlite3",
-        "huggingface_hub",
-    ]
-    script = f"""
+    script = """
 import sys
 from migrate.embedders import known_models, load_embedder
 for spec in ("openai:text-embedding-3-small", "packaged:all-MiniLM-L6-v2", "tfidf:8", "file:x.npz"):
     load_embedder(spec)
-print(*[name for name in {heavy} if name in sys.modules])
+heavy = "torch transformers sentence_transformers openai sklearn scipy sqlite3 huggingface_hub"
+print(*[name for name in heavy.split() if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

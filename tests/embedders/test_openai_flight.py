@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -58,23 +57,6 @@ def test_it_is_used_inside_a_running_event_loop_and_from_two_threads(server, tex
         for vectors in threads.map(asyncio.run, [notebook(), notebook()]):
             np.testing.assert_array_equal(vectors, expected(texts[:40]))
     assert embedder.usage_tokens == 160
-
-
-def test_a_429_halves_the_requests_in_flight(server, texts):
-    """Of 8 requests in flight two are refused, and wait for long enough that only their halves go on."""
-    in_flight, lock = [], threading.Lock()
-
-    def gate(number):
-        with lock:
-            in_flight.append(server.in_flight)
-            if number in (10, 11):
-                server.faults.append(fake.status(429, retry_after_ms="2000"))
-        time.sleep(0.1)  # longer than a busy machine takes to send the others
-
-    server.gate = gate
-    np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
-    assert len(in_flight) == 42
-    assert max(in_flight[1:11]) > 5 and min(in_flight[14:18]) <= 4
 
 
 def test_requests_in_flight_are_one_at_first_and_never_none():
@@ -183,7 +165,6 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, error, server, t
     assert sum(cached.known(texts, "document")) == len(server.billed) == cached.misses
     assert api.usage_tokens == server.billed_tokens
     assert 1 < server.most_in_flight <= 8
-    monkeypatch.undo()
     server.gate = None
     np.testing.assert_array_equal(cached.embed_documents(texts), expected(texts))
     assert sorted(server.billed) == sorted(text.text for text in texts), "nothing is paid twice"

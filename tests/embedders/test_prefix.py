@@ -17,7 +17,6 @@ from migrate.errors import InputError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Document, Query
 
-MINILM = "packaged:all-MiniLM-L6-v2"
 WORDS = EstimateCounter(WORD_PIECES)
 LONG = "Zinc fingers bind DNA, and unbelievably long words too. They do so in every cell.\n\nA second paragraph."
 
@@ -43,6 +42,11 @@ class PaidLetters(Letters):
     @property
     def profile(self):
         return replace(super().profile, is_paid=True)
+
+
+@pytest.fixture(scope="module")
+def minilm_counter(minilm):
+    return minilm.profile.counter
 
 
 @pytest.mark.parametrize(
@@ -75,15 +79,9 @@ def test_tokens_are_those_of_the_model(minilm_counter):
 
 
 def test_a_word_may_be_cut_inside(minilm_counter):
-    pieces = minilm_counter.tokenizer.encode("unbelievably", add_special_tokens=False).tokens
-    assert len(pieces) > 1, "otherwise nothing is tested"
-    (left,) = first_tokens(minilm_counter, ["unbelievably"], 1)
-    assert left == pieces[0]
-
-
-@pytest.fixture(scope="module")
-def minilm_counter():
-    return load_embedder(MINILM).profile.counter
+    first, *others = minilm_counter.tokenizer.encode("unbelievably", add_special_tokens=False).tokens
+    assert others, "otherwise nothing is tested"
+    assert first_tokens(minilm_counter, ["unbelievably"], 1) == [first]
 
 
 def test_queries_are_untouched_and_ids_are_kept():
@@ -147,15 +145,6 @@ def test_a_spec_loads_it_around_the_cache(tmp_path):
     assert load_embedder("prefix:8:all-MiniLM-L6-v2").profile.max_tokens
 
 
-@pytest.mark.parametrize(
-    "spec", ["prefix:0:tfidf:4", "prefix:-3:tfidf:4", "prefix:abc:tfidf:4", "prefix:24", "prefix:2:prefix:1:tfidf:4"]
-)
-def test_other_specs_are_refused_in_a_line(spec):
-    with pytest.raises(UsageError, match="such as prefix:24:all-MiniLM-L6-v2") as error:
-        load_embedder(spec)
-    assert "\n" not in str(error.value)
-
-
 def test_a_manifest_runs_no_code_behind_it_and_has_the_options_of_the_model(tmp_path):
     assert runs_code("prefix:24:langchain:os:system") and runs_code("prefix:1:prefix:2:langchain:os:system")
     assert not runs_code("prefix:24:tfidf:4")
@@ -186,16 +175,12 @@ def test_documents_stream():
 
 
 @pytest.mark.slow
-def test_a_real_model_embeds_what_it_would_of_the_beginning():
-    whole = load_embedder(MINILM, device="cpu")
-    embedder = PrefixEmbedder(whole, 6)
-    (left,) = first_tokens(whole.profile.counter, [LONG], 6)
-    mine = embedder.embed_documents([Document("d", LONG)])
-    np.testing.assert_allclose(mine, whole.embed_documents([Document("d", left)]), atol=1e-6)
-    assert np.abs(mine - whole.embed_documents([Document("d", LONG)])).max() > 0.01
+def test_a_real_model_embeds_what_it_would_of_the_beginning(minilm):
+    embedder, documents = PrefixEmbedder(minilm, 6), [Document("d", LONG)]
+    (left,) = first_tokens(minilm.profile.counter, [LONG], 6)
+    mine = embedder.embed_documents(documents)
+    np.testing.assert_allclose(mine, minilm.embed_documents([Document("d", left)]), atol=1e-6)
+    assert np.abs(mine - minilm.embed_documents(documents)).max() > 0.01
     assert embedder.identity.spec == "prefix:6:sentence-transformers:sentence-transformers/all-MiniLM-L6-v2"
-    again = load_embedder(embedder.identity.spec, device="cpu")
-    assert again.identity == embedder.identity
-    assert all(
-        variant.embedder.embed_documents([Document("d", LONG)]).shape == (1, 384) for variant in embedder.variants()
-    )
+    assert load_embedder(embedder.identity.spec, device="cpu").identity == embedder.identity
+    assert all(variant.embedder.embed_documents(documents).shape == (1, 384) for variant in embedder.variants())

@@ -14,11 +14,8 @@ def test_finds_a_model_by_any_spelling(name):
     assert find_model(name).name == "intfloat/e5-base-v2"
 
 
-def test_finds_openai_models_as_lead_spells_them():
+def test_finds_openai_models_as_lead_spells_them_and_does_not_guess():
     assert find_model("openai/text-embedding-3-large").spec == "openai:text-embedding-3-large"
-
-
-def test_does_not_guess():
     assert find_model("e5-base") is None
     assert find_model("other/e5-base-v2") is None
     assert suggest_models("e5-base-v3")[0] == "intfloat/e5-base-v2"

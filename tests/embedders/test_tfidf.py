@@ -22,9 +22,20 @@ QUERIES = [Document("q1", "word1 word2 word250"), Document("q2", "nothing known 
 
 @pytest.fixture
 def fitted():
-    embedder = TfidfEmbedder(24, seed=3)
-    embedder.fit(CORPUS)
+    return fit(CORPUS)
+
+
+def fit(corpus, seed=3):
+    embedder = TfidfEmbedder(24, seed=seed)
+    embedder.fit(iter(corpus))
     return embedder
+
+
+def saved(embedder, folder):
+    """The bytes of a state."""
+    folder.mkdir()
+    embedder.save_state(folder)
+    return b"".join((folder / name).read_bytes() for name in (STATE_NAME, WEIGHTS_NAME))
 
 
 def test_agrees_with_the_pipeline_of_scikit_learn(fitted):
@@ -65,17 +76,10 @@ sys.stdout.buffer.write(embedder.embed_documents(texts).tobytes())
 
 
 def test_the_saved_bytes_depend_on_corpus_and_seed_alone(fitted, tmp_path):
-    def save(name, seed, corpus):
-        embedder = TfidfEmbedder(24, seed=seed)
-        embedder.fit(iter(corpus))
-        (tmp_path / name).mkdir()
-        embedder.save_state(tmp_path / name)
-        return b"".join((tmp_path / name / file).read_bytes() for file in (STATE_NAME, WEIGHTS_NAME))
-
-    first = save("a", 3, CORPUS)
-    assert first == save("b", 3, CORPUS)
-    assert first != save("c", 4, CORPUS)
-    assert first != save("d", 3, CORPUS[1:])
+    first = saved(fitted, tmp_path / "a")
+    assert first == saved(fit(CORPUS), tmp_path / "b")
+    assert first != saved(fit(CORPUS, seed=4), tmp_path / "c")
+    assert first != saved(fit(CORPUS[1:]), tmp_path / "d")
     assert hashlib.sha256(first).hexdigest() == fitted.identity.revision
 
 

@@ -1,8 +1,10 @@
 import asyncio
 import inspect
+import time
 
 import pytest
-from worker_tools import Hashed
+from openai_server import OpenAIServer
+from worker_tools import NEEDS, Hashed
 
 from migrate.embedders.cache import CachedEmbedder
 
@@ -17,6 +19,12 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 @pytest.fixture
+def server():
+    with OpenAIServer() as running:
+        yield running
+
+
+@pytest.fixture
 def own_folders(tmp_path, monkeypatch):
     """A cache and a state that nobody else has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -27,3 +35,33 @@ def own_folders(tmp_path, monkeypatch):
 def embedder(tmp_path):
     """A model with a cache."""
     return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
+
+
+@pytest.fixture
+def place_of(tmp_path, request):
+    """Where a new store of a kind goes."""
+
+    def make(kind, name="store"):
+        for module in NEEDS.get(kind, ()):
+            pytest.importorskip(module)
+        if kind == "chroma server":
+            from chroma_tools import server
+
+            return f"{server()[1]}#{name}{time.time_ns():x}"
+        if kind == "pgvector":
+            from postgres import server_url
+
+            return f"pgvector:{server_url()}#{name}{time.time_ns():x}"
+        if kind == "qdrant server":
+            return f"qdrant:{request.getfixturevalue('qdrant_url')}#{name}"
+        return str(tmp_path / name) if kind == "folder" else f"{kind}:{tmp_path / name}#docs"
+
+    return make
+
+
+@pytest.fixture
+def qdrant_url(tmp_path):
+    from qdrant_server import serving
+
+    with serving(tmp_path / "qdrant server") as url:
+        yield url

@@ -3,7 +3,7 @@
 import json
 
 import numpy as np
-from openai_server import KEY, vector_of
+from openai_server import vector_of
 
 from migrate.embedders import load_embedder
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
@@ -45,6 +45,3 @@ def make_store(folder, vectors, model, *, source=SOURCE, words=None, created="20
 
 def served_by(server, model="tiny", **options):
     return load_embedder(f"openai:{model}", base_url=server.url, **options)
-
-
-__all__ = ["COUNT", "DIM", "KEY", "make_store", "noisy_vectors", "served_by", "texts", "true_vectors", "vector_of"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from worker_tools import DATABASES, Hashed, place_of, qdrant_url, translate
+from worker_tools import DATABASES, Hashed, translate
 
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder
@@ -12,7 +12,6 @@ from migrate.selection.choosers import choosers_in, digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query
 
-__all__ = ["place_of", "qdrant_url"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 TEXTS = [f"what is said of {number}?" for number in range(6)]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document as LangchainDocument
 from langchain_core.runnables import RunnableLambda
-from live_tools import DIM, make_store, noisy_vectors, texts, true_vectors, vector_of
-from openai_server import KEY, OpenAIServer
+from live_tools import DIM, make_store, noisy_vectors, texts, true_vectors
+from openai_server import KEY, OpenAIServer, vector_of
 
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
+from asking import asking
 from openai_server import OpenAIServer
-from worker_tools import place_of, qdrant_url
+from worker_tools import wait_for
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
@@ -28,9 +30,10 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 
 pytestmark = pytest.mark.slow
-__all__ = ["place_of", "qdrant_url"]
 
 SMALL = "openai:text-embedding-3-small"
+ADA = "openai:text-embedding-ada-002"
+TARGET = f"{SMALL},dimensions=24"
 
 
 @pytest.fixture(autouse=True)
@@ -53,21 +56,18 @@ def lead_migrate(*arguments):
 
 @pytest.fixture
 def translated(source_folder, server, tmp_path):
-    fit = [
-        "fit",
-        source_folder,
-        "--target",
-        f"{SMALL},dimensions=24",
-        "--sample",
-        50,
-        "--stitch",
-        "ridge",
-        "-o",
-        tmp_path / "st",
-    ]
-    assert lead_migrate(*fit) == 0
+    fit = ["--target", TARGET, "--sample", 50, "--stitch", "ridge", "-o", tmp_path / "st"]
+    assert lead_migrate("fit", source_folder, *fit) == 0
     assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", tmp_path / "new") == 0
     return tmp_path / "new"
+
+
+COMPLETE = "complete: all 150 vectors are the model's own, to the bit"
+
+
+def words_of(printed):
+    """What is printed, whatever the lines that it was wrapped to."""
+    return " ".join(printed.split())
 
 
 def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
@@ -76,7 +76,7 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     done = json.loads(capsys.readouterr().out)
     assert (done["phase"], done["true"], done["count"]) == ("paused", 90, 150)
     assert lead_migrate("live", "run", translated, "--once", "--budget", "$1") == 0
-    assert "complete: all 150 vectors are the model's own, to the bit" in " ".join(capsys.readouterr().out.split())
+    assert COMPLETE in words_of(capsys.readouterr().out)
     assert lead_migrate("live", "status", translated) == 0
     said = capsys.readouterr().out
     assert said.startswith("SAFE: every vector is the model's own"), "the verdict comes first"
@@ -93,7 +93,7 @@ def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, 
     stitch = ("--stitch", "../st", "--source", os.path.relpath(source_folder), "--refit-at", "40%")
     words = ("--budget", "70%", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
     assert lead_migrate("live", "run", ".", "--once", *words) == 0, capfd.readouterr().err
-    assert "105 of 150 vectors are true ones" in " ".join(capfd.readouterr().out.split())
+    assert "105 of 150 vectors are true ones" in words_of(capfd.readouterr().out)
     assert status_of(str(translated)).counters["refits"] == 1
     assert status_of(str(translated)).true == 105
 
@@ -117,7 +117,7 @@ def test_a_folder_of_parquet_is_completed(translated, source_folder, tmp_path, c
     before = {document.id: document for document in open_store(new).documents()}
     capsys.readouterr()
     assert lead_migrate("live", "run", new, "--once", "--budget", "$1") == 0
-    assert "complete: all 150 vectors are the model's own, to the bit" in " ".join(capsys.readouterr().out.split())
+    assert COMPLETE in words_of(capsys.readouterr().out)
     store = open_store(new, verify=True)
     assert store.info.manifest.model == source.model
     assert {document.id: document for document in store.documents()} == before
@@ -161,22 +161,17 @@ def test_no_page_is_written_where_the_state_is(kind, translated, source_folder, 
 def test_a_worker_next_to_a_searcher_and_the_verdict(translated, server, tmp_path):
     embedder = load_embedder(SMALL, dimensions=24)
     documents = list(open_store(translated).documents())
-    asked, errors = [], []
     limits = LiveLimits(sampled=1.0, max_ms=50, max_documents=4, refresh_s=0.05)
-    with LiveSearcher(str(translated), embedder, limits=limits) as searcher:
+    asked, turns = [], count()
 
-        def ask():
-            try:
-                for turn in range(260):
-                    asked.append(searcher.search(f"{documents[turn % 150].text[:40]} {turn}", k=5))
-            except Exception as error:
-                errors.append(error)
+    def ask(searcher):
+        turn = next(turns)
+        asked.append(searcher.search(f"{documents[turn % 150].text[:40]} {turn}", k=5))
 
-        thread = threading.Thread(target=ask, daemon=True)
-        thread.start()
+    with LiveSearcher(str(translated), embedder, limits=limits) as searcher, asking(partial(ask, searcher)) as failed:
         assert lead_migrate("live", "run", translated, "--once", "--yes", "--publish", 0.1) == 0
-        thread.join()
-    assert not errors
+        wait_for(lambda: failed or len(asked) > 260, 200)
+    assert not failed
     assert all(len(answer.ids) == 5 for answer in asked)
     assert len({answer.generation for answer in asked}) > 1
     time.sleep(0.1)
@@ -199,12 +194,9 @@ def test_a_paid_model_without_a_budget_is_asked_about(translated, capsys):
 @pytest.mark.parametrize(
     ("target", "difference"),
     [
-        (f"{SMALL},dimensions=24,document-prefix=x: ", "the document prefix is '', for the model as named 'x: '"),
-        (f"{SMALL},dimensions=24,query-prefix=q: ", "the query prefix is '', for the model as named 'q: '"),
-        (
-            "openai:text-embedding-ada-002,dimensions=24",
-            "the model is 'openai:text-embedding-3-small', for the model as named 'openai:text-embedding-ada-002'",
-        ),
+        (f"{TARGET},document-prefix=x: ", "the document prefix is '', for the model as named 'x: '"),
+        (f"{TARGET},query-prefix=q: ", "the query prefix is '', for the model as named 'q: '"),
+        (f"{ADA},dimensions=24", f"the model is '{SMALL}', for the model as named '{ADA}'"),
     ],
 )
 def test_another_model_is_told_by_what_differs(target, difference, translated, server, capsys):
@@ -220,6 +212,13 @@ def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):
     assert "lead-migrate live run" in capsys.readouterr().err
 
 
+def is_known(place):
+    """Whether a worker has begun there."""
+    with suppress(LeadMigrateError):
+        return status_of(place) is not None
+    return False
+
+
 @pytest.mark.parametrize("kind", ["pgvector", "qdrant"])
 def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
     kind, translated, source_folder, place_of, tmp_path, capsys, monkeypatch
@@ -231,12 +230,7 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
     command = [sys.executable, "-c", work, "live", "run", place, "--yes", "--pace", "4/s"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as worker:
         try:
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                with suppress(LeadMigrateError):  # nothing is known of it before it has begun
-                    if status_of(place).true > 50:
-                        break
-                time.sleep(0.2)
+            wait_for(lambda: is_known(place) and status_of(place).true > 50, 200)
             assert lead_migrate("live", "run", place, "--once", "--yes") == 6
             assert f"another worker is at it (process {worker.pid})" in capsys.readouterr().err
             assert lead_migrate("live", "status", place) == 0

@@ -5,16 +5,13 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import count
 
 import numpy as np
 import pytest
-from asking import asking
-from live_tools import COUNT, DIM, KEY, make_store, noisy_vectors, served_by, texts, true_vectors, vector_of
-from openai_server import SLOW, OpenAIServer, status
+from live_tools import COUNT, DIM, make_store, noisy_vectors, served_by, texts, true_vectors
+from openai_server import KEY, SLOW, status, vector_of
+from worker_tools import wait_for
 
-from migrate.embedders import load_embedder
 from migrate.errors import AuthenticationError, StoreError, UsageError, VectorError
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, state_path, text_hash
@@ -75,10 +72,8 @@ def expected(query, depth=20):
 
 
 def wait_for_true(searcher, query):
-    """Ask until the answer is ranked by true vectors, as it comes to be."""
-    deadline = time.monotonic() + 120
-    while searcher.search(query).untrue and time.monotonic() < deadline:
-        time.sleep(0.1)
+    """Ask until the answer is ranked by true vectors."""
+    wait_for(lambda: not searcher.search(query).untrue, 120)
     assert list(searcher.search(query).ids) == expected(query)
 
 
@@ -220,13 +215,15 @@ def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, s
     assert len(embedded(server)) == 20
 
 
-def test_what_was_embedded_is_there_for_the_next_process(live, server):
+def test_what_was_embedded_is_there_for_the_next_process_even_while_the_model_is_out(live, server):
     first = live()
     answers = [first.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]]
     first.close()
     served = len(embedded(server))
-    second = live(LiveLimits(depth=20, max_documents=0, max_ms=20_000))
+    server.key = "another"
+    second = live(models=served_by(server))
     assert [second.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]] == answers
+    assert second.search(vector_of("something else", DIM)).untrue > 0
     assert len(embedded(server)) == served
 
 
@@ -378,16 +375,6 @@ def test_no_state_no_error(live, folder):
     for _ in range(3):
         assert list(searcher.search(query).ids) == expected(query)
         time.sleep(0.1)
-
-
-def test_a_server_that_starts_while_the_model_is_out_answers(live, server):
-    """From the cache and the translated vectors: nothing is asked of the model first."""
-    query = vector_of("q", DIM)
-    answer = live().search(query).ids
-    server.key = "another"
-    fresh = live(models=served_by(server))
-    assert fresh.search(query).ids == answer
-    assert fresh.search(vector_of("q2", DIM)).untrue > 0
 
 
 def test_a_hanging_connection_is_no_reason_to_wait(live, server, folder):

@@ -16,7 +16,7 @@ from asking import asking
 from children import call_in_child, start_child
 from database_edits import edit
 from stores_tools import make_store
-from worker_tools import DATABASES, Hashed, Other, place_of, qdrant_url, translate, work
+from worker_tools import DATABASES, Hashed, Other, translate, wait_for, work
 
 import migrate
 from migrate.audit.verdict import Outcome
@@ -46,7 +46,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 
 ONCE = WorkerOptions(once=True)
 KINDS = ["folder", *DATABASES]
-__all__ = ["place_of", "qdrant_url"]
 
 
 @pytest.fixture
@@ -139,13 +138,6 @@ def running(worker):
             state.note(STOP, True)
         thread.join(60)
     assert not thread.is_alive()
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_what_queries_embed_meanwhile_is_found(location, embedder):

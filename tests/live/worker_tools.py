@@ -4,11 +4,12 @@ import hashlib
 import time
 
 import numpy as np
-import pytest
 
-import migrate
+import migrate.live.worker
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, RemoteError
+from migrate.live.worker import Worker, WorkerOptions
 from migrate.manifest import ModelIdentity
 from migrate.stores import open_store
 
@@ -63,36 +64,6 @@ NEEDS = {
 DATABASES = list(NEEDS)
 
 
-@pytest.fixture
-def place_of(tmp_path, request):
-    """Where a new store of a kind goes."""
-
-    def make(kind, name="store"):
-        for module in NEEDS.get(kind, ()):
-            pytest.importorskip(module)
-        if kind == "chroma server":
-            from chroma_tools import server
-
-            return f"{server()[1]}#{name}{time.time_ns():x}"
-        if kind == "pgvector":
-            from postgres import server_url
-
-            return f"pgvector:{server_url()}#{name}{time.time_ns():x}"
-        if kind == "qdrant server":
-            return f"qdrant:{request.getfixturevalue('qdrant_url')}#{name}"
-        return str(tmp_path / name) if kind == "folder" else f"{kind}:{tmp_path / name}#docs"
-
-    return make
-
-
-@pytest.fixture
-def qdrant_url(tmp_path):
-    from qdrant_server import serving
-
-    with serving(tmp_path / "qdrant server") as url:
-        yield url
-
-
 def translate(source_folder, embedder, place, size=40):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
@@ -103,10 +74,15 @@ def translate(source_folder, embedder, place, size=40):
 
 def work(location, cache, batch=None):
     """Run a worker to its end."""
-    import migrate.live.worker
-    from migrate.embedders.cache import CachedEmbedder
-
     if batch is not None:
         migrate.live.worker._BATCH = batch
-    options = migrate.live.worker.WorkerOptions(once=True, publish=0.2)
-    migrate.live.worker.Worker(location, CachedEmbedder(Hashed(), cache), options).run()
+    options = WorkerOptions(once=True, publish=0.2)
+    Worker(location, CachedEmbedder(Hashed(), cache), options).run()
+
+
+def wait_for(condition, within_s=60):
+    """Return when something has come about."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"has not come about within {within_s} s"
+        time.sleep(0.02)
