@@ -208,6 +208,15 @@ def test_the_same_name_with_another_prefix_or_dimension_is_another_model(old, tm
         assert complaint(capsys, *again, other)[0] == 2, "it would cost something"
 
 
+def test_a_model_of_a_server_of_ones_own_is_named_with_the_dimensions_that_were_asked_for(
+    old, tmp_path, server, capsys
+):
+    target = "openai:tiny,dimensions=4"
+    assert lead_migrate("reembed", old, "--target", target, "-o", tmp_path / "small") == 0
+    code, line = complaint(capsys, "audit", tmp_path / "small", "--queries", "synthetic")
+    assert code == 7 and f"; if that many were asked for then, name it with --target {target}, or" in line
+
+
 def test_a_store_of_true_vectors_is_live_and_safe_by_construction(old, tmp_path, capsys):
     migrate.reembed(old, "tfidf:24", tmp_path / "new")
     assert lead_migrate("live", "status", tmp_path / "new", "--json") == 0
