@@ -241,7 +241,7 @@ class GrownPool:
             return False
         runs = {str(depth): retriever.rerank(depth).run for depth in retriever.rerank_depths}
         scores = {name: retriever.deciding_scores(run) for name, run in runs.items()}
-        return not any(one.lower >= rules.margin for one in family_of(retriever, rules, scores).values())
+        return not any(one.lower >= settings.margin for one in family_of(retriever, rules, scores).values())
 
 
 def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:

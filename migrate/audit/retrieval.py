@@ -16,7 +16,7 @@ from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import BM25, DEPTHS, FULL, STAY, TRANSLATED, TWO_STAGE, ArmCost, Reranking
-from migrate.audit.rules import Rules
+from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.audit.verdict import Finding, Floor
 from migrate.cost import Tally, usd_of
@@ -44,23 +44,6 @@ class TimedRun:
 
     run: Rankings
     seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The parameters of an audit that arms and measures read, by the names that `Audit` has for them.
-
-    `most_deep` is how many documents of the translated store a pool has for a query at most, None without a pool.
-    """
-
-    plan: str
-    margin: float
-    seed: int
-    resamples: int
-    stages: Sequence[int] | None
-    prefixes: Sequence[int]
-    slices: Sequence[str]
-    most_deep: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +97,7 @@ class Retriever:
 
     def rules(self, floor: Floor | None = None) -> Rules:
         """Return the rules by which the rankings are judged; `floor` is that of a pool."""
-        settings = self.settings
-        return Rules(
-            self.query_set,
-            settings.margin,
-            settings.seed,
-            settings.resamples,
-            self.n_documents,
-            self._is_limited,
-            floor,
-        )
+        return Rules(self.query_set, self.settings, self.n_documents, self._is_limited, floor)
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from migrate.audit.measures import Scores
@@ -10,19 +11,34 @@ from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison, win_t
 from migrate.audit.verdict import CONFIDENCE, Bootstrap, Floor, Verdict, decide
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The parameters of an audit that arms and measures read, by the names that `Audit` has for them.
+
+    `most_deep` is how many documents of the translated store a pool has for a query at most, None without a pool.
+    """
+
+    plan: str
+    margin: float
+    seed: int
+    resamples: int
+    stages: Sequence[int] | None
+    prefixes: Sequence[int]
+    slices: Sequence[str]
+    most_deep: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class Rules:
     """The rules of an audit of one query set; scores are one for each distinct text, (c,).
 
-    `margin` is the retention to keep. `n_documents` are searched. `is_limited` says that drawn queries have the chances
-    that the two rankings give them which the verdict compares. `floor` is under the scores of the full re-embed, or of
-    any arm's agreement, where a pool stands for it.
+    `n_documents` are searched. `is_limited` says that drawn queries have the chances that the two rankings give them
+    which the verdict compares. `floor` is under the scores of the full re-embed, or of any arm's agreement, where a
+    pool stands for it.
     """
 
     query_set: QuerySet
-    margin: float
-    seed: int
-    resamples: int
+    settings: Settings
     n_documents: int
     is_limited: bool = False
     floor: Floor | None = None
@@ -30,7 +46,7 @@ class Rules:
     def bootstrap(self, *, limited: bool = False, in_pool: bool = False) -> Bootstrap:
         """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
         weighting, floor = self.query_set.weighting(limited=limited), self.floor if in_pool else None
-        return Bootstrap(weighting, self.seed, self.resamples, floor=floor)
+        return Bootstrap(weighting, self.settings.seed, self.settings.resamples, floor=floor)
 
     def verdict(
         self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE
@@ -41,7 +57,7 @@ class Rules:
             arm,
             full,
             stay if is_judged else None,
-            margin=self.margin,
+            margin=self.settings.margin,
             provisional=not is_judged,
             n_documents=self.n_documents,
             bootstrap=replace(bootstrap, confidence=confidence),

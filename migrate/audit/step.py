@@ -23,7 +23,7 @@ from migrate.steps.base import (
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
-    from migrate.audit.retrieval import Settings
+    from migrate.audit.rules import Settings
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.selection.choosers import Choosers
@@ -277,7 +277,7 @@ class Audit(JudgedStep["AuditReport"]):
     @property
     def settings(self) -> Settings:
         """The parameters that arms and measures read."""
-        from migrate.audit.retrieval import Settings
+        from migrate.audit.rules import Settings
 
         return Settings(
             plan=self.plan,
@@ -334,29 +334,26 @@ class Audit(JudgedStep["AuditReport"]):
     @cached_property
     def bridge_stitch(self) -> FittedStitch | None:
         """The stitch that maps queries to the source."""
-        from migrate.stitch.persistence import load_stitch
+        from migrate.steps.opening import stitch_at
 
-        return load_stitch(self.bridge) if isinstance(self.bridge, Path | str) else self.bridge
+        return None if self.bridge is None else stitch_at(self.bridge)
 
     @cached_property
     def frontier_stitch(self) -> FittedStitch | None:
         """The stitch that a frontier starts from, whose views spend under the cap."""
+        from migrate.steps.opening import stitch_at
         from migrate.steps.translate.stitch import with_metered_views
-        from migrate.stitch.persistence import load_stitch
 
-        stitch = load_stitch(self.stitch) if isinstance(self.stitch, Path | str) else self.stitch
-        return None if stitch is None else with_metered_views(stitch, self.cap, self.price)
+        return None if self.stitch is None else with_metered_views(stitch_at(self.stitch), self.cap, self.price)
 
     @cached_property
     def log(self) -> Sequence[Query]:
         """The most frequent queries of the log, where a frontier chooses by them."""
-        from migrate.datasets.records import read_query_log
         from migrate.selection.query_log import MOST_QUERIES
+        from migrate.steps.opening import log_of
 
-        if self.policy and "query-log" not in self.policy:
-            return ()
-        log = self.query_log
-        return (read_query_log(Path(log)) if isinstance(log, Path | str) else log or ())[:MOST_QUERIES]
+        is_used = not self.policy or "query-log" in self.policy
+        return log_of(self.query_log)[:MOST_QUERIES] if is_used else ()
 
     @cached_property
     def trained(self) -> tuple[Mapping[str, str], Sequence[str]]:

@@ -12,7 +12,7 @@ from migrate.cli.next_step import advise_recommendation, model_words, typed_agai
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, progress_bar, show_result
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
@@ -193,9 +193,6 @@ def _by_labels(
         kept = audit_downstream(step, is_proven=False)
     paid.finish()
     document = downstream_document(kept)
-    if as_json:
-        show_json(document)
-    else:
-        show(as_text(downstream_blocks(kept)))
+    show_result(document, lambda: as_text(downstream_blocks(kept)), as_json=as_json)
     outputs.leave(document, str, downstream_suite(kept, store), force=step.force)
     return EXIT_CODES[kept.outcome.value]

@@ -8,7 +8,7 @@ from migrate.cli import options
 from migrate.cli.next_step import lead_on
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.terminal import progress_bar, show_result
 from migrate.steps.check import Check
 
 
@@ -44,11 +44,8 @@ def command(
     with progress_bar() as progress:
         embedder = model.load(spec, state=folder_of(opened))
         compatibility = replace(asked, store=opened, model=embedder, progress=progress).run()
-    document = check_document(compatibility)
-    outputs.leave(document, lambda: report_page(check_sections(compatibility)), check_suite(compatibility), force=force)
-    if as_json:
-        show_json(document)
-    else:
-        show(report_text(check_sections(compatibility)))
+    document, sections = check_document(compatibility), check_sections(compatibility)
+    outputs.leave(document, lambda: report_page(sections), check_suite(compatibility), force=force)
+    show_result(document, lambda: report_text(sections), as_json=as_json)
     lead_on(store, spec, opened, compatibility)
     return 0 if compatibility.compatible else 1

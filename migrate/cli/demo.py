@@ -13,7 +13,7 @@ import click
 from migrate.cli import options
 from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import option
-from migrate.cli.terminal import advise, progress_bar, show, show_summary
+from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
 
 _MADE_BY = ("hard", "source_spec", "docs", "size", "seed")
@@ -116,7 +116,7 @@ def command(
             f"3. the proof: {len(corpus.queries):,} queries, {pool.depth} documents deep and more, reach all of so "
             "small a store",
         )
-    show_summary(done.report, page)
+    show(summary_text(done.report, page), verdict=True)
     if verbose:
         show(f"\n{table(candidates_rows(done.stitch.selection))}\n")
         show(report_text(audit_sections(done.report)), verdict=True)

@@ -8,7 +8,7 @@ from migrate.cli import options
 from migrate.cli.next_step import advise_next, advise_store, lead_on
 from migrate.cli.options import ModelOptions
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.terminal import progress_bar, show_result
 from migrate.steps.check import Stamp
 
 
@@ -34,10 +34,7 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool) -> int:
     with progress_bar() as progress:
         embedder = None if spec is None else model.load(str(spec), state=folder_of(opened))
         done = replace(asked, store=opened, model=embedder, progress=progress).execute()
-    if as_json:
-        show_json(stamp_document(done))
-    else:
-        show(stamp_text(done))
+    show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:
         found = with_settings(done.found.spec, done.found.options)
         advise_next("check", store, f"--model={found}")

@@ -14,7 +14,7 @@ from migrate.cli import options
 from migrate.cli.next_step import advise_worker
 from migrate.cli.options import option
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import advise, show, show_json
+from migrate.cli.terminal import advise, show_result
 from migrate.steps.switch import Forget, Rollback, Switch
 
 if TYPE_CHECKING:
@@ -93,7 +93,4 @@ def forget(asked: Forget, yes: bool, as_json: bool) -> None:
 def _show(kind: str, done: Switched, text: Callable[[Switched], str], *, as_json: bool) -> None:
     from migrate.report.switch import switch_document
 
-    if as_json:
-        show_json(switch_document(kind, done))
-    else:
-        show(text(done))
+    show_result(switch_document(kind, done), lambda: text(done), as_json=as_json)

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
@@ -128,6 +128,14 @@ def show_json(facts: Any, *, kind: str = "") -> None:
     _print(printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
+def show_result(document: Any, text: Callable[[], str], *, as_json: bool) -> None:
+    """Print a result as a JSON document, or as text."""
+    if as_json:
+        show_json(document)
+    else:
+        show(text())
+
+
 def advise(text: str) -> None:
     """Print to stderr what is worth knowing but is not the result, unless `--quiet` was given."""
     if not is_quiet():
@@ -144,13 +152,13 @@ def is_quiet() -> bool:
     return context is not None and bool(context.meta.get(QUIET))
 
 
-def show_summary(report: AuditReport, page: Path | None) -> None:
-    """Print the summary of an audit as wide as the terminal."""
+def summary_text(report: AuditReport, page: Path | None) -> str:
+    """Return the summary of an audit as wide as the terminal; `page` is where the report is shown."""
     from migrate.report.summary import audit_summary
     from migrate.report.terminal import WIDTH
 
     columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    show(audit_summary(report, page=page, width=max(columns, _NARROWEST)), verdict=True)
+    return audit_summary(report, page=page, width=max(columns, _NARROWEST))
 
 
 def coloured_verdict(text: str) -> str:

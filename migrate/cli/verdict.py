@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from migrate.cli.next_step import OLD, advise_switch, file_of, is_out_of_sight
-from migrate.cli.terminal import show, show_json, show_summary
+from migrate.cli.terminal import show, show_json, summary_text
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
@@ -44,13 +45,24 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
             f"where it is with {flag} file:PATH"
         )
     embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=folder_of(store))
-    embedder.expect_dim(store.info.dim, store.info.location)
+    embedder.expect_dim(store.info.dim, store.info.location, advice=_advice(spec or recorded.spec, recorded.dim, flag))
     try:
         identity = embedder.identity
     except (InputError, RemoteError) as error:
         raise type(error)(f"{error}; or name the model with {flag} SPEC") from error
     check_revision(store.info.location, recorded, identity)
     return embedder
+
+
+def _advice(spec: Embedder | str, dim: int, flag: str) -> str:
+    """Return what to do where a model gives other dimensions than it is recorded to: a server may give fewer."""
+    from migrate.embedders.base import BUILT_WITH
+    from migrate.embedders.kinds import kind_of, with_settings
+
+    kind = kind_of(str(spec))
+    if kind is None or not kind.takes_dimensions:
+        return BUILT_WITH
+    return f"if that many were asked for then, name it with {flag} {with_settings(str(spec), {'dimensions': dim})}"
 
 
 def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> None:
@@ -79,12 +91,7 @@ def show_report(
     # First of all: a disk that is full must not keep the verdict from who waited for it.
     # And a terminal that is gone must not keep the files from him.
     try:
-        if as_json:
-            show_json(document)
-        else:
-            show_summary(report, page)
-        if verbose and not as_json:
-            show(f"\n{report_text(sections)}", verdict=True)
+        _show(document, summary_text(report, page), lambda: report_text(sections), as_json=as_json, verbose=verbose)
     finally:
         outputs.leave(document, lambda: report_page(sections), audit_suite(report), force=force)
     return EXIT_CODES[report.outcome.value]
@@ -94,14 +101,21 @@ def show_finished(
     finished: Finished, page: Path, outputs: Outputs, *, as_json: bool, verbose: bool, force: bool
 ) -> int:
     """Print what a finished run said, write it where it is wanted, and return its exit code; its `page` is there."""
-    if as_json:
-        show_json(finished.document)
-    else:
-        show(finished.summary, verdict=True)
-    if verbose and not as_json:
-        show(f"\n{finished.details}", verdict=True)
+    _show(finished.document, finished.summary, lambda: finished.details, as_json=as_json, verbose=verbose)
     outputs.leave(finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=force)
     return EXIT_CODES[finished.outcome]
+
+
+def _show(
+    document: Mapping[str, Any], summary: str, details: Callable[[], str], *, as_json: bool, verbose: bool
+) -> None:
+    """Print a verdict as JSON, or its summary, and the details too where they are asked for."""
+    if as_json:
+        show_json(document)
+        return
+    show(summary, verdict=True)
+    if verbose:
+        show(f"\n{details()}", verdict=True)
 
 
 def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending | None = None, as_json: bool) -> None:

@@ -158,15 +158,15 @@ class Assess(Step["Assessment"]):
         """Count the store's texts, and set the plans side by side."""
         from migrate.cost import assess_store
         from migrate.cost.quality import read_frontier, read_stay
-        from migrate.datasets.records import read_query_log
+        from migrate.steps.opening import log_of
 
-        log, report = self.query_log, None if self.audit is None else Path(self.audit)
+        report = None if self.audit is None else Path(self.audit)
         usd, tokens = _amounts(self.budget)
         return assess_store(
             self.source,
             self.model,
             rate=self._rate(),
-            queries=read_query_log(Path(log)) if isinstance(log, str | Path) else log or (),
+            queries=log_of(self.query_log),
             measured=[] if report is None else read_frontier(report, self.source.info.count),
             quality=self.quality,
             first_tokens=read_first_tokens(self.prefix),

@@ -10,6 +10,8 @@ from migrate.datasets.records import read_query_log
 from migrate.embedders import is_spec_of, load_embedder, load_known
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError
+from migrate.stitch.fitted import FittedStitch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import folder_of
@@ -30,6 +32,11 @@ def model_at(model: Embedder | str) -> Embedder:
 def model_for(store: Store, model: Embedder | str) -> Embedder:
     """Return a model, loaded where it is a spec, with the state that lies beside a store."""
     return load_embedder(model, state=folder_of(store)) if isinstance(model, str) else model
+
+
+def stitch_at(stitch: FittedStitch | Path | str) -> FittedStitch:
+    """Return a stitch, loaded where it is the folder or the URL that it was saved to."""
+    return stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
 
 
 def runner_at(runner: Runner | str | None) -> Runner:

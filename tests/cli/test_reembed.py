@@ -158,3 +158,10 @@ def test_the_same_name_with_another_prefix_or_dimension_is_another_model(server,
     assert "nothing to migrate" in lead_migrate(again, MODEL).out
     for other in ("openai:text-embedding-3-small,dimensions=16", f"{MODEL},document-prefix=passage: "):
         lead_migrate(again, other, code=2)  # it would cost something
+
+
+def test_a_model_of_a_server_of_ones_own_is_named_with_the_dimensions_that_were_asked_for(server, lead_migrate):
+    target = "openai:tiny,dimensions=4"
+    lead_migrate(f"reembed store --target {target} -o small")
+    line = lead_migrate("audit small --queries synthetic", code=7).complaint
+    assert f"; if that many were asked for then, name it with --target {target}, or" in line

@@ -9,7 +9,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import option
-from migrate.cli.terminal import progress_bar, show, show_json
+from migrate.cli.terminal import progress_bar, show_result
 
 if TYPE_CHECKING:
     from migrate.lab.carry.carry import Carried
@@ -86,10 +86,7 @@ def command(
             progress=progress,
         )
     _write(done, output, force=force)
-    if as_json:
-        show_json(carry_document(done))
-    else:
-        show(as_text(carry_blocks(done)))
+    show_result(carry_document(done), lambda: as_text(carry_blocks(done)), as_json=as_json)
     return 1 if done.left_out else 0
 
 

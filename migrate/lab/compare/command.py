@@ -11,7 +11,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.options import Outputs, option
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, progress_bar, show_result
 from migrate.steps.base import FORCE_REPORTS
 
 if TYPE_CHECKING:
@@ -108,10 +108,7 @@ def command(
     document = compare_document(comparison)
     _write(comparison, table, force=force)
     outputs.leave(document, lambda: report_page(compare_sections(comparison)), force=force)
-    if as_json:
-        show_json(document)
-    else:
-        show(report_text(compare_sections(comparison)))
+    show_result(document, lambda: report_text(compare_sections(comparison)), as_json=as_json)
 
 
 def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:

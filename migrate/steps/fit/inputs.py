@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.embedders import load_embedder
@@ -16,11 +15,10 @@ from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection import QueryLog, choose_strategy
-from migrate.steps.opening import log_of, model_at, model_of, store_of
+from migrate.steps.opening import log_of, model_at, model_of, stitch_at, store_of
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DIRECTIONS, DOCUMENT, QUERY, FittedStitch, input_dim, require_direction
 from migrate.stitch.linear import Adjoint, affine_map
-from migrate.stitch.persistence import load_stitch
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
@@ -85,7 +83,7 @@ def open_inputs(step: Fit) -> FitInputs:
     named, tokens = _split_views(step, embedder.profile.spec)
     _check_views(step, store, named or {}, target=embedder.profile.spec)
     _check_texts(step, store, stitches, tokens)
-    prior, earlier = (None if one is None else stitch_of(one) for one in (step.prior, step.grown_from))
+    prior, earlier = (None if one is None else stitch_at(one) for one in (step.prior, step.grown_from))
     if prior is not None:
         _check_prior(step, store, embedder, prior, source_model)
     if earlier is not None:
@@ -98,11 +96,6 @@ def open_inputs(step: Fit) -> FitInputs:
         given[bare.profile.spec] = bare
     views = {spec: cap.meter(view) for spec, view in views.items()}
     return FitInputs(store, metered, log, source_model, prior, earlier, base, views, named is not None, given)
-
-
-def stitch_of(stitch: FittedStitch | str | Path) -> FittedStitch:
-    """Return a stitch, loaded where it is a path."""
-    return stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
 
 
 def require_texts(store: Store, embedder: Embedder | None = None) -> None:

@@ -23,10 +23,9 @@ from migrate.files import canonical_json, refuse_output, refuse_overlap, write_b
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.selection.choosers import choosers_of
-from migrate.steps.opening import runner_at, store_of
+from migrate.steps.opening import runner_at, stitch_at, store_of
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import index_recall, open_store
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.confidence import (
@@ -112,9 +111,7 @@ class TranslateJob:
     @cached_property
     def fitted(self) -> FittedStitch:
         """The stitch, whose models spend under the cap."""
-        stitch = self.step.stitch
-        loaded = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-        return with_metered_views(loaded, self.step.cap, self.step.price)
+        return with_metered_views(stitch_at(self.step.stitch), self.step.cap, self.step.price)
 
     @property
     def refit_folder(self) -> Path:
