@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from migrate.errors import LeadMigrateError, OutputError, RemoteError, UsageError
 from migrate.reading import MalformedError, read_table
@@ -57,6 +57,7 @@ class DaskRunner:
     address: str
     shards: str | None = None
     patience_s: float = 30.0
+    embeds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         path = None if self.shards is None else Folder(self.shards).path
@@ -78,11 +79,6 @@ class DaskRunner:
         # for each thread a shard that it does, and one that waits for it
         with self.pool(lambda _: task, ahead=2, most=None, folder=work.shards.folder if sees_files else None) as pool:
             yield from work.make_by(pool, shards)
-
-    @property
-    def embeds(self) -> bool:
-        """Always true."""
-        return True
 
     @contextmanager
     def pool(

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from migrate.errors import OutputError, UsageError
 from migrate.plugins import installed
@@ -56,11 +56,7 @@ class LocalRunner:
     """
 
     processes: int | None = None
-
-    @property
-    def is_local(self) -> bool:
-        """They are."""
-        return True
+    is_local: ClassVar[bool] = True
 
     @property
     def embeds(self) -> bool:

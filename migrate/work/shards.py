@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +90,7 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any])
 
 def unpack(content: bytes) -> Block:
     """Return the opposite of `pack`."""
-    begin = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:begin])
+    begin, header = _read_header(io.BytesIO(content))
     facts = json.loads(header.pop("__metadata__")["facts"])
     arrays = {
         name: np.frombuffer(content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]],
@@ -99,6 +98,12 @@ def unpack(content: bytes) -> Block:
         for name, entry in header.items()
     }  # fmt: skip
     return Block(arrays, facts)
+
+
+def _read_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
+    """Return where the arrays of a shard file begin, and what and where they are."""
+    size = int.from_bytes(file.read(8), "little")
+    return 8 + size, json.loads(file.read(size))
 
 
 class ShardFolder:
@@ -164,8 +169,7 @@ class ShardFolder:
 
     def facts(self, shard: Shard) -> dict[str, Any]:
         """Return the facts of a shard."""
-        _, header = self._header(shard)
-        facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
+        facts: dict[str, Any] = json.loads(self._header(shard)[1]["__metadata__"]["facts"])
         return facts
 
     def names(self, shard: Shard) -> list[str]:
@@ -201,9 +205,7 @@ class ShardFolder:
     def _header(self, shard: Shard) -> tuple[int, dict[str, Any]]:
         path = self.path / self._names[shard]
         with output_errors(path), path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header: dict[str, Any] = json.loads(file.read(size))
-        return 8 + size, header
+            return _read_header(file)
 
 
 def write_values(path: Path, parts: Iterable[NDArray[Any]], count: int) -> str:
