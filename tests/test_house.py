@@ -63,11 +63,7 @@ HOMES = {
     "openai": ["embedders/"],
     "tiktoken": ["embedders/tokens"],
     "sklearn": [
-        "audit/slices",
-        "embedders/tfidf",
-        "lab/compare/labels",
-        "similarity/downstream",
-        "stitch/kernel",
+        "audit/slices", "embedders/tfidf", "lab/compare/labels", "similarity/downstream", "stitch/kernel",
         "stitch/text_reader",
     ],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],
@@ -78,13 +74,7 @@ HOMES = {
     "apsw": ["stores/sqlite_vec"],
     "chromadb": ["stores/chroma"],
     "lancedb": ["stores/lancedb"],
-    "sqlite3": [
-        "embedders/",
-        "live/state",
-        "stores/clients",
-        "stores/qdrant",
-        "stores/sqlite_",
-    ],
+    "sqlite3": ["embedders/", "live/state", "stores/clients", "stores/qdrant", "stores/sqlite_"],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
@@ -95,28 +85,23 @@ HOMES = {
     "fsspec": ["work/remote", "stores/parquet/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["lab/private/ckks"],
-}
+}  # fmt: skip
 
-HEAVY = (
-    "torch",
-    "faiss",
-    "pandas",
-    "pyarrow",
-    "sklearn",
-    "scipy",
-    "transformers",
-    "sentence_transformers",
-    "openai",
-    "numpy",
-    "tenseal",
-    "tqdm",
-)
+HEAVY = {
+    "torch", "faiss", "pandas", "pyarrow", "sklearn", "scipy", "transformers", "sentence_transformers", "openai",
+    "numpy", "tenseal", "tqdm",
+}  # fmt: skip
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def in_python(code):
+    """What code prints that runs in a process of its own."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 @cache
@@ -155,8 +140,7 @@ def test_the_core_never_loads_a_room_outside_of_it():
     names = ["migrate." + ".".join(p.relative_to(PACKAGE).with_suffix("").parts) for p in core]
     code = f"import importlib, sys\nfor name in {names}: importlib.import_module(name.removesuffix('.__init__'))\n"
     code += f"print([name for name in sys.modules if name.startswith({outside})])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert in_python(code) == "[]\n"
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -206,52 +190,38 @@ def test_metadata_stands_in_one_place():
 
 
 def loaded_by(code):
-    script = f"import sys\n{code}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return set(done.stdout.split("\n")[-2].split())
+    """The packages that are loaded when some code has run."""
+    printed = in_python(f"import sys\n{code}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))")
+    return set(printed.split("\n")[-2].split())
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], *([c, "--help"] for c in ("fit", "audit", "run", "demo", "embed", "compare"))]
-)
-def test_help_imports_no_heavy_library(arguments):
-    loaded = loaded_by(f"from migrate.cli.main import run\nassert run({arguments!r}) == 0")
+def test_help_imports_no_heavy_library():
+    asked = [["--help"], *([name, "--help"] for name in ("fit", "audit", "run", "demo", "embed", "compare"))]
+    loaded = loaded_by(f"from migrate.cli.main import run\nfor words in {asked}:\n    assert run(words) == 0")
     assert "click" in loaded
     assert loaded.isdisjoint(HEAVY)
 
 
 def test_the_front_door_imports_nothing_but_itself():
-    code = "before = set(sys.modules)\nimport migrate\nprint(*sorted(set(sys.modules) - before), file=sys.stderr)"
-    script = f"import sys\n{code}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    outside = {name.split(".")[0] for name in done.stderr.split()} - set(sys.stdlib_module_names)
-    assert outside == {"migrate"}
-    assert [name for name in done.stderr.split() if name.startswith("migrate.")] == []
+    code = "import sys\nbefore = set(sys.modules)\nimport migrate\nprint(*sorted(set(sys.modules) - before))"
+    names = in_python(code).split()
+    assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"migrate"}
+    assert [name for name in names if name.startswith("migrate.")] == []
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "migrate.steps.assess",
-        "migrate.pipeline",
-        "migrate.stores",
-        "migrate.embedders",
-        "migrate.datasets.beir",
-        "migrate.langchain",
-        "migrate.live",
-    ],
-)
-def test_importing_the_library_imports_no_heavy_library(module):
-    allowed = {"numpy"}
-    assert loaded_by(f"import {module}").isdisjoint(set(HEAVY) - allowed)
+def test_importing_the_library_imports_no_heavy_library():
+    loaded = loaded_by(
+        "import migrate.steps.assess, migrate.pipeline, migrate.stores, migrate.embedders, migrate.datasets.beir, "
+        "migrate.langchain, migrate.live"
+    )
+    assert loaded.isdisjoint(HEAVY - {"numpy"})
 
 
 def test_a_process_that_decodes_an_index_loads_no_other_kind_of_store():
     code = (
         "import sys, migrate.stores.worker, migrate.stores.faiss.jobs\nprint('migrate.stores.registry' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert in_python(code) == "False\n"
 
 
 # "What a store holds." asks the reader to guess; "Return ..." and "The fields of a store." do not.

@@ -1,7 +1,6 @@
-"""Every command that is printed as the next one, run as it is printed, in a new shell in the same folder."""
+"""Every command that is printed as the next one, typed as it is printed, with paths as they were typed."""
 
 import json
-import re
 import shlex
 import shutil
 import sys
@@ -10,86 +9,71 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stores_tools import make_store
 
-from migrate.cli.main import run
-from migrate.embedders import load_embedder
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.vectors import Document
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
 STAGES = "audit new --reference pool --beir judged --plan two-stage-149 --margin 0.7"
 TO_FILL_IN = {"DIR": "judged", "SPEC": "tfidf:8", "OLD": "store", "STORE": "store", "KEYS": "keys", "STITCH": "mapped"}
-JUDGED = {0, 1, 3}
+JUDGED = (0, 1, 3)
 AUDIT = "audit new --reference pool --beir judged"
 RUN = "run store --beir judged --stitch mean --sample 60 --target"
 GOOD = "audit good --reference pool --beir judged --margin 0.5"
 
 
 @pytest.fixture(autouse=True)
-def without_words(audit_fields):
-    """Leaves the arms of words out of what audits report."""
-    audit_fields(no_bm25=True)
+def _offline(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture(scope="module")
-def made(corpus, source_folder, bare_folder, beir, tmp_path_factory):
+def made(source_folder, bare_folder, beir, write_vectors, lead_migrate, tmp_path_factory):
     """A folder with stores, stitches, judged queries and models in files."""
     folder = tmp_path_factory.mktemp("made") / "my work; here"
     for source, name in ((source_folder, "store"), (source_folder, "plain"), (bare_folder, "bare"), (beir, "judged")):
         shutil.copytree(source, folder / name)
     (folder / "plain/lead-migrate.json").unlink()
-    lines = (beir / "corpus.jsonl").read_text().splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines]
+    rows = [json.loads(line) for line in (beir / "corpus.jsonl").read_text().splitlines()]
     texts = [json.dumps({"id": row["_id"], "text": row["text"]}) + "\n" for row in rows]
     (folder / "all.jsonl").write_text("".join(texts))
     (folder / "most.jsonl").write_text("".join(texts[:140]))
-    for name, spec in (("old", "tfidf:40"), ("target", "tfidf:48")):
-        embedder = load_embedder(spec)
-        embedder.fit(corpus.documents)
-        np.savez(
-            folder / f"{name}.npz",
-            doc_ids=[document.id for document in corpus.documents],
-            docs=embedder.embed_documents(corpus.documents),
-            query_ids=[query.id for query in corpus.queries],
-            queries=embedder.embed_queries(corpus.queries),
-        )
+    write_vectors(folder / "old.npz", "tfidf:40")
+    write_vectors(folder / "target.npz", "tfidf:48")
     shutil.copytree(folder / "judged", folder / "echoed")
-    queries = [{"_id": row["_id"], "text": row["text"]} for row in rows]
-    (folder / "echoed/queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    judgements = "".join(f"{query['_id']}\t{query['_id']}\t1\n" for query in queries)
+    queries = (json.dumps({"_id": row["_id"], "text": row["text"]}) + "\n" for row in rows)
+    (folder / "echoed/queries.jsonl").write_text("".join(queries))
+    judgements = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in rows)
     (folder / "echoed/qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}")
     np.savez(folder / "probes.npz", some=np.ones((2, 32), dtype=np.float32))
-    commands = [
-        "fit store --target tfidf:48 --stitch mean --sample 60 -o stitch",
-        "fit store --target tfidf:48 --stitch ridge --sample 145 -o better",
-        "translate store stitch -o new",
-        "translate store better -o good",
-        "reembed store --target tfidf:48 -o full",
-        "embed most.jsonl --model file:old.npz --no-chunks -o grown",
-        "fit grown --target file:target.npz --stitch ridge --sample 60 -o mapped",
-        "translate grown mapped --target file:target.npz -o behind",
-        "embed all.jsonl --model file:old.npz --no-chunks -o grown --force",
-        f"{RUN} tfidf:48 -o finished",
-    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for command in commands:
-            assert run([*command.split(), "-q"]) in JUDGED, command
+        for command in (
+            "fit store --target tfidf:48 --stitch mean --sample 60 -o stitch",
+            "fit store --target tfidf:48 --stitch ridge --sample 145 -o better",
+            "translate store stitch -o new",
+            "translate store better -o good",
+            "reembed store --target tfidf:48 -o full",
+            "embed most.jsonl --model file:old.npz --no-chunks -o grown",
+            "fit grown --target file:target.npz --stitch ridge --sample 60 -o mapped",
+            "translate grown mapped --target file:target.npz -o behind",
+            "embed all.jsonl --model file:old.npz --no-chunks -o grown --force",
+            f"{RUN} tfidf:48 -o finished",
+        ):
+            lead_migrate(f"{command} -q", code=JUDGED)
     padding = [Document(f"more {n}", f"text number {n} of {n % 97} and {n % 89}") for n in range(10_000)]
     documents = [*open_store(folder / "full").documents(), *padding]
-    (folder / "many").mkdir()
-    writer = create_store(folder / "many", format="faiss", dim=8)
-    writer.append(documents, np.random.default_rng(0).normal(size=(len(documents), 8)).astype(np.float32))
-    writer.finish()
+    vectors = np.random.default_rng(0).normal(size=(len(documents), 8)).astype(np.float32)
+    make_store(folder / "many", documents, vectors)
     return folder
 
 
 @pytest.fixture
 def here(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    """A copy of that folder, whose name needs quoting; the current one."""
     folder = tmp_path / made.name
     shutil.copytree(made, folder)
     monkeypatch.chdir(folder)
@@ -97,25 +81,17 @@ def here(made, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def printed(capsys):
-    """Runs a command; the command that it prints as the next one, as its last line, or None."""
+def printed(lead_migrate):
+    """Runs a command; the command that it prints as the next one, with what is to be filled in, or None."""
 
-    def of(command, codes):
-        capsys.readouterr()
-        code = run(shlex.split(command))
-        told = capsys.readouterr().err
-        assert code in codes, told
-        lines = told.splitlines()
-        found = [line.removeprefix("next: ") for line in lines if line.startswith("next:")]
-        assert len(found) <= 1, told
-        if not found:
+    def of(command, codes=(0,)):
+        ended = lead_migrate(command, code=tuple(codes))
+        if ended.next is None:
             return None
-        assert lines[-1] == f"next: {found[0]}", told
-        words = shlex.split(found[0])
-        for word in words:
-            assert word not in TO_FILL_IN or any(line.startswith(f"{word}: ") for line in lines), "it is explained"
-        assert words[0] == "lead-migrate"
-        return shlex.join([words[0], *(TO_FILL_IN.get(word, word) for word in words[1:])])
+        words, lines = shlex.split(ended.next), ended.err.splitlines()
+        for word in TO_FILL_IN.keys() & set(words):
+            assert any(line.startswith(f"{word}: ") for line in lines), "it is explained"
+        return shlex.join(TO_FILL_IN.get(word, word) for word in words)
 
     return of
 
@@ -205,24 +181,190 @@ ROWS = {
 }  # fmt: skip
 
 
-SHOWN = set()
-MADE = re.compile(r" (again|part|st|out|tried|kept|fresh|report.json)(/| |$)")
-"""What a row makes, so that the same words are another command in another row."""
-
-
 @pytest.mark.parametrize(("command", "codes", "begins", "then"), ROWS.values(), ids=ROWS)
-def test_what_is_printed_runs(command, codes, begins, then, here, printed, shell):
+def test_what_is_printed_runs(command, codes, begins, then, here, printed, lead_migrate):
     found = printed(command, codes)
     if begins is None:
         assert found is None
         return
-    assert found is not None and found.startswith(f"lead-migrate {begins}"), found
-    if then is None or (found, *sorted(then)) in SHOWN:
-        return  # another row has run it on the same files
-    done = shell(found)
-    assert done.returncode in then, done.stderr
-    if " store " in found and not MADE.search(found):
-        SHOWN.add((found, *sorted(then)))
+    assert found is not None and found.startswith(begins), found
+    if then is not None:
+        lead_migrate(found, code=tuple(then))
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("embedded", "file:target.npz"),
+        ("stamped", "tfidf:40"),
+        ("plain", "file:target.npz"),
+        ("plain", "tfidf:40"),
+        ("langchain", "tfidf:40"),
+    ],
+)
+def test_from_the_assessment_to_the_audit(kind, target, here, printed, lead_migrate):
+    if kind == "langchain":
+        lead_migrate("embed judged --model tfidf:32 --no-chunks --format langchain -o one")
+        Path("one/lead-migrate.json").unlink()
+    else:
+        shutil.copytree("store" if kind == "embedded" else "plain", "one")
+    if kind == "stamped":
+        lead_migrate("stamp one --model tfidf:32")
+    full = printed(f"assess one --target {target}")
+    assert full == f"reembed one --target {target} -o one-full", "so small a store"
+    translate = printed(f"fit one --target {target} -o st --sample 100 --stitch ridge")
+    assert translate.startswith("translate ")
+    audit = printed(translate)
+    assert audit.startswith("audit ") and " --reference pool" in audit
+    assert " --source one" in audit, "whether its model is known or not"
+    lead_migrate(audit, code=JUDGED)
+
+
+def test_the_same_audit_again_leaves_settings_to_the_file_that_is_named_again(here, printed, lead_migrate):
+    Path("settings.toml").write_text('[tool.lead-migrate]\ndevice = "cpu"\nconcurrency = 4\n')
+    audit = printed("--config settings.toml translate store better -o again")
+    assert audit.startswith("--config=settings.toml audit ")
+    again = printed("--config settings.toml audit again --beir judged --source store --margin 0.5")
+    assert again.startswith("--config=settings.toml audit ")
+    assert "--device" not in again and "--concurrency" not in again
+    lead_migrate(again, code=JUDGED)
+
+
+@pytest.mark.parametrize("kind", ["faiss", "parquet"])
+def test_a_file_in_a_folder_of_its_own_is_switched_and_one_among_others_is_not(kind, here, printed, lead_migrate):
+    file = Path("one/index.faiss")
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+        lead_migrate("reembed store --target tfidf:24 -o parquet:one")
+        (file,) = Path("one").rglob("*.parquet")
+    else:
+        shutil.copytree("store", "one")
+    for path in Path("one").iterdir():
+        if path.name not in (file.name, "docs.jsonl"):
+            path.unlink()
+    full = printed(f"assess {file} --target tfidf:40")
+    assert full == f"reembed {file} --target tfidf:40 -o {file.stem}-full", "beside the folder"
+    switch = printed(full)
+    assert switch == f"switch {file} {file.stem}-full"
+    assert printed(switch) is None
+    assert open_store(file).info.dim == 40
+    lead_migrate(f"rollback {file}")
+    Path("one/notes.txt").touch()
+    full = printed(f"assess {file} --target tfidf:48")
+    assert full.endswith(f" -o one/{file.stem}-full"), "beside the file: the folder is of other things too"
+    assert printed(full) == f"inspect one/{file.stem}-full", "it cannot be switched"
+
+
+def test_a_switch_of_the_current_folder_prints_a_way_back_that_runs_there(here, monkeypatch, lead_migrate):
+    monkeypatch.chdir("store")
+    ended = lead_migrate("switch . ../full")
+    assert f"cd {shlex.quote(str(here / 'store'))}" in ended.err, "the shell has stayed with the old store"
+    (back,) = [line for line in ended.out.splitlines() if line.startswith("to roll back: lead-migrate ")]
+    lead_migrate(back.removeprefix("to roll back: lead-migrate "))
+    assert open_store(here / "store").info.dim == open_store(".").info.dim != 48
+
+
+def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_outside(here, lead_migrate):
+    told = lead_migrate("reembed store/index.faiss --target tfidf:40 -o store/moved").err
+    assert "note: store/moved lies in the folder of the old store" in told and "such as -o index-new" in told
+    shutil.rmtree("store/moved")
+    assert "lies in the folder" not in lead_migrate("reembed store/index.faiss --target tfidf:40 -o moved").err
+
+
+def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(here, printed, lead_migrate):
+    lead_migrate(f"fit store --target {PACKAGED} --sample 20 --stitch mean -o st")
+    lead_migrate("translate store st -o again")
+    full = printed("audit again --reference pool --beir judged --source store", (1, 3))
+    assert full.startswith("reembed store ")
+    assert [word for word in full.split() if word.startswith("-")] == ["--target", "-o"]
+    assert printed(full).startswith("switch ")
+
+
+def test_the_report_of_a_run_recommends_what_the_command_prints(here, printed):
+    command = f"{RUN} file:target.npz --source-model tfidf:32 --margin 0.9 -o out"
+    full = printed(command, (1, 3))
+    assert full == "reembed store --target file:target.npz -o out-full"
+    found = json.loads(Path("out/report.json").read_text())["recommendation"]
+    assert (found["plan"], found["command"]) == ("full re-embed", full.split())
+    assert printed(command, (1, 3)) == full, "said again"
+
+
+def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder, short_beir, printed):
+    for source, name in ((short_folder, "store"), (short_beir, "judged")):
+        shutil.rmtree(name)
+        shutil.copytree(source, name)
+    command = f"{RUN} {PACKAGED} -o out"
+    full = printed(command, (1, 3))
+    assert full == f"reembed store --target {PACKAGED} -o out-full"
+    assert printed(command, (1, 3)) == full, "said again"
+    switch = printed(f"{command} --reference build", (1, 3))
+    assert switch == "switch store out/reference", "the reference is there"
+
+
+def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, printed, lead_migrate):
+    audit = "audit new --reference build --beir judged --source store"
+    lead_migrate(audit, code=1)
+    for plan, told in (
+        ("two-stage-20000 --report no.json", "two-stage-20000 ranks all of the store's 150 documents again"),
+        ("three-stage", "there is no plan 'three-stage'; did you mean two-stage-20?"),
+        ("mine", "there is no plan 'mine'; name one such as translated, bridge,"),
+    ):
+        complaint = lead_migrate(f"{audit} --plan {plan}", code=2).complaint
+        assert "--plan" in complaint and told in complaint
+    switch = printed(f"{audit} --plan two-stage-149 --report report.json --margin 0.7")
+    assert switch == "switch store new --report report.json"
+    said = lead_migrate(switch).out
+    assert "SAFE in two stages alone" in said and "LiveLimits(depth=149, max_documents=149" in said
+
+
+def test_a_packaged_model_needs_no_hub(here, short_beir, printed, lead_migrate):
+    """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
+    embed = f"embed {short_beir} --model '{PACKAGED},document-prefix=title: ' --no-chunks -o one"
+    assert lead_migrate(embed).next == "assess one --target SPEC"
+    audit = printed(printed(f"fit one --target {PACKAGED} --stitch procrustes --sample 40 -o st"))
+    assert " --source one" in audit
+    lead_migrate(audit, code=JUDGED)
+
+
+def test_what_was_typed_for_the_model_goes_along(here, printed):
+    fit = "fit store --target tfidf:16,batch-size=8 --sample 60 --stitch ridge -o st --cache own.sqlite"
+    translate = printed(fit)
+    assert translate.endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
+    assert printed(translate).endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
+
+
+def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migrate):
+    lead_migrate("fit store --target file:target.npz --sample 60 -o st")
+    lead_migrate("embed judged --no-chunks --model file:target.npz -o of-a-file")
+    Path("target.npz").rename("moved.npz")
+    ended = lead_migrate("translate store st -o again")
+    assert "file:PATH: where target.npz is, which is not in this folder" in ended.err
+    audit = ended.next.replace("DIR", "judged").replace("file:PATH", "file:moved.npz")
+    assert audit.startswith("audit again ") and "judged" in audit and "file:moved.npz" in audit
+    lead_migrate(audit, code=JUDGED)
+    audit = "audit again --reference build --beir judged"
+    told = lead_migrate(audit, code=2).complaint
+    assert "target.npz, the vectors that it is of, is not in the current folder" in told
+    told = lead_migrate(f"{audit} --target file:moved.npz --source of-a-file", code=2).complaint
+    assert "--source-model file:PATH" in told
+    lead_migrate(f"{audit} --target file:moved.npz", code=JUDGED)
+
+
+def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, printed, lead_migrate):
+    again = printed(f"{GOOD} --source store")
+    assert again.startswith("audit good ") and again.endswith(" --report=report.json"), "a switch wants the report"
+    switch = printed(again)
+    assert switch == "switch store good --report report.json"
+    ended = lead_migrate(switch)
+    assert ended.next is None and open_store("store").info.dim == 48
+    assert "queries must be embedded with tfidf:48 instead of tfidf:32 from now on" in ended.out
+    assert "to roll back: lead-migrate rollback store" in ended.out
+    lead_migrate("rollback store")
+    assert open_store("store").info.dim == 32
+    lead_migrate(switch)
+    assert "agree with --yes" in lead_migrate("forget store", code=2).complaint
+    lead_migrate("forget store --yes")
+    assert not Path("good").exists()
 
 
 def told(done, begins="next: "):
@@ -233,57 +375,32 @@ def told(done, begins="next: "):
 
 
 @pytest.fixture
-def staged(short_folder, short_beir, tmp_path, monkeypatch):
+def staged(short_folder, short_beir, lead_migrate):
     """The audit of a store that is SAFE in two stages alone, whose model is worth keeping the vectors of."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.chdir(tmp_path)
     shutil.copytree(short_folder, "store")
     shutil.copytree(short_beir, "judged")
-    for command in (
-        f"fit store --target {PACKAGED} --stitch ridge --sample 60 -o stitch",
-        "translate store stitch -o new",
-    ):
-        assert run([*command.split(), "-q"]) == 0
+    lead_migrate(f"fit store --target {PACKAGED} --stitch ridge --sample 60 -q -o stitch")
+    lead_migrate("translate store stitch -q -o new")
     return "audit new --reference pool --beir judged --source store --margin 0.6 --two-stage 100"
 
 
-def complete(worker, store, shell, capsys):
-    """Run a printed worker until it has completed its store; what `live status` says then, and what `live stop` does.
-
-    The line that `live stop` leads on to is run as well.
-    """
-    shell(f"{worker} > worker.txt 2>&1 &")
-    deadline, status = time.monotonic() + 240, capsys.readouterr()
-    while not status.out.startswith("SAFE: every vector is the model's own"):
-        assert time.monotonic() < deadline
-        time.sleep(1)
-        run(["live", "status", store])
-        status = capsys.readouterr()
-    after = told(shell(f"lead-migrate live stop {store}"))
-    assert after == f"lead-migrate live status {store}" and shell(after).returncode == 0
-    assert "150 of 150 vectors are true ones" in Path("worker.txt").read_text()
-    return status
-
-
 @pytest.mark.usefixtures("staged")
-def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, shell, capsys):
-    assert printed("live run new --once --budget 80", {0}) == "lead-migrate live status new"
-    assert printed("live status new", {0}) == "lead-migrate live run new"  # which another test runs
-    assert run(["live", "run", "new", "--once", "-q"]) == 0
-    capsys.readouterr()
-    run(["live", "status", "new"])
-    status = capsys.readouterr()
+def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_migrate):
+    assert lead_migrate("live run new --once --budget 80").next == "live status new"
+    assert lead_migrate("live status new", code=JUDGED).next == "live run new"  # which another test runs
+    lead_migrate("live run new --once -q")
+    status = lead_migrate("live status new")
     assert status.out.startswith("SAFE: every vector is the model's own")
     assert status.err == "OLD: the store that the new one was made from\nnext: lead-migrate switch OLD new\n"
-    assert shell("lead-migrate switch store new").returncode == 0
-    assert shell("lead-migrate rollback store").returncode == 0
-    found = printed("backfill new -o filled", {0})
-    assert found == "lead-migrate switch store filled" and shell(found).returncode == 0
+    lead_migrate("switch store new")
+    lead_migrate("rollback store")
+    found = printed("backfill new -o filled")
+    assert found == "switch store filled"
+    lead_migrate(found)
 
 
-def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(staged, shell, capsys):
-    assert run([*staged.split(), "--plan", "two-stage-100", "--report", "report.json", "-q"]) == 0
+def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(staged, shell, lead_migrate):
+    lead_migrate(f"{staged} --plan two-stage-100 --report report.json -q")
     switched = shell("lead-migrate switch store new --report report.json")
     worker = told(switched)
     assert worker == "lead-migrate live run store"
@@ -291,12 +408,21 @@ def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed
     program = "\n".join([*lines, "assert len(answer.ids) == 10, answer", "searcher.close()"])
     served = shell(shlex.join([sys.executable, "-c", program]))
     assert served.returncode == 0, served.stderr
-    status = complete(worker, "store", shell, capsys)
-    assert "next:" not in status.err, "it was switched before"
-    back = told(switched, "to roll back: ")
-    assert shell(back).returncode == 0
-    assert told(shell("lead-migrate live status new")) == "lead-migrate switch OLD new"
-    assert shell("lead-migrate switch store new").returncode == 0
+
+    shell(f"{worker} > worker.txt 2>&1 &")
+    deadline = time.monotonic() + 240
+    while not (status := lead_migrate("live status store", code=JUDGED)).out.startswith("SAFE: every vector is the"):
+        assert time.monotonic() < deadline, Path("worker.txt").read_text()
+        time.sleep(1)
+    assert status.next is None, "it was switched before"
+    after = lead_migrate("live stop store").next
+    assert after == "live status store"
+    lead_migrate(after)
+    assert "150 of 150 vectors are true ones" in Path("worker.txt").read_text()
+
+    assert shell(told(switched, "to roll back: ")).returncode == 0
+    assert lead_migrate("live status new").next == "switch OLD new"
+    lead_migrate("switch store new")
     assert shell(told(switched, "to delete the old store: ") + " --yes").returncode == 0
 
 

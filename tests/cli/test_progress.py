@@ -50,6 +50,10 @@ def on_terminal(command, folder, columns=80, **variables):
     return re.sub(r"\x1b\[[\d;]*m|\x1b\[\?25[lh]", "", written.decode())
 
 
+def drawn_in(written):
+    return [line.rstrip() for line in DRAWN.findall(written)]
+
+
 def lines_left(written):
     """What a terminal shows in the end, line by line, however long; knows what the bar uses."""
     lines, row, column = [""], 0, 0
@@ -80,17 +84,13 @@ def fitting(source_folder, tmp_path_factory):
     return command, done.stdout
 
 
-def figures_of(drawn, stage):
-    return [line for line in drawn if line.startswith(stage)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 100, 160])
 def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tmp_path):
     command, piped = fitting
     written = on_terminal(command, tmp_path, columns)
-    drawn = [line.rstrip() for line in DRAWN.findall(written)]
-    candidates = figures_of(drawn, "fit candidates")
+    drawn = drawn_in(written)
+    candidates = [line for line in drawn if line.startswith("fit candidates")]
     assert candidates and all(re.search(r" \d+/\d+\b", line) for line in candidates)
     assert any("█" in line for line in drawn)
     assert max(map(len, drawn)) <= columns
@@ -102,9 +102,9 @@ def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tm
 def test_every_long_step_of_a_run_is_shown(source_folder, beir, tmp_path):
     command = [*TOOL, "run", source_folder, "--target", "tfidf:24", "--beir", beir, "--stitch", "ridge", "-o", "out"]
     written = on_terminal([*command, "--reference", "build", "--cache", "none"], tmp_path, 40)
-    drawn = [line.rstrip() for line in DRAWN.findall(written)]
+    drawn = drawn_in(written)
     for stage in ("fit candidates", "translate", "embed", "rank"):
-        assert figures_of(drawn, stage), f"{stage}: {drawn}"
+        assert any(line.startswith(stage) for line in drawn), f"{stage}: {drawn}"
     assert max(map(len, drawn)) <= 40
     assert not {line for line in lines_left(written) if line in drawn}
 
@@ -152,16 +152,13 @@ def test_quiet_draws_nothing(tmp_path):
 )
 def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
     written = on_terminal([sys.executable, "-c", SLOWLY], tmp_path, columns)
-    drawn = [line.rstrip() for line in DRAWN.findall(written)]
+    drawn = drawn_in(written)
     assert any(re.match(shown, line) for line in drawn), drawn
     assert any(re.match(r"look around .*\b3/\?", line) for line in drawn), drawn
     assert "\n".join(lines_left(written)).rstrip("\n") == "something worth knowing"
-
-
-@pytest.mark.slow
-def test_what_an_earlier_run_did_does_not_make_the_rate(tmp_path):
-    rates = re.findall(r" ([\d.]+)it/s", on_terminal([sys.executable, "-c", SLOWLY], tmp_path, 100))
-    assert rates and max(map(float, rates)) < 3_000  # 250 in 0.12 s at most
+    rates = [float(rate) for rate in re.findall(r" ([\d.]+)it/s", written)]
+    assert columns == 40 or rates
+    assert max(rates, default=0) < 3_000, "what an earlier run did does not make the rate: 250 in 0.12 s at most"
 
 
 def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):

@@ -5,7 +5,6 @@ import shlex
 import numpy as np
 import pytest
 
-from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
 
@@ -15,14 +14,11 @@ OLD = "qdrant:http://db.example:6333#docs?id=key&text=text"
 
 
 @pytest.fixture
-def server(corpus, tmp_path, monkeypatch):
+def server(corpus, monkeypatch):
     """A client in memory, with the corpus in the vectors of a model, and a file of vectors that are these, turned."""
     qdrant_client = pytest.importorskip("qdrant_client")
     from qdrant_client import models
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
     embedder = load_embedder("packaged:all-MiniLM-L6-v2")
@@ -40,15 +36,13 @@ def server(corpus, tmp_path, monkeypatch):
     return client
 
 
-def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(server, beir, capsys):
-    command = ["run", OLD, "--target", "file:turned.npz", "--beir", str(beir), "--stitch", "procrustes", "-o", "out"]
-    assert run(command) == 0, capsys.readouterr()
-    *said, following = capsys.readouterr().err.splitlines()
-    assert f"out/store lies in files: this writes it to the server of {OLD}" in " ".join(map(str.strip, said))
-    words = shlex.split(following)
-    assert words[:3] == ["next:", "lead-migrate", "translate"]
-    assert run(words[2:]) == 0
+def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(server, judged, lead_migrate):
+    run = f"run '{OLD}' --target file:turned.npz --beir judged --stitch procrustes -o out"
+    ended = lead_migrate(run)
+    assert f"out/store lies in files: this writes it to the server of {OLD}" in ended.told
+    assert ended.next.startswith("translate ")
+    lead_migrate(ended.next)
+    words = shlex.split(ended.next)
     new = open_store(words[words.index("-o") + 1])
-    assert new.info.location.startswith("qdrant:http://db.example:6333#") and new.info.count == len(
-        server.scroll("docs", limit=9_999)[0]
-    )
+    assert new.info.location.startswith("qdrant:http://db.example:6333#")
+    assert new.info.count == len(server.scroll("docs", limit=9_999)[0])
