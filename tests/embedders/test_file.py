@@ -26,7 +26,7 @@ def numbered(count):
     return [Document(str(row), "?") for row in range(count)]
 
 
-def refuse(path, message=""):
+def refuse(path, message=None):
     with pytest.raises(InputError, match=message) as caught:
         _ = FileEmbedder(path).identity
     assert "\n" not in str(caught.value)
