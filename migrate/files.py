@@ -96,7 +96,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         if code not in _DISK and number:
             code = int(number[1])
         elif code not in _DISK:
-            code = next((code for code, words in _DISK.items() if words and words in message), 0)
+            code = next((code for code, message_part in _DISK.items() if message_part and message_part in message), 0)
         if code not in _DISK:
             raise
         with output_errors(path):
@@ -135,13 +135,13 @@ def make_private(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists():
         return
-    descriptor, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
     os.close(descriptor)
     try:
         with suppress(FileExistsError):
-            os.link(aside, path)
+            os.link(temporary, path)
     finally:
-        Path(aside).unlink()
+        Path(temporary).unlink()
 
 
 def sync_path(path: Path) -> None:
@@ -281,14 +281,16 @@ def mounts_in(path: Path) -> list[Path]:
 
     They cannot be renamed. Linux lists them; elsewhere only the folder itself is looked at.
     """
-    place = real_path(path)
+    resolved = real_path(path)
     try:
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
-        return [place] if os.path.ismount(place) else []
+        return [resolved] if os.path.ismount(resolved) else []
     escaped = re.compile(rb"\\([0-7]{3})")  # blanks, for example
     points = {escaped.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
-    return sorted(point for point in map(Path, map(os.fsdecode, points)) if point == place or place in point.parents)
+    return sorted(
+        point for point in map(Path, map(os.fsdecode, points)) if point == resolved or resolved in point.parents
+    )
 
 
 def refuse_link(path: Path) -> None:
@@ -302,12 +304,12 @@ def refuse_overlap(output: Path, *inputs: Path) -> None:
 
     With `--force` the output would replace them; without, it would add files to an input folder.
     """
-    place = real_path(output)
+    resolved = real_path(output)
     for path in inputs:
         read = real_path(path)
         if not read.exists():
             continue
-        if place == read or place in read.parents or (read in place.parents and read.is_dir()):
+        if resolved == read or resolved in read.parents or (read in resolved.parents and read.is_dir()):
             raise UsageError(f"{output} overlaps {path}, which is read; choose an output outside of it")
 
 
@@ -315,12 +317,12 @@ def refuse_output(path: Path, *inputs: Path, force: bool) -> None:
     """Make sure, before the work is done rather than after it, that an output can be written."""
     refuse_overlap(path, *inputs)
     refuse_existing(path, force=force)
-    place = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
-    if not place.is_dir():
-        raise OutputError(f"cannot write {path}: {place} is not a folder; choose another place")
-    if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+    resolved = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not resolved.is_dir():
+        raise OutputError(f"cannot write {path}: {resolved} is not a folder; choose another place")
+    if not os.access(resolved, os.W_OK | os.X_OK, effective_ids=True):
         raise OutputError(
-            f"cannot write {path}: {place} is not writable; check the permissions, or choose another place"
+            f"cannot write {path}: {resolved} is not writable; check the permissions, or choose another place"
         )
 
 
@@ -372,18 +374,18 @@ def rename_folder(new: Path, path: Path, replaced: Path, *, force: bool) -> None
         raise
 
 
-def exchange_paths(one: Path, other: Path) -> bool:
+def exchange_paths(first: Path, second: Path) -> bool:
     """Let two paths trade places in one step (renameat2 of Linux); False where the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
     current_folder, exchange = -100, 2
-    if rename(current_folder, os.fsencode(one), current_folder, os.fsencode(other), exchange) == 0:
+    if rename(current_folder, os.fsencode(first), current_folder, os.fsencode(second), exchange) == 0:
         return True
     code = ctypes.get_errno()
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
-    raise OSError(code, os.strerror(code), str(one))
+    raise OSError(code, os.strerror(code), str(first))
 
 
 @contextmanager

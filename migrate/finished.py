@@ -88,8 +88,8 @@ def note_finished(
         "details": report_text(audit_sections(report)),
         "suite": asdict(audit_suite(report)),
     }
-    with atomic_file(folder / RECORD, force=force) as aside:
-        write_json(aside, {**facts, "sha256": _hash_of(facts)})
+    with atomic_file(folder / RECORD, force=force) as temporary:
+        write_json(temporary, {**facts, "sha256": _hash_of(facts)})
 
 
 def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finished | None:
@@ -98,35 +98,35 @@ def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finis
     Raises a UsageError where it is of another store or has other options, an InputError where its record is damaged or
     an output is not as it left it.
     """
-    facts = _read(folder, made_from)
-    if facts is None or facts["version"] != _VERSION or RunState.read(folder) is not None:
+    record = _read(folder, made_from)
+    if record is None or record["version"] != _VERSION or RunState.read(folder) is not None:
         return None
-    if changed_names(facts["audit"], made_from.audit):
+    if changed_names(record["audit"], made_from.audit):
         return None
-    for name, output in facts["outputs"].items():
+    for name, output in record["outputs"].items():
         _refuse_changed(folder, name, output)
     with _damaged(folder):
-        suite, document = typed(Suite, facts["suite"]), as_table(read_json(report))
-    return Finished(facts["outcome"], facts["summary"], facts["details"], suite, document)
+        suite, document = typed(Suite, record["suite"]), as_table(read_json(report))
+    return Finished(record["outcome"], record["summary"], record["details"], suite, document)
 
 
 def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str]) -> Kept:
     """Return what of a finished run serves another audit; nothing without the `needed`. Raises as `find_finished`."""
-    facts = _read(folder, made_from)
-    if facts is None:
+    record = _read(folder, made_from)
+    if record is None:
         return Kept()
-    there = {name: output for name, output in facts["outputs"].items() if (folder / name).exists()}
-    if not set(needed) <= there.keys():
+    present = {name: output for name, output in record["outputs"].items() if (folder / name).exists()}
+    if not set(needed) <= present.keys():
         return Kept()
-    for name, output in there.items():
+    for name, output in present.items():
         try:
             _refuse_changed(folder, name, output)
         except InputError:
             if RunState.read(folder) is None:
                 raise
             return Kept()  # another audit broke off here: its journal says what is there
-    outputs = {name: output["facts"] for name, output in there.items()}
-    return Kept({**outputs, RECORD: {}}, changed_names(facts["audit"], made_from.audit))
+    outputs = {name: output["facts"] for name, output in present.items()}
+    return Kept({**outputs, RECORD: {}}, changed_names(record["audit"], made_from.audit))
 
 
 def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
@@ -135,29 +135,29 @@ def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     with _damaged(folder):
-        facts = expect(read_json(path), {"version": int})
-        if facts["version"] not in (_OLDER, _VERSION):
+        record = expect(read_json(path), {"version": int})
+        if record["version"] not in (_OLDER, _VERSION):
             return None
-        expect(facts, _SHAPE)
-        if facts["version"] == _VERSION and facts.pop("sha256", None) != _hash_of(facts):
+        expect(record, _SHAPE)
+        if record["version"] == _VERSION and record.pop("sha256", None) != _hash_of(record):
             raise MalformedError("one that does not match its own SHA-256")
-        is_older = facts["version"] == _OLDER
+        is_older = record["version"] == _OLDER
         hashes = {"sha256": str} if is_older else {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
-        for name, output in facts["outputs"].items():
+        for name, output in record["outputs"].items():
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")
             expect(output, {"facts": Mapping[str, Any], **hashes})
-    earlier, now = facts["configuration"], made_from.as_json()
+    earlier, now = record["configuration"], made_from.as_json()
     earlier["options"].pop("journal", None)  # of earlier versions
-    others = changed_names(
+    differing = changed_names(
         {**earlier["options"], "the store": earlier["source"]}, {**now["options"], "the store": now["source"]}
     )
-    if others:
+    if differing:
         raise UsageError(
-            f"{folder}: a finished run with other values of {', '.join(others)} is there; choose another folder, or "
+            f"{folder}: a finished run with other values of {', '.join(differing)} is there; choose another folder, or "
             "replace it with `force=True`"
         )
-    return facts
+    return record
 
 
 @contextmanager
@@ -173,13 +173,13 @@ def _damaged(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _hash_of(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _hash_of(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _hashes(path: Path) -> dict[str, str]:
     """SHA-256 of a file, under no name, or of all files in a folder by their paths in it; empty of what is no file."""
-    files = [path] if not path.is_dir() else sorted(found for found in path.rglob("*") if not found.is_dir())
+    files = [path] if not path.is_dir() else sorted(inside for inside in path.rglob("*") if not inside.is_dir())
     return {
         "" if file == path else file.relative_to(path).as_posix(): sha256_file(file) if file.is_file() else ""
         for file in files
@@ -201,10 +201,10 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
         if "sha256" in output:  # of an older tool
             manifest = path / MANIFEST_NAME if path.is_dir() else path
             expected = {"": output["sha256"]}
-            found = {"": sha256_file(manifest)} if manifest.is_file() else {}
+            current = {"": sha256_file(manifest)} if manifest.is_file() else {}
         else:
-            expected, found = output["files"], _hashes(path) if path.exists() else {}
-    different = changed_names(expected, found)
+            expected, current = output["files"], _hashes(path) if path.exists() else {}
+    different = changed_names(expected, current)
     if not different:
         return
     if output.get("content") is not None and not set(BESIDE) & set(different):  # a database may rewrite its own files
@@ -212,9 +212,9 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
             if is_content(output["content"], content_of(open_store(path))):
                 return
     file = different[0]
-    event = "is gone" if file not in found else "was changed" if file in expected else "was added"
-    others = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
+    event = "is gone" if file not in current else "was changed" if file in expected else "was added"
+    more = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
     raise InputError(
-        f"{path / file}: the file {event} since the run finished{others}; its verdict is not said again: put back what "
+        f"{path / file}: the file {event} since the run finished{more}; its verdict is not said again: put back what "
         "it left, run audit on what is there, or make the run anew with `force=True`"
     )

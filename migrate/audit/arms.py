@@ -256,8 +256,8 @@ def measure_arms(retriever: Retriever, rules: Rules) -> Measures:
     arms, skipped = select_arms(retriever)
     alternatives = [arm.name for arm in arms if arm.is_alternative]
     plan = find_plan(retriever.settings.plan, (TRANSLATED, *alternatives), skipped)  # before anything is ranked
-    answers = [(arm, arm.retrieve()) for arm in arms]
-    results = {arm.name: measure_arm(arm, answer, retriever) for arm, answer in answers}
+    runs = [(arm, arm.retrieve()) for arm in arms]
+    results = {arm.name: measure_arm(arm, answer, retriever) for arm, answer in runs}
     scores = {name: result.scores[rules.query_set.measure] for name, result in results.items()}
     comparisons = {
         arm.name: rules.compare(results[arm.name], results[arm.standard])

@@ -55,7 +55,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
     findings += find.of_true_vectors(retriever, choosers, unexplained, held_out)
     diagnostics = diagnose(retriever, rules, scores)
     findings += find.drawn_queries(rules)
-    findings += [Finding("note", one.reranking.sentence) for one in results.values() if one.reranking]
+    findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
     findings += unused_fields(diagnostics.slices, audit.slice)
 
     verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)

@@ -141,26 +141,26 @@ def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spac
     centre = expected.mean(axis=0)
     values, directions = _principal(expected)
     plane = directions[:, :2]
-    places = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, other)]
+    points = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, other)]
     is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
     furthest = [i for i in np.argsort(cosines, kind="stable")[:10] if is_moved[i]]
-    movers = (Mover(ids[i], float(cosines[i]), _at(places[0][i]), _at(places[1][i])) for i in furthest)
+    movers = (Mover(ids[i], float(cosines[i]), _at(points[0][i]), _at(points[1][i])) for i in furthest)
     moved = cosines[is_moved]
     total = values.sum() or 1.0
     shown = slice(0, 600)  # on the map
     return Spaces(
         len(ids),
         float(values[:2].sum() / total),
-        tuple(_at(place) for place in places[0][shown]),
-        tuple(_at(place) for place in places[1][shown]),
+        tuple(_at(point) for point in points[0][shown]),
+        tuple(_at(point) for point in points[1][shown]),
         tuple(movers),
         tuple(np.quantile(moved, np.linspace(0, 1, 101)).round(4).tolist()) if len(moved) else (),
         (_shares(values, total), _shares(_principal(other)[0], total)),
     )
 
 
-def _at(place: list[float]) -> tuple[float, float]:
-    return place[0], place[1] if len(place) > 1 else 0.0
+def _at(point: list[float]) -> tuple[float, float]:
+    return point[0], point[1] if len(point) > 1 else 0.0
 
 
 def _principal(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -218,23 +218,23 @@ class ThresholdTable:
 def calibrate(old: Rankings, new: Rankings, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
     """Return the table of thresholds; both runs are of searched vectors, and answer every query."""
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
-    before, after = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
+    old_hits, new_hits = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
     table, histograms = [], {}
     for rate in PASS_RATES:
-        first, second = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (before, after))
-        precise = before.precision(first) if query_set.is_judged else None
-        loosest = None if precise is None else after.loosest(precise)
+        first, second = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (old_hits, new_hits))
+        precise = old_hits.precision(first) if query_set.is_judged else None
+        loosest = None if precise is None else new_hits.loosest(precise)
         table.append(
             Threshold(
                 signs[0] * first,
-                float((before.scores >= first).mean()),
+                float((old_hits.scores >= first).mean()),
                 signs[1] * second,
                 precise,
-                None if precise is None else after.precision(second),
+                None if precise is None else new_hits.precision(second),
                 None if loosest is None else signs[1] * loosest,
             )
         )
-    for name, hits, sign in zip((STAY, TRANSLATED), (before, after), signs, strict=True):
+    for name, hits, sign in zip((STAY, TRANSLATED), (old_hits, new_hits), signs, strict=True):
         counts, edges = np.histogram(sign * hits.scores, bins=40)
         histograms[name] = Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
     return ThresholdTable(metrics, tuple(table), histograms)
@@ -342,6 +342,6 @@ def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str,
 
 
 def _vectors(retriever: Retriever, name: str, ids: tuple[str, ...]) -> Vectors:
-    wanted = set(ids)
-    row_of = {doc_id: row for row, doc_id in enumerate(retriever.keys[name]) if doc_id in wanted}
+    id_set = set(ids)
+    row_of = {doc_id: row for row, doc_id in enumerate(retriever.keys[name]) if doc_id in id_set}
     return retriever.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors

@@ -114,7 +114,7 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
             f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {store.info.location} "
             f"of {store.info.dim}; give a full re-embed as reference"
         )
-    ids = ((doc_id for batch in one.scan() for doc_id in batch.ids) for one in (store, reference))
+    ids = ((doc_id for batch in opened.scan() for doc_id in batch.ids) for opened in (store, reference))
     translated_keys, reference_keys = ({doc_id: doc_id for doc_id in names} for names in ids)
     keys = translated_keys, reference_keys
     doubts: tuple[str, ...] = ()
@@ -144,8 +144,8 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
     progress("judge labels", 2, 3)
     detected: tuple[list[KeptTask], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
-        others = _read(store, reference, keys, list(strange), rng)
-        detected = _detect(labelled.true[train], rows, others, margin, Bootstrap(seed=seed))
+        strangers = _read(store, reference, keys, list(strange), rng)
+        detected = _detect(labelled.true[train], rows, strangers, margin, Bootstrap(seed=seed))
     progress("judge labels", 3, 3)
     return DownstreamAudit(
         (*tasks, *detected[0]),
@@ -169,31 +169,31 @@ def _task(
     doubt: str | None = None,
 ) -> KeptTask:
     """Return what is kept; the answers say which documents are answered rightly by either vectors."""
-    before, now = true.astype(np.float64), translated.astype(np.float64)
-    bounds = bootstrap.retention(now, before)
+    by_true, by_translated = true.astype(np.float64), translated.astype(np.float64)
+    bounds = bootstrap.retention(by_translated, by_true)
     outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
     if bounds.upper < margin:
         outcome = Outcome.NOT_SAFE
     if doubt is not None:
         outcome = Outcome.INCONCLUSIVE
     weights = np.broadcast_to(bootstrap.weighting.values, true.shape)
-    full, kept = float(np.average(before, weights=weights)), float(np.average(now, weights=weights))
-    return KeptTask(task, len(true), full, kept, bounds, doubt, outcome)
+    full, retained = float(np.average(by_true, weights=weights)), float(np.average(by_translated, weights=weights))
+    return KeptTask(task, len(true), full, retained, bounds, doubt, outcome)
 
 
 def _detect(
-    train: Vectors, inside: _Labelled, others: _Labelled, margin: float, bootstrap: Bootstrap
+    train: Vectors, inside: _Labelled, outside_docs: _Labelled, margin: float, bootstrap: Bootstrap
 ) -> tuple[list[KeptTask], Bounded, Bounded]:
     """Return what a detector keeps on either side, and the AUC of its distances by true and by translated vectors."""
-    outside = others.take(np.flatnonzero(~others.is_true))
-    _check_enough(len(outside.ids), "outside", len(others.ids))
+    outside = outside_docs.take(np.flatnonzero(~outside_docs.is_true))
+    _check_enough(len(outside.ids), "outside", len(outside_docs.ids))
     detector = OutsideDetector(train)
-    near, far = ([detector.distances(rows) for rows in (part.true, part.translated)] for part in (inside, outside))
+    near, far = ([detector.distances(rows) for rows in (group.true, group.translated)] for group in (inside, outside))
     positive = np.arange(len(inside.ids) + len(outside.ids)) >= len(inside.ids)
     true, translated = (auc(np.concatenate(pair), positive) for pair in zip(near, far, strict=True))
-    found, doubt = float((far[0] > detector.threshold).mean()), None
-    if true.lower <= 0.5 or found < 0.1:  # twice its false alarms
-        doubt = f"by true vectors it finds {found:.1%} of them, so there is nothing to keep"
+    share_found, doubt = float((far[0] > detector.threshold).mean()), None
+    if true.lower <= 0.5 or share_found < 0.1:  # twice its false alarms
+        doubt = f"by true vectors it finds {share_found:.1%} of them, so there is nothing to keep"
     tasks = [
         _task(INSIDE, near[0] <= detector.threshold, near[1] <= detector.threshold, margin, bootstrap),
         _task(OUTSIDE, far[0] > detector.threshold, far[1] > detector.threshold, margin, bootstrap, doubt),
@@ -219,12 +219,12 @@ def _read(
         none = np.empty((0, translated.info.dim), np.float32)
         return _Labelled([], none, none, np.empty(0, bool))
     chosen = sorted(rng.permutation(shared)[:MOST])
-    mine, other = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in rows)
+    translated_rows, true_rows = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in rows)
     vectors = []
-    for store, own in ((reference, other), (translated, mine)):
-        batch = store.get(own)
+    for store, store_rows in ((reference, true_rows), (translated, translated_rows)):
+        batch = store.get(store_rows)
         check_vectors(batch.ids, batch.vectors, source=store.info.location)
         vectors.append(batch.vectors.copy())
     confidence = stored_confidence(translated)
-    is_true = np.zeros(len(mine), dtype=bool) if confidence is None else confidence[mine] == 1
+    is_true = np.zeros(len(translated_rows), dtype=bool) if confidence is None else confidence[translated_rows] == 1
     return _Labelled(chosen, vectors[0], vectors[1], is_true)

@@ -53,8 +53,8 @@ def draw_queries(chances: Scores, n: int, seed: int = 0) -> NDArray[np.int64]:
     """Return rows of at most `n` queries in the order in which they were drawn: the first ones are a sample too."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(chances))
-    kept: NDArray[np.int64] = order[rng.random(len(order)) < chances[order]][:n]
-    return kept
+    drawn: NDArray[np.int64] = order[rng.random(len(order)) < chances[order]][:n]
+    return drawn
 
 
 def weighting_of(chances: Scores, *, limited: bool) -> Weighting:

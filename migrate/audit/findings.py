@@ -52,8 +52,8 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
     arm, full = scores[TRANSLATED], scores[FULL]
     if query_set.is_judged:
         has_texts = retriever.stores[TRANSLATED].info.has_texts
-        words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
-        yield from odd_scores(arm, rules.expected(full), words, scores.get(STAY), scores[RANDOM], bootstrap)
+        by_words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
+        yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
     yield from _quotes(retriever)
     doubts = (
         *alike_grades(query_set, [*runs.values()]),
@@ -125,10 +125,10 @@ def repeated_texts(query_set: QuerySet, keys: Keys, documents: Iterable[Document
 
     Every model retrieves a text by itself, however many vectors are wrong.
     """
-    wanted: dict[str, set[str]] = {}
+    keys_by_text: dict[str, set[str]] = {}
     for query in query_set.queries:
-        wanted.setdefault(query_key(query.text), set()).update(query_set.relevant_to(query.id))
-    same = {key for document in documents if keys[document.id] in wanted.get(key := query_key(document.text), ())}
+        keys_by_text.setdefault(query_key(query.text), set()).update(query_set.relevant_to(query.id))
+    same = {key for document in documents if keys[document.id] in keys_by_text.get(key := query_key(document.text), ())}
     if len(same) <= 0.1 * len(query_set.distinct):
         return []
     text = (
@@ -189,7 +189,7 @@ def _quotes(retriever: Retriever) -> list[Finding]:
 
 
 def odd_scores(
-    arm: Scores, full: Scores, words: Scores | None, stay: Scores | None, chance: Scores, bootstrap: Bootstrap
+    arm: Scores, full: Scores, by_words: Scores | None, stay: Scores | None, chance: Scores, bootstrap: Bootstrap
 ) -> list[Finding]:
     """Return doubts for scores that are too good or too bad to be true; they are nDCG@10, one value a query.
 
@@ -203,20 +203,20 @@ def odd_scores(
             "cannot: is the reference of these documents and this model?"
         )
         doubts.append(doubt(text, "reference"))
-    named = ("staying with the source model", stay), ("BM25", words)
-    others = [(name, scores) for name, scores in named if scores is not None]
+    named = ("staying with the source model", stay), ("BM25", by_words)
+    rivals = [(name, scores) for name, scores in named if scores is not None]
     if not bootstrap.is_less(chance, full):
         event = (
             f"the full re-embed (nDCG@10 {full.mean():.3f}) is not significantly better than documents drawn at random "
             f"({chance.mean():.3f}), so that no share of it means anything"
         )
-        better = [f"{name} ({scores.mean():.3f})" for name, scores in others if bootstrap.is_less(chance, scores)]
+        better = [f"{name} ({scores.mean():.3f})" for name, scores in rivals if bootstrap.is_less(chance, scores)]
         if better:
             text = f"{event}, and {better[0]} is: check the target model, its prefixes and its vectors"
             doubts.append(doubt(text, "model"))
         else:
             doubts.append(doubt(f"{event}: these judgements cannot tell good vectors from bad ones"))
-    for name, scores in reversed(others):
+    for name, scores in reversed(rivals):
         if bootstrap.is_less(full, scores):
             text = (
                 f"the full re-embed is significantly worse than {name} (nDCG@10 {full.mean():.3f} against "
@@ -262,11 +262,11 @@ def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list
     n_relevant = 0
     for query_id in ids:
         judged, relevant = query_set.grades(query_id).keys(), query_set.relevant_to(query_id)
-        own, others = (set(run.top(query_id, _DEPTH)) for run in (translated, full))
-        signs["more relevant"].append(len(relevant & own) - len(relevant & others))
-        signs["more judged"].append(len(judged & own) - len(judged & others))
-        signs["all relevant"].append(int(relevant <= own) - int(relevant <= others))
-        lost += len(relevant - own), len(relevant - others)
+        translated_top, full_top = (set(run.top(query_id, _DEPTH)) for run in (translated, full))
+        signs["more relevant"].append(len(relevant & translated_top) - len(relevant & full_top))
+        signs["more judged"].append(len(judged & translated_top) - len(judged & full_top))
+        signs["all relevant"].append(int(relevant <= translated_top) - int(relevant <= full_top))
+        lost += len(relevant - translated_top), len(relevant - full_top)
         n_relevant += len(relevant)
     signs["relevant"] = (ndcg(translated, qrels, ids, _DEPTH) - ndcg(full, qrels, ids, _DEPTH)).tolist()
     reason = "as where users could click only what it showed; judge what both find: --judge-next"
@@ -363,12 +363,12 @@ def sampled(
     Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
     that the store is SAFE without the true vectors too, which leaves no doubt.
     """
-    wanted = query_set.relevant & documents
-    lucky, share = len(wanted & true), len(true) / len(documents)
-    if is_safe_without or lucky <= least * len(wanted) or _tail(lucky, len(wanted), share) >= _BY_LUCK:
+    relevant = query_set.relevant & documents
+    lucky, share = len(relevant & true), len(true) / len(documents)
+    if is_safe_without or lucky <= least * len(relevant) or _tail(lucky, len(relevant), share) >= _BY_LUCK:
         return []
     text = (
-        f"{lucky:,} of the {len(wanted):,} relevant documents have true vectors, and {share:.0%} of all documents: "
+        f"{lucky:,} of the {len(relevant):,} relevant documents have true vectors, and {share:.0%} of all documents: "
         "these judgements are of the sample, not of the translation; judge what both rankings find, with --judge-next, "
         "or queries of other documents"
     )

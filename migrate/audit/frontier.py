@@ -101,8 +101,8 @@ class Frontier:
         return min(safe, key=lambda point: point.tokens, default=None)
 
     def _safe_down(self, policy: str) -> Iterator[FrontierPoint]:
-        own = [point for point in self.points if point.policy in (policy, SAMPLE)]
-        for point in sorted(own, key=lambda point: -point.documents):
+        of_policy = [point for point in self.points if point.policy in (policy, SAMPLE)]
+        for point in sorted(of_policy, key=lambda point: -point.documents):
             if point.verdict.outcome is not Outcome.SAFE:
                 return
             yield point
@@ -162,7 +162,7 @@ class BudgetTrials:
             lambda: ArmCost(cost.tokens, cost.usd),
         )
         result = measure_arm(arm, arm.retrieve(), retriever)
-        scores, full = (one.scores[retriever.query_set.measure] for one in (result, self._full))
+        scores, full = (arm_result.scores[retriever.query_set.measure] for arm_result in (result, self._full))
         verdict = self.rules.verdict(scores, full, self.stay, confidence=self.confidence).doubted(self.findings)
         comparison = self.rules.compare(result, self._full)
         of_whole = cost.tokens / max(self._whole.tokens, 1)

@@ -38,8 +38,8 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """For a person."""
-        bounds, left = self.verdict.retention, self.verdict.n_documents
-        few = f", the first 10 of the {left} documents left are hardly a selection"
+        bounds, count = self.verdict.retention, self.verdict.n_documents
+        few = f", the first 10 of the {count} documents left are hardly a selection"
         measured = f"{self.verdict.measured} {bounds.estimate:.3f}"
         relevant = "" if self.verdict.provisional else f"{self.relevant:,} of them relevant; "
         return (
@@ -64,11 +64,11 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
     for batch in translated.scan():
         rows = slice(start, start + len(batch))
         is_true = np.zeros(len(batch), bool) if confidence is None else confidence[rows] == 1
-        both = np.array([place for place, doc_id in enumerate(batch.ids) if doc_id in row_of], dtype=np.int64)
+        both = np.array([position for position, doc_id in enumerate(batch.ids) if doc_id in row_of], dtype=np.int64)
         if len(both):
-            true = full.get(np.array([row_of[batch.ids[place]] for place in both], dtype=np.int64)).vectors
+            true = full.get(np.array([row_of[batch.ids[position]] for position in both], dtype=np.int64)).vectors
             is_true[both] |= pairwise(batch.vectors[both], true) >= choosers.equal
-        documents.update(keys[batch.ids[place]] for place in np.flatnonzero(is_true & candidates[rows]).tolist())
+        documents.update(keys[batch.ids[position]] for position in np.flatnonzero(is_true & candidates[rows]).tolist())
         start += len(batch)
     return frozenset(documents) if len(documents) < WHOLE * retriever.n_documents else frozenset()
 
@@ -97,27 +97,27 @@ def audit_held_out(
     query_set = retriever.query_set
     if outside is not None and not query_set.is_judged:
         return None
-    gone = true_documents(retriever.stores[TRANSLATED], retriever.keys[TRANSLATED]) | unexplained
-    if not gone or gone >= retriever.names:
+    excluded = true_documents(retriever.stores[TRANSLATED], retriever.keys[TRANSLATED]) | unexplained
+    if not excluded or excluded >= retriever.names:
         return None
-    left, rows = _without(query_set, gone)
+    remaining, rows = _without(query_set, excluded)
     if not len(rows):
         return None
     vectors = {name: retriever.vectors[name][rows] for name in (TRANSLATED, FULL)}
-    others = replace(retriever, query_set=left, vectors=vectors, left_out=gone)
-    full = others.search(FULL).run
-    floor = None if outside is None else outside.floor(full, left, outside.losses(full, left))
-    scores = (others.deciding_scores(others.search(name).run) for name in (TRANSLATED, FULL))
-    verdict = others.rules(floor).verdict(*scores).doubted(findings)
-    return HeldOut(len(gone), len(gone & query_set.relevant), verdict.n_queries, verdict)
+    reduced = replace(retriever, query_set=remaining, vectors=vectors, left_out=excluded)
+    full = reduced.search(FULL).run
+    floor = None if outside is None else outside.floor(full, remaining, outside.losses(full, remaining))
+    scores = (reduced.deciding_scores(reduced.search(name).run) for name in (TRANSLATED, FULL))
+    verdict = reduced.rules(floor).verdict(*scores).doubted(findings)
+    return HeldOut(len(excluded), len(excluded & query_set.relevant), verdict.n_queries, verdict)
 
 
-def _without(query_set: QuerySet, gone: frozenset[str]) -> tuple[QuerySet, np.ndarray]:
+def _without(query_set: QuerySet, excluded: frozenset[str]) -> tuple[QuerySet, np.ndarray]:
     """Return the queries that still have a relevant document, and their rows."""
     if query_set.qrels is None:
         return query_set, np.arange(len(query_set.queries))
     qrels: Qrels = {
-        query_id: {doc_id: max(grade, 0) for doc_id, grade in grades.items() if doc_id not in gone}
+        query_id: {doc_id: max(grade, 0) for doc_id, grade in grades.items() if doc_id not in excluded}
         for query_id, grades in query_set.qrels.items()
     }
     rows = [row for row, query in enumerate(query_set.queries) if any(qrels.get(query.id, {}).values())]

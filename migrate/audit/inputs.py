@@ -152,7 +152,7 @@ def prepare_audit(
         for name, store in stores.items()
     }
     _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
-    found = findings.of_inputs(query_set, translated, keys[TRANSLATED])
+    noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
     models = dict.fromkeys((FULL, *stores), embedder)
     if source_model is not None and STAY in stores:
         models[STAY] = source_model
@@ -167,17 +167,17 @@ def prepare_audit(
     else:
         both = (keys[TRANSLATED], keys[FULL])
         proof = prove_reference(translated, reference, embedder, both, source=source, seed=seed, progress=progress)
-        found += proof.findings
+        noticed += proof.findings
     if source is not None and source_model is not None:
         check_source(source, source_model, seed=seed, progress=progress)
     texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
-    found += findings.repeated_texts(query_set, keys[TRANSLATED], texts or ())
+    noticed += findings.repeated_texts(query_set, keys[TRANSLATED], texts or ())
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
     vectors, bridge, n_bridged = {name: embedded[id(model)] for name, model in models.items()}, audit.bridge_stitch, 0
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
-    found += findings.groups(query_set)
+    noticed += findings.groups(query_set)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
         n_bridged = bridge.manifest.counts.get("pairs", 0)
@@ -191,7 +191,7 @@ def prepare_audit(
         vectors,
         documents,
         n_bridged,
-        tuple(found),
+        tuple(noticed),
         proof,
         progress=progress,
     )

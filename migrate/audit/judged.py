@@ -96,9 +96,9 @@ class JudgedStep(PaidStep[Result]):
         from migrate.audit.query_set import QuerySet, by_field, hold_out, load_query_set
 
         if isinstance(self.beir, QuerySet) and self.queries is None:
-            found = self.beir if self.group_field is None else by_field(self.beir, self.group_field)
+            query_set = self.beir if self.group_field is None else by_field(self.beir, self.group_field)
         else:
-            found = load_query_set(
+            query_set = load_query_set(
                 store,
                 self.beir.name if isinstance(self.beir, QuerySet) else self.beir,
                 self.queries,
@@ -108,4 +108,4 @@ class JudgedStep(PaidStep[Result]):
                 seed=self.seed,
                 progress=self.progress,
             )
-        return found if self.held_out is None else hold_out(found, self.held_out)
+        return query_set if self.held_out is None else hold_out(query_set, self.held_out)

@@ -46,15 +46,15 @@ def draw_unjudged(retriever: Retriever, n: int = TO_JUDGE) -> tuple[Unjudged, ..
 def write_unjudged(path: Path, drawn: Iterable[Unjudged], *, force: bool = False) -> None:
     """Write the file to grade."""
     lines = (json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in _records(drawn))
-    with atomic_file(path, force=force) as aside:
-        write_bytes(aside, b"".join(lines))
+    with atomic_file(path, force=force) as temporary:
+        write_bytes(temporary, b"".join(lines))
 
 
 def _records(drawn: Iterable[Unjudged]) -> Iterator[dict[str, Any]]:
     seal = ""
-    for place, one in enumerate(drawn, start=1):
-        seal = seal_of(seal, one.query, one.chance, one.documents)
-        documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in one.documents.items()]
-        metadata = {"metadata": dict(one.query.metadata)} if one.query.metadata else {}
-        facts = {"_id": one.query.id, "text": one.query.text, **metadata, "chance": one.chance, "seal": seal}
-        yield {"place": place, **facts, "documents": documents}
+    for number, draw in enumerate(drawn, start=1):
+        seal = seal_of(seal, draw.query, draw.chance, draw.documents)
+        documents = [{"_id": doc_id, "text": text, "grade": None} for doc_id, text in draw.documents.items()]
+        metadata = {"metadata": dict(draw.query.metadata)} if draw.query.metadata else {}
+        record = {"_id": draw.query.id, "text": draw.query.text, **metadata, "chance": draw.chance, "seal": seal}
+        yield {"place": number, **record, "documents": documents}

@@ -62,7 +62,7 @@ def reciprocal_rank(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: in
 def overlap(run: Rankings, reference: Rankings, query_ids: Sequence[str], k: int) -> Scores:
     """Return the share of the reference's first k that the run's first k has too; 0 where that answers nothing."""
     pairs = [(set(reference.top(query_id, k)), run.top(query_id, k)) for query_id in query_ids]
-    return np.array([len(wanted.intersection(top)) / len(wanted) if wanted else 0.0 for wanted, top in pairs])
+    return np.array([len(expected.intersection(top)) / len(expected) if expected else 0.0 for expected, top in pairs])
 
 
 def judged(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
@@ -100,11 +100,11 @@ def _rbo(first: Sequence[str], second: Sequence[str], p: float) -> float:
 
 def _common(short: Sequence[str], long: Sequence[str]) -> list[int]:
     """Return how many documents both have among their first d, for each d up to the length of the longer one."""
-    places = {doc_id: place for place, doc_id in enumerate(short)}
+    rank_of = {doc_id: rank for rank, doc_id in enumerate(short)}
     joining = [0] * len(long)
-    for place, doc_id in enumerate(long):
-        if (other := places.get(doc_id)) is not None:
-            joining[max(place, other)] += 1
+    for rank, doc_id in enumerate(long):
+        if (other_rank := rank_of.get(doc_id)) is not None:
+            joining[max(rank, other_rank)] += 1
     return list(accumulate(joining))
 
 

@@ -133,13 +133,13 @@ class Surroundings:
     @property
     def rows(self) -> Rows:
         """The rows to embed."""
-        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(part.rows for part in self.drawn)]))
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(sample.rows for sample in self.drawn)]))
 
     def without(self, scores: Vectors) -> Surroundings:
         """Return the same without some of the rows that were counted, by their translated scores, (q, n)."""
         bins = _bins(scores, self.low, self.high)
-        gone = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
-        return replace(self, counts=np.maximum(self.counts - gone, 0))  # rounding may choose the next bin
+        removed = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
+        return replace(self, counts=np.maximum(self.counts - removed, 0))  # rounding may choose the next bin
 
     @cached_property
     def tops(self) -> Vectors:
@@ -160,25 +160,25 @@ def look_around(
     """Count and sample the rows that are `outside`, (n,), a pool; reads the store once."""
     low, high = ranked.lowest, ranked.scores[:, 0]
     bands = len(ranked.edges) + 1
-    wanted = [max(-(-SAMPLED // len(queries)), 1)] * (bands - 1) + [SAMPLED]
+    quotas = [max(-(-SAMPLED // len(queries)), 1)] * (bands - 1) + [SAMPLED]
     priority = np.random.default_rng(seed).random(len(outside))
     picks: list[list[tuple[Rows, Vectors]]] = [
         [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)) for _ in queries] for _ in range(bands)
     ]
     counts = np.zeros((len(queries), _BINS), dtype=np.int64)
     for start, batch in _numbered(store, "look outside the pool", progress):
-        left = np.flatnonzero(outside[start : start + len(batch)])
-        left = left[np.argsort(priority[start + left], kind="stable")]
+        candidates = np.flatnonzero(outside[start : start + len(batch)])
+        candidates = candidates[np.argsort(priority[start + candidates], kind="stable")]
         for block in _blocks(len(queries)):
-            scores = score_rows(queries[block], batch.vectors[left], store.info.metric)
+            scores = score_rows(queries[block], batch.vectors[candidates], store.info.metric)
             bins = _bins(scores, low[block], high[block])
-            for query, own, places in zip(range(block.start, block.stop), scores, bins, strict=True):
-                counts[query] += np.bincount(places, minlength=_BINS)
-                band = np.searchsorted(-ranked.scores[query, ranked.edges], -own, side="right")
-                for number, most in enumerate(wanted):
+            for query, query_scores, query_bins in zip(range(block.start, block.stop), scores, bins, strict=True):
+                counts[query] += np.bincount(query_bins, minlength=_BINS)
+                band = np.searchsorted(-ranked.scores[query, ranked.edges], -query_scores, side="right")
+                for number, most in enumerate(quotas):
                     near = np.flatnonzero(band == number)[:most]
-                    rows = np.concatenate([picks[number][query][0], start + left[near]])
-                    values = np.concatenate([picks[number][query][1], own[near]])
+                    rows = np.concatenate([picks[number][query][0], start + candidates[near]])
+                    values = np.concatenate([picks[number][query][1], query_scores[near]])
                     best = np.argsort(priority[rows], kind="stable")[:most]
                     picks[number][query] = rows[best], values[best]
     drawn = [
@@ -232,7 +232,7 @@ class ErrorTail:
         return float(self.errors[0] + excesses * self._fit[2]) if len(self.errors) else np.inf
 
 
-def discount_after(rank: int, others: float) -> float:
+def discount_after(rank: int, more: float) -> float:
     """Return at least the mean discount of a document at `rank`, from 1, once `others` came before it on average.
 
     It lies on a line that falls as fast as the discount does where that is steepest, down to 0: a convex function below
@@ -243,9 +243,9 @@ def discount_after(rank: int, others: float) -> float:
     """
     if rank > CUT:
         return 0.0
-    now, later = _DISCOUNTS[rank - 1], np.append(_DISCOUNTS[rank:], 0)
-    steepest = ((now - later) / np.arange(1, len(later) + 1)).max()
-    return float(max(now - others * steepest, 0.0))
+    now, following = _DISCOUNTS[rank - 1], np.append(_DISCOUNTS[rank:], 0)
+    steepest = ((now - following) / np.arange(1, len(following) + 1)).max()
+    return float(max(now - more * steepest, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,24 +287,26 @@ class Relevant:
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
         sign = 1.0 if metric == "ip" else -1.0
         ranked = enumerate(zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True), start=1)
-        found = [(grades[doc] / ideal, rank, sign * score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0]
-        gains, ranks, scores = np.array(found, dtype=np.float64).reshape(-1, 3).T
+        relevant = [
+            (grades[doc] / ideal, rank, sign * score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0
+        ]
+        gains, ranks, scores = np.array(relevant, dtype=np.float64).reshape(-1, 3).T
         return cls(gains, ranks.astype(np.int64), scores)
 
-    def loss(self, others: Others) -> float:
+    def loss(self, outsiders: Others) -> float:
         """Return what others are expected to take of nDCG@10."""
         shown = self.ranks <= CUT
-        expected = zip(self.ranks[shown].tolist(), others.expected(self.scores[shown]).tolist(), strict=True)
-        left = [discount_after(rank, count) for rank, count in expected]
-        return float(self.gains[shown] @ (_DISCOUNTS[self.ranks[shown] - 1] - left))
+        expected = zip(self.ranks[shown].tolist(), outsiders.expected(self.scores[shown]).tolist(), strict=True)
+        discounts = [discount_after(rank, count) for rank, count in expected]
+        return float(self.gains[shown] @ (_DISCOUNTS[self.ranks[shown] - 1] - discounts))
 
-    def without(self, part: Lately) -> tuple[Self, float]:
+    def without(self, recent: Lately) -> tuple[Self, float]:
         """Return those that would rank among the first ten without the last documents, and what these took of them."""
-        before = self.ranks - (part.true > self.scores[:, None]).sum(axis=1)
-        shown = (before > 0) & (before <= CUT)
+        ranks_before = self.ranks - (recent.true > self.scores[:, None]).sum(axis=1)
+        shown = (ranks_before > 0) & (ranks_before <= CUT)
         now = np.append(_DISCOUNTS, 0)[np.minimum(self.ranks[shown] - 1, CUT)]
-        taken = float(self.gains[shown] @ (_DISCOUNTS[before[shown] - 1] - now))
-        return replace(self, gains=self.gains[shown], ranks=before[shown], scores=self.scores[shown]), taken
+        loss = float(self.gains[shown] @ (_DISCOUNTS[ranks_before[shown] - 1] - now))
+        return replace(self, gains=self.gains[shown], ranks=ranks_before[shown], scores=self.scores[shown]), loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,15 +350,15 @@ class Room:
 
     def share_lost(self, grid: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
         """Return the share of agreement that is lost where `expected` documents have at least each score of a grid."""
-        taken = self.taken(grid)
-        return float(-np.expm1(-(taken[0] * expected[0] + np.diff(taken) @ expected[:-1])))
+        lost = self.taken(grid)
+        return float(-np.expm1(-(lost[0] * expected[0] + np.diff(lost) @ expected[:-1])))
 
-    def loss(self, others: Others) -> float:
+    def loss(self, outsiders: Others) -> float:
         """Return the share of agreement that others are expected to take."""
-        if others.highest == np.inf or not np.isfinite(self.tops[0]):
+        if outsiders.highest == np.inf or not np.isfinite(self.tops[0]):
             return 1.0
-        grid = self.grid(others.highest)
-        return self.share_lost(grid, others.expected(grid))
+        grid = self.grid(outsiders.highest)
+        return self.share_lost(grid, outsiders.expected(grid))
 
     def raised_to(self, now: Room) -> float:
         """Return the share of agreement that is lost where the first ten have become others."""
@@ -410,10 +412,10 @@ class Outside:
         filled = np.flatnonzero(around.counts[query])
         tops, counts = around.tops[query, filled], around.counts[query, filled]
         band = np.searchsorted(-around.ranked.scores[query, around.ranked.edges], -tops, side="right")
-        others = Others([(tail, tops[band == n], counts[band == n]) for n, tail in enumerate(self.tails)])
+        outsiders = Others([(tail, tops[band == n], counts[band == n]) for n, tail in enumerate(self.tails)])
         if self.temperature is None:
-            return Relevant.of(run, query_id, judged, self.metric).loss(others)
-        return Room(tops_of(run, query_id, self.metric), self.temperature).loss(others)
+            return Relevant.of(run, query_id, judged, self.metric).loss(outsiders)
+        return Room(tops_of(run, query_id, self.metric), self.temperature).loss(outsiders)
 
     def floor(self, run: Rankings, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
         """Return what is left of the full re-embed's scores, or of any arm's agreement, where `run` is in the pool."""
@@ -425,7 +427,7 @@ class Outside:
 
 def calibrate(
     run: Rankings,
-    lately: Sequence[Lately],
+    recent: Sequence[Lately],
     query_set: QuerySet,
     metric: Metric,
     temperature: float | None,
@@ -437,24 +439,26 @@ def calibrate(
 
     1 where they predict nothing. The bound has a share of the `error` that a verdict may make, `FLOOR_SHARE`.
     """
-    tail = ErrorTail.of(np.concatenate([np.empty(0), *(part.true - part.translated for part in lately)]))
-    observed, predicted = np.zeros(len(lately)), np.zeros(len(lately))
-    for place, (query_id, part) in enumerate(zip(query_set.query_ids, lately, strict=True)):
-        others = Others([(tail, part.translated, np.ones(len(part.true)))])
-        if not len(part.true):
+    tail = ErrorTail.of(
+        np.concatenate([np.empty(0), *(query_recent.true - query_recent.translated for query_recent in recent)])
+    )
+    observed, predicted = np.zeros(len(recent)), np.zeros(len(recent))
+    for position, (query_id, query_recent) in enumerate(zip(query_set.query_ids, recent, strict=True)):
+        outsiders = Others([(tail, query_recent.translated, np.ones(len(query_recent.true)))])
+        if not len(query_recent.true):
             continue
         if temperature is None:
             now = Relevant.of(run, query_id, query_set.grades(query_id), metric)
-            before, observed[place] = now.without(part)
-            predicted[place] = before.loss(others)
+            relevant_before, observed[position] = now.without(query_recent)
+            predicted[position] = relevant_before.loss(outsiders)
         else:
-            room = Room(tops_of(run, query_id, metric, part.documents), temperature)
+            room = Room(tops_of(run, query_id, metric, query_recent.documents), temperature)
             if np.isfinite(room.tops[0]):
-                observed[place] = room.raised_to(Room(tops_of(run, query_id, metric), temperature))
-                predicted[place] = room.loss(others)
+                observed[position] = room.raised_to(Room(tops_of(run, query_id, metric), temperature))
+                predicted[position] = room.loss(outsiders)
     if not predicted.any():
         return 1.0, 1.0
     weighting, confidence = replace(query_set.weighting(), evenly=True), 1 - FLOOR_SHARE * error
-    taken, expected = (query_set.merged(np.minimum(values, 1)) for values in (observed, predicted))
-    bounds = replace(bootstrap, weighting=weighting, confidence=confidence).retention(taken, expected)
+    observed_loss, expected = (query_set.merged(np.minimum(values, 1)) for values in (observed, predicted))
+    bounds = replace(bootstrap, weighting=weighting, confidence=confidence).retention(observed_loss, expected)
     return bounds.estimate, bounds.upper

@@ -241,7 +241,7 @@ class GrownPool:
             return False
         runs = {str(depth): retriever.rerank(depth).run for depth in retriever.rerank_depths}
         scores = {name: retriever.deciding_scores(run) for name, run in runs.items()}
-        return not any(one.lower >= settings.margin for one in family_of(retriever, rules, scores).values())
+        return not any(bounds.lower >= settings.margin for bounds in family_of(retriever, rules, scores).values())
 
 
 def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:
@@ -289,13 +289,13 @@ def grow_pool(retriever: Retriever, most: int, *, announce: Callable[[PoolStep],
     pool = _Pool(retriever, most, announce)
     first = min(first_depth(retriever.query_set, stages), most)
     depths = [] if stages is None else retriever.asked_depths  # for every query
-    asked = max((depth for depth in depths if depth <= most), default=0)
+    depth_asked = max((depth for depth in depths if depth <= most), default=0)
     state, stopped = pool.step(first), None
     try:
-        if asked > first:
-            state = pool.step(asked)
+        if depth_asked > first:
+            state = pool.step(depth_asked)
         for depth in sorted({*DEPTHS, most}):
-            if max(first, asked) < depth <= most and not state.is_settled and state.matters.any():
+            if max(first, depth_asked) < depth <= most and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
         if retriever.embedder.keeps and state.may_serve:
             state = pool.step(_STAGES)
@@ -336,8 +336,8 @@ class _Pool:
         # The other arms bring the pool nearer to the full re-embed, and carry no guarantee
         self.others = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
         if retriever.documents is not None:
-            words = retriever.bm25
-            self.others += [words.run, retriever.fuse(retriever.search(TRANSLATED), words).run]
+            by_words = retriever.bm25
+            self.others += [by_words.run, retriever.fuse(retriever.search(TRANSLATED), by_words).run]
         values = stored_confidence(self.translated)
         self.true_rows = np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
@@ -354,11 +354,11 @@ class _Pool:
 
         Where that costs more than is left of what may be spent, the pool stays as it was.
         """
-        others = _others_depth(self.query_set) if matters is None else depth // 2
+        other_depth = _others_depth(self.query_set) if matters is None else depth // 2
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
         depths = np.where(matters, min(depth, len(self.ids)), self.depths)
         pooled = self.pooled.copy()
-        pooled[self._wanted(depths, matters, others)] = True
+        pooled[self._wanted(depths, matters, other_depth)] = True
         surroundings, sampled = None, np.zeros_like(pooled)
         if not pooled.all():
             surroundings = look_around(
@@ -388,24 +388,24 @@ class _Pool:
         self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
         return self._judged(surroundings)
 
-    def _wanted(self, depths: Rows, matters: NDArray[np.bool_], others: int) -> Rows:
+    def _wanted(self, depths: Rows, matters: NDArray[np.bool_], other_depth: int) -> Rows:
         """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
 
         Other arms are asked for the queries that matter alone.
         """
         is_first = not self.steps
-        wanted = judged_documents(self.query_set) if is_first else set()
+        documents = judged_documents(self.query_set) if is_first else set()
         reranked: set[str] = set()
         for query, query_id in enumerate(self.query_set.query_ids):
             reranked.update(self.retriever.candidates[query][: depths[query]])  # ranked alike, but for ties
             if matters[query]:
-                wanted.update(*(run.top(query_id, min(others, DEPTH)) for run in self.others))
+                documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in self.others))
             if is_first and not self.query_set.is_judged:
-                wanted.update(self.arm_run.top(query_id, CUT))  # all chunks of them
+                documents.update(self.arm_run.top(query_id, CUT))  # all chunks of them
         rows = [
             row
             for row, (doc_id, document) in enumerate(zip(self.ids, self.document_of, strict=True))
-            if document in wanted or doc_id in reranked
+            if document in documents or doc_id in reranked
         ]
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
         proof = self._proof_rows() if is_first else np.empty(0, dtype=np.int64)
@@ -427,8 +427,8 @@ class _Pool:
     def prove_answers(self) -> None:
         """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
         rows = np.flatnonzero(self.place >= 0)
-        some = rows[some_places(len(rows), np.random.default_rng(self.seed))]
-        documents, vectors = list(known_documents(self.translated, some)), self.vectors[self.place[some]]
+        sample = rows[some_places(len(rows), np.random.default_rng(self.seed))]
+        documents, vectors = list(known_documents(self.translated, sample)), self.vectors[self.place[sample]]
         prove_answers(self.embedder, documents, vectors, source=self.translated.info.location)
 
     def _prepared(self, *, in_pool: bool) -> Retriever:
@@ -451,7 +451,7 @@ class _Pool:
             losses = outside.losses(run, self.query_set)
             floor = outside.floor(run, self.query_set, losses)
         rules = retriever.rules(floor)
-        arm, full = (retriever.deciding_scores(one) for one in (self.arm_run, run))
+        arm, full = (retriever.deciding_scores(ranking) for ranking in (self.arm_run, run))
         verdict = rules.verdict(arm, full, self.stay)
         return GrownPool(retriever, rules, self._summary(), arm, full, outside, verdict, losses > 1e-3)
 
@@ -459,25 +459,27 @@ class _Pool:
         """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
         query_set, run, seed = self.query_set, retriever.search(FULL).run, self.seed
         extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
-        left = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, self.metric))
-        errors = [self._true_scores(part.queries, part.rows) - part.scores for part in surroundings.drawn]
+        unseen = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, self.metric))
+        errors = [self._true_scores(drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
         for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
             errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
-        places = {query_id: place for place, query_id in enumerate(query_set.query_ids)}
-        lately = [self._lately(query) for query in range(len(self.queries))]
+        position_of = {query_id: position for position, query_id in enumerate(query_set.query_ids)}
+        recent = [self._lately(query) for query in range(len(self.queries))]
         temperature = None if query_set.is_judged else retriever.temperature
         bootstrap = Bootstrap(seed=seed, resamples=retriever.settings.resamples)
-        ratios = calibrate(run, lately, query_set, self.metric, temperature, bootstrap)
-        return Outside(left, [ErrorTail.of(part) for part in errors], self.metric, places, *ratios, temperature)
+        ratios = calibrate(run, recent, query_set, self.metric, temperature, bootstrap)
+        return Outside(
+            unseen, [ErrorTail.of(drawn) for drawn in errors], self.metric, position_of, *ratios, temperature
+        )
 
     def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
         """Return the true scores of pairs of a query and a row, (n,), in the order of the queries."""
         scores = np.empty(len(queries))
         ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
         for query in np.unique(queries):
-            mine = slice(ends[query], ends[query + 1])
-            vectors = self.vectors[self.place[rows[mine]]]
-            scores[mine] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
+            span = slice(ends[query], ends[query + 1])
+            vectors = self.vectors[self.place[rows[span]]]
+            scores[span] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
         return scores
 
     def _lately(self, query: int) -> Lately:

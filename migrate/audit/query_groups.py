@@ -50,9 +50,9 @@ def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
     texts = query_set.texts
     firsts = np.unique(texts, return_index=True)[1]
     labels: list[str | int | None] = [query_set.group_of(query) for query in query_set.distinct]
-    left = np.array([place for place, label in enumerate(labels) if label is None], dtype=np.int64)
-    for place, group in zip(left.tolist(), alike(vectors[firsts[left]]).tolist(), strict=True):
-        labels[place] = group
+    ungrouped = np.array([position for position, label in enumerate(labels) if label is None], dtype=np.int64)
+    for position, group in zip(ungrouped.tolist(), alike(vectors[firsts[ungrouped]]).tolist(), strict=True):
+        labels[position] = group
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     ids = zip(query_set.query_ids, texts.tolist(), strict=True)
     return replace(query_set, groups={query_id: numbers[labels[text]] for query_id, text in ids})
@@ -62,18 +62,18 @@ def alike(vectors: Vectors) -> NDArray[np.int64]:
     """Return the number of the group of each query, (n,), by its vector, (n, dim)."""
     if not len(vectors):
         return np.empty(0, dtype=np.int64)
-    rows, places = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
+    rows, positions = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
     rows = centred(rows, rows.mean(axis=0))
     threshold = usual_cosine(rows)
     near = np.concatenate([(cosines > threshold).sum(axis=1) for _, cosines in _cosines(rows, rows)])
     firsts = np.argsort(-near, kind="stable")[: int((near > 1).sum())]
     groups, free = np.arange(len(rows)), np.ones(len(rows), dtype=bool)
     for start, cosines in _cosines(rows[firsts], rows):
-        for first, own in zip(firsts[start:].tolist(), cosines > threshold, strict=False):
+        for first, is_alike in zip(firsts[start:].tolist(), cosines > threshold, strict=False):
             if free[first]:
-                members = own & free
+                members = is_alike & free
                 groups[members], free[members] = first, False
-    return groups[places.ravel()]
+    return groups[positions.ravel()]
 
 
 def centred(rows: Vectors, mean: Vectors) -> Vectors:
@@ -87,20 +87,20 @@ def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the
     lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes longer.
     """
-    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
-    pairs = np.triu_indices(len(some), 1)
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
+    pairs = np.triu_indices(len(sample), 1)
     if not len(pairs[0]):
         return MOST_ALIKE
-    lowest, low, middle = np.quantile((some @ some.T)[pairs], [_FAR_BELOW, _BELOW, 0.5])
+    lowest, low, middle = np.quantile((sample @ sample.T)[pairs], [_FAR_BELOW, _BELOW, 0.5])
     usual = middle + SPREADS * (middle - low)
     return float(min(usual, low + SPREADS * (low - lowest) if in_runs else usual, MOST_ALIKE))
 
 
-def _cosines(some: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
+def _cosines(block: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Return the cosines of some rows with all, block by block, with the number of the first row of each."""
     step = max(_BLOCK // len(rows), 1)
-    for start in range(0, len(some), step):
-        yield start, some[start : start + step] @ rows.T
+    for start in range(0, len(block), step):
+        yield start, block[start : start + step] @ rows.T
 
 
 MOST_KINDS: Final = 2_000
@@ -130,29 +130,31 @@ class Kinds:
     def after(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
         """Return the kinds after some queries, (n, dim), and which of them are the first of a kind, (n,)."""
         kinds, packed = self.seen(vectors), _packed(vectors)
-        sample, firsts, rows = (_rows(part, kinds.dim) for part in (kinds.sample, kinds.firsts, b"".join(packed)))
+        sample, firsts, rows = (
+            _rows(packed_rows, kinds.dim) for packed_rows in (kinds.sample, kinds.firsts, b"".join(packed))
+        )
         mean = sample.mean(axis=0)
         threshold = usual_cosine(centred(sample, mean), in_runs=True)
-        rows, known = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
+        rows, known_rows = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
         is_first: NDArray[np.bool_] = np.all(rows @ centred(firsts, mean).T <= threshold, axis=1)
         near = rows @ rows.T > threshold
-        for place, own in enumerate(packed):
-            is_new = own not in known and len(known) < MOST_KINDS
-            is_first[place] &= is_new and not near[place, :place][is_first[:place]].any()
-            if is_first[place]:
-                known.add(own)
-        new = b"".join(own for own, first in zip(packed, is_first.tolist(), strict=True) if first)
+        for position, packed_row in enumerate(packed):
+            is_new = packed_row not in known_rows and len(known_rows) < MOST_KINDS
+            is_first[position] &= is_new and not near[position, :position][is_first[:position]].any()
+            if is_first[position]:
+                known_rows.add(packed_row)
+        new = b"".join(packed_row for packed_row, first in zip(packed, is_first.tolist(), strict=True) if first)
         return replace(kinds, firsts=kinds.firsts + new), is_first
 
     def as_json(self) -> dict[str, Any]:
         """Return what `of_json` makes it from again."""
-        parts = {name: base64.b64encode(getattr(self, name)).decode() for name in ("firsts", "sample")}
-        return {"dim": self.dim, **parts}
+        encoded = {name: base64.b64encode(getattr(self, name)).decode() for name in ("firsts", "sample")}
+        return {"dim": self.dim, **encoded}
 
     @classmethod
-    def of_json(cls, kept: Mapping[str, Any]) -> Self:
+    def of_json(cls, stored: Mapping[str, Any]) -> Self:
         """Return the kinds of `as_json`."""
-        return cls(kept["dim"], *(base64.b64decode(kept[name]) for name in ("firsts", "sample")))
+        return cls(stored["dim"], *(base64.b64decode(stored[name]) for name in ("firsts", "sample")))
 
 
 def _packed(vectors: Vectors) -> list[bytes]:

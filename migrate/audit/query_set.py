@@ -82,8 +82,8 @@ class QuerySet:
     def distinct(self) -> tuple[Query, ...]:
         """The first query of each text, in the order of all score arrays."""
         firsts: dict[int, Query] = {}
-        for place, query in zip(self.texts.tolist(), self.queries, strict=True):
-            firsts.setdefault(place, query)
+        for position, query in zip(self.texts.tolist(), self.queries, strict=True):
+            firsts.setdefault(position, query)
         return tuple(firsts.values())
 
     def merged(self, scores: Scores) -> Scores:
@@ -134,8 +134,10 @@ class QuerySet:
     @cached_property
     def texts(self) -> NDArray[np.int64]:
         """The place of each query's text among the distinct ones, (q,)."""
-        places: dict[str, int] = {}
-        return np.array([places.setdefault(query_key(query.text), len(places)) for query in self.queries], dtype=int)
+        position_of: dict[str, int] = {}
+        return np.array(
+            [position_of.setdefault(query_key(query.text), len(position_of)) for query in self.queries], dtype=int
+        )
 
 
 def _only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
@@ -151,19 +153,21 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
         graded = read_graded(Path(beir))
         return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
     beir, split = split_of(beir, split)
-    found = load_beir(resolve_beir(beir, progress=progress), split=split)
-    if found.qrels is None:
+    loaded = load_beir(resolve_beir(beir, progress=progress), split=split)
+    if loaded.qrels is None:
         raise DatasetError(
             f"{beir} has no judgements in qrels/{split}.tsv; add them, or give queries without judgements by --queries "
             f"{Path(beir) / 'queries.jsonl'}"
         )
     notes = []
-    if found.unknown_query_ids:
-        notes.append(f"{len(found.unknown_query_ids):,} judged queries have no text in {found.name}; they are left out")
-    if found.queries_without_relevant:
-        notes.append(f"{len(found.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
-    exclude_self = found.name in ("arguana", "quora")  # their queries are their documents
-    return QuerySet(found.queries, found.qrels, found.name, exclude_self=exclude_self, notes=tuple(notes))
+    if loaded.unknown_query_ids:
+        notes.append(
+            f"{len(loaded.unknown_query_ids):,} judged queries have no text in {loaded.name}; they are left out"
+        )
+    if loaded.queries_without_relevant:
+        notes.append(f"{len(loaded.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
+    exclude_self = loaded.name in ("arguana", "quora")  # their queries are their documents
+    return QuerySet(loaded.queries, loaded.qrels, loaded.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
 def split_of(beir: str, split: str = "test") -> tuple[str, str]:
@@ -172,8 +176,8 @@ def split_of(beir: str, split: str = "test") -> tuple[str, str]:
     >>> split_of("msmarco:dev"), split_of("my-beir")
     (('msmarco', 'dev'), ('my-beir', 'test'))
     """
-    place, colon, named = beir.rpartition(":")
-    return (place, named) if colon and named and not Path(beir).exists() else (beir, split)
+    location, colon, named = beir.rpartition(":")
+    return (location, named) if colon and named and not Path(beir).exists() else (beir, split)
 
 
 def load_unjudged(path: Path) -> QuerySet:
@@ -188,13 +192,13 @@ def load_unjudged(path: Path) -> QuerySet:
     if twice is not None:
         texts = " and ".join(repr(query.text[:60]) for query in [q for q in queries if q.id == twice][:2])
         raise DatasetError(f"{path}: duplicate query id {twice!r} for {texts}; rename one")
-    found = QuerySet(queries, None, path.name)
-    if len(found.distinct) < FEWEST_QUERIES:
+    query_set = QuerySet(queries, None, path.name)
+    if len(query_set.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {path} has {len(found.distinct)} different queries, and a verdict needs {FEWEST_QUERIES}; "
-            "add some, or make them from the documents with --queries synthetic"
+            f"INCONCLUSIVE: {path} has {len(query_set.distinct)} different queries, and a verdict needs "
+            f"{FEWEST_QUERIES}; add some, or make them from the documents with --queries synthetic"
         )
-    return found
+    return query_set
 
 
 def synthetic_queries(
@@ -211,15 +215,15 @@ def synthetic_queries(
     order = random_order(store, seed, _STREAM)
     blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
     drawn = (document for rows in blocks for document in store.documents(rows))
-    made = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
-    queries = [Query(doc_id, query.text) for doc_id, query in made]
-    parts = Counter(query.part for _, query in made)
+    drawn_queries = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
+    queries = [Query(doc_id, query.text) for doc_id, query in drawn_queries]
+    counts = Counter(query.part for _, query in drawn_queries)
     if len(queries) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {location} has {len(queries)} documents with a title or a first sentence to make queries "
             f"from, and {FEWEST_QUERIES} are needed; give queries: --queries FILE"
         )
-    made_from = " and ".join(f"{times:,} {part}s" for part, times in parts.most_common())
+    made_from = " and ".join(f"{times:,} {kind}s" for kind, times in counts.most_common())
     note = (
         f"the {len(queries):,} queries are synthetic: {made_from} of the store's documents, drawn at random, each "
         "without its own document among the answers; users may ask otherwise"
@@ -254,23 +258,23 @@ def load_query_set(
             else "judged queries (beir) and others (queries) exclude each other; leave one out"
         )
     if beir is not None:
-        found = load_questions(str(beir), split=split, progress=progress)
+        query_set = load_questions(str(beir), split=split, progress=progress)
     elif queries == SYNTHETIC:
-        found = synthetic_queries(store, parent_field=parent_field, seed=seed)
+        query_set = synthetic_queries(store, parent_field=parent_field, seed=seed)
     else:
-        found = load_unjudged(Path(str(queries)))
-    return found if group_field is None else by_field(found, group_field)
+        query_set = load_unjudged(Path(str(queries)))
+    return query_set if group_field is None else by_field(query_set, group_field)
 
 
 def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
     """Return the query set with the metadata field that says which queries are not independent of each other."""
-    found = replace(query_set, group_field=group_field)
-    if all(found.group_of(query) is None for query in found.queries):
+    grouped = replace(query_set, group_field=group_field)
+    if all(grouped.group_of(query) is None for query in grouped.queries):
         raise UsageError(
             f"{query_set.name}: no query has {group_field!r} in its metadata to group it by; name another field, or "
             "leave --group-field out"
         )
-    return found
+    return grouped
 
 
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:

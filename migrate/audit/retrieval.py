@@ -383,15 +383,17 @@ class Retriever:
             block = range(start, min(start + _QUERIES, len(ids)))
             known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
             tops = [run.top(ids[i], _FIRST) for i in block]
-            others = [set(top) - own.keys() for top, own in zip(tops, known, strict=True)]
-            rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*others)}
+            unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, known, strict=True)]
+            rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*unknown)}
             for row, key in enumerate(self.keys[FULL].values() if rows else ()):
                 if key in rows:
                     rows[key].append(row)
-            rows_of = [np.array([row for d in sorted(own) for row in rows[d]], dtype=np.int64) for own in others]
-            for i, top, own, more in zip(block, tops, known, self._ranked(block, rows_of), strict=True):
-                own |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
-                scores[i, : len(top)] = [own.get(doc_id, worst) for doc_id in top]
+            rows_of = [
+                np.array([row for d in sorted(scores_of) for row in rows[d]], dtype=np.int64) for scores_of in unknown
+            ]
+            for i, top, scores_of, more in zip(block, tops, known, self._ranked(block, rows_of), strict=True):
+                scores_of |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
+                scores[i, : len(top)] = [scores_of.get(doc_id, worst) for doc_id in top]
         return -scores if metric == "l2" else scores
 
     @property

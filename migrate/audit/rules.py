@@ -65,7 +65,7 @@ class Rules:
 
     def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
         """Return the retention of an arm, and the queries it wins, ties and loses against its standard."""
-        scores, reference = (one.scores[self.query_set.measure] for one in (arm, standard))
+        scores, reference = (scores_of.scores[self.query_set.measure] for scores_of in (arm, standard))
         limited = (arm.name, standard.name) == (TRANSLATED, FULL) and self.is_limited
         bootstrap = self.bootstrap(limited=limited, in_pool=standard.name == FULL)
         return Comparison(bootstrap.retention(scores, reference), *win_tie_loss(scores, reference), standard.name)

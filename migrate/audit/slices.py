@@ -28,12 +28,12 @@ _FEWEST = 20
 """Documents to a cluster, at least: smaller ones say nothing of a topic."""
 
 
-def topics_of(retriever: Retriever, wanted: Sequence[str]) -> Mapping[str, str]:
+def topics_of(retriever: Retriever, keys: Sequence[str]) -> Mapping[str, str]:
     """Return a topic for each wanted document: its cluster, by k-means, named by words; none without texts.
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    seed, names, unique = retriever.settings.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(wanted))
+    seed, names, unique = retriever.settings.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(keys))
     drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
     sample = list(dict.fromkeys([*unique, *(names[i] for i in drawn)]))[: max(_SAMPLE, len(unique))]
     count = min(8, len(sample) // _FEWEST)
@@ -44,8 +44,8 @@ def topics_of(retriever: Retriever, wanted: Sequence[str]) -> Mapping[str, str]:
     vectors = retriever.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
     part_of = _clusters(vectors, count, seed)
     labels = _cluster_labels([texts[key] for key in rows], part_of, count)
-    topics = {key: labels[part] for key, part in zip(rows, part_of, strict=True)}
-    return {key: topics[key] for key in wanted if key in topics}
+    topics = {key: labels[cluster] for key, cluster in zip(rows, part_of, strict=True)}
+    return {key: topics[key] for key in keys if key in topics}
 
 
 def _clusters(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.int32]:
@@ -63,13 +63,13 @@ def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int
     try:
         counts = counter.fit_transform(texts)
     except ValueError:  # no words but numbers and stop words
-        return [f"cluster {part + 1}" for part in range(count)]
-    words = counter.get_feature_names_out()
-    together = np.stack([np.asarray(counts[part_of == part].sum(axis=0)).ravel() for part in range(count)])
+        return [f"cluster {cluster + 1}" for cluster in range(count)]
+    terms = counter.get_feature_names_out()
+    together = np.stack([np.asarray(counts[part_of == cluster].sum(axis=0)).ravel() for cluster in range(count)])
     per_class = together.sum() / count
     weights = together / np.maximum(together.sum(axis=1, keepdims=True), 1) * np.log1p(per_class / together.sum(axis=0))
     best = np.argsort(-weights, axis=1, kind="stable")[:, :3]
-    return [", ".join(words[column] for column in row) for row in best]
+    return [", ".join(terms[column] for column in row) for row in best]
 
 
 _OTHERS = "(others)"
@@ -98,14 +98,14 @@ def find_slices(retriever: Retriever, rules: Rules, arm: Scores, full: Scores) -
         for value, rows in _groups(labels).items():
             weighting = bootstrap.weighting.at(rows)
             bounds = replace(bootstrap, weighting=weighting).retention(arm[rows], full[rows])
-            before, now = (float(np.average(scores[rows], weights=weighting.values)) for scores in (full, arm))
-            slices.append(Slice(by, value, len(rows), before, now, bounds))
+            full_mean, arm_mean = (float(np.average(scores[rows], weights=weighting.values)) for scores in (full, arm))
+            slices.append(Slice(by, value, len(rows), full_mean, arm_mean, bounds))
     return tuple(slices)
 
 
 def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[Finding, ...]:
     """Return a note for each metadata field that does not distinguish the queries."""
-    times = Counter(part.by for part in slices)
+    times = Counter(cluster.by for cluster in slices)
     sentences = {
         0: "--slice: no document that the queries are about has {!r} in its metadata",
         1: "--slice: the documents that the queries are about have but one value of {!r}",
@@ -120,8 +120,8 @@ def _labellings(retriever: Retriever, fields: Sequence[str]) -> dict[str, Sequen
     documents = [subjects.get(query.id, "") for query in queries]
     row_of = retriever.rows(TRANSLATED, list(subjects.values()))
     rows = [row_of.get(document) for document in documents]
-    words = _parts([len(query.text.split()) for query in queries], "{:.0f}")
-    labellings: dict[str, Sequence[str | None]] = {"words in the query": words}
+    lengths = _parts([len(query.text.split()) for query in queries], "{:.0f}")
+    labellings: dict[str, Sequence[str | None]] = {"words in the query": lengths}
     topics = {} if retriever.in_pool else topics_of(retriever, list(subjects.values()))
     if topics:
         labellings["topic"] = [topics.get(document) for document in documents]
@@ -133,10 +133,10 @@ def _labellings(retriever: Retriever, fields: Sequence[str]) -> dict[str, Sequen
 
 def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
     """Return the field of each query's document; rare values together."""
-    wanted = sorted({row for row in rows if row is not None})
+    rows_used = sorted({row for row in rows if row is not None})
     store = retriever.stores[TRANSLATED]
-    documents = store.documents(np.array(wanted, dtype=np.int64)) if store.info.has_texts else iter(())
-    values = {row: document.metadata.get(field) for row, document in zip(wanted, documents, strict=False)}
+    documents = store.documents(np.array(rows_used, dtype=np.int64)) if store.info.has_texts else iter(())
+    values = {row: document.metadata.get(field) for row, document in zip(rows_used, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
     common = {value for value, _ in Counter(filter(None, labels)).most_common(10)}
     return [label if label is None or label in common else _OTHERS for label in labels]
@@ -154,22 +154,25 @@ def _parts(values: Sequence[float | None], form: str) -> Sequence[str | None]:
 
 
 def _names(numbers: NDArray[np.float64], part_of: NDArray[np.int64], form: str) -> dict[int, str]:
-    ends = {int(part): (numbers[part_of == part].min(), numbers[part_of == part].max()) for part in np.unique(part_of)}
+    ends = {
+        int(cluster): (numbers[part_of == cluster].min(), numbers[part_of == cluster].max())
+        for cluster in np.unique(part_of)
+    }
     return {
-        part: form.format(low)
+        cluster: form.format(low)
         if form.format(low) == form.format(high)
         else f"{form.format(low)} to {form.format(high)}"
-        for part, (low, high) in ends.items()
+        for cluster, (low, high) in ends.items()
     }
 
 
 def _groups(labels: Iterable[str | None]) -> dict[str, NDArray[np.int64]]:
     """Return the places of each label, in the order of the labels as numbers where they are numbers."""
-    places: dict[str, list[int]] = {}
-    for place, label in enumerate(labels):
+    rows_of: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
         if label is not None:
-            places.setdefault(label, []).append(place)
-    return {label: np.array(places[label], dtype=np.int64) for label in sorted(places, key=_order)}
+            rows_of.setdefault(label, []).append(row)
+    return {label: np.array(rows_of[label], dtype=np.int64) for label in sorted(rows_of, key=_order)}
 
 
 def _order(label: str) -> tuple[float, str]:

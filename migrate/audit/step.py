@@ -405,9 +405,11 @@ class Audit(JudgedStep["AuditReport"]):
             return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)
         queries, source, stitch = self.judging.queries, self.source_store, self.frontier_stitch
         # What is asked for again is in the cache by then
-        again = AGAIN + EMBEDDED_AGAIN * (len(self.prefixes) + (self.reference == BUILD))
+        texts_again = AGAIN + EMBEDDED_AGAIN * (len(self.prefixes) + (self.reference == BUILD))
         models = [
-            PlannedModel(self.embedder, self.cap, documents=self._documents, queries=[*queries, *self.log], again=again)
+            PlannedModel(
+                self.embedder, self.cap, documents=self._documents, queries=[*queries, *self.log], again=texts_again
+            )
         ]
         if source is not None and self.source_embedder is not None:
             models.append(
@@ -441,8 +443,8 @@ class Audit(JudgedStep["AuditReport"]):
             return spot_documents(self.full)
         if self.reference == BUILD:
             return self.translated.documents()
-        others = (self.source_embedder, self.bridge_stitch)
-        arms = 1 + sum(other is not None for other in others) + len(self.prefixes)
+        extras = (self.source_embedder, self.bridge_stitch)
+        arms = 1 + sum(extra is not None for extra in extras) + len(self.prefixes)
         return expected_documents(self.translated, self.judging, arms, stages=self.stages, seed=self.seed)
 
     def execute(self) -> AuditReport:
@@ -462,8 +464,8 @@ class Audit(JudgedStep["AuditReport"]):
             if self.reference == BUILD:
                 report = replace(report, reference_at=None)  # it goes away with this audit
             if self.stitch is not None and full is not None:
-                found = find_frontier(self, full, report.stay, report.findings)
-                report = report.with_frontier(found)
+                frontier = find_frontier(self, full, report.stay, report.findings)
+                report = report.with_frontier(frontier)
         if self.labels is not None:
             report = replace(report, downstream=audit_downstream(self, is_proven=True))
         if self.judge_next is not None:
@@ -499,8 +501,8 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
     from migrate.embed import reembed_store
     from migrate.stores import open_store
 
-    with TemporaryDirectory() as aside:
-        path = Path(aside) / "store"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "store"
         try:
             reembed_store(store, embedder, path, progress=progress)
         except KeyboardInterrupt as error:
@@ -511,22 +513,22 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
 
 def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
     """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
-    what = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
-    return sorted(set(_numbers(value, "prefix", what) or ()))
+    expectation = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
+    return sorted(set(_numbers(value, "prefix", expectation) or ()))
 
 
-def _numbers(value: Any, flag: str, what: str) -> tuple[int, ...] | None:
+def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
     """Return numbers as they were typed or given; none for `none`, and None where nothing is said."""
     from migrate.errors import UsageError
 
     if not isinstance(value, str):
         return None if value is None else tuple(value)
-    if value.strip().lower() == "none" and "none" in what:
+    if value.strip().lower() == "none" and "none" in expectation:
         return ()
-    parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) for part in parts):
-        raise UsageError(f"{flag}: {value!r} are no numbers of {what}")
-    return tuple(int(part) for part in parts)
+    numbers = [number.strip() for number in value.split(",")]
+    if not all(number.isascii() and number.isdigit() and len(number) < 10 and int(number) for number in numbers):
+        raise UsageError(f"{flag}: {value!r} are no numbers of {expectation}")
+    return tuple(int(number) for number in numbers)
 
 
 audit = function(Audit)

@@ -302,7 +302,7 @@ def ratio_bounds(
 
     For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
     """
-    lost, won, most = (part * unseen[:, None] for part in (weighting.worst, weighting.won, weighting.most))
+    lost, won, most = (mass * unseen[:, None] for mass in (weighting.worst, weighting.won, weighting.most))
     # What arm and full re-embed share moves the ratio towards 1: it is there where that is for the worse
     low = np.minimum(arms / (full + lost), (arms + most - lost) / (full + most))
     high = np.maximum((arms + won) / (full + won * perfect), (arms + most) / (full + most - won * (not perfect)))

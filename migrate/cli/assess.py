@@ -124,5 +124,5 @@ def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, qual
         advise_next("translate", words[0], stitch, *new)
         return
     policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
-    part = ["--share", str(best.known.documents), "--stitch", stitch, *policy]
-    advise_next("reembed", *words, *part, *new, also=("query_log", "price"))
+    share_words = ["--share", str(best.known.documents), "--stitch", stitch, *policy]
+    advise_next("reembed", *words, *share_words, *new, also=("query_log", "price"))

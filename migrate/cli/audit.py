@@ -159,7 +159,7 @@ def _places(step: Audit, asked: Audit, outputs: Outputs) -> Places:
         stitch=None if asked.stitch is None else str(asked.stitch),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
-        report=None if (kept := outputs.first(".json")) is None else str(kept),
+        report=None if (report_file := outputs.first(".json")) is None else str(report_file),
         again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
     )
 
@@ -190,9 +190,9 @@ def _by_labels(
         if any(planned.meter is not None for planned in step.models):
             paid.agree(step, progress=progress)
         step.cap.cap_usd = paid.cap_usd
-        kept = audit_downstream(step, is_proven=False)
+        downstream = audit_downstream(step, is_proven=False)
     paid.finish()
-    document = downstream_document(kept)
-    show_result(document, lambda: as_text(downstream_blocks(kept)), as_json=as_json)
-    outputs.leave(document, str, downstream_suite(kept, store), force=step.force)
-    return EXIT_CODES[kept.outcome.value]
+    document = downstream_document(downstream)
+    show_result(document, lambda: as_text(downstream_blocks(downstream)), as_json=as_json)
+    outputs.leave(document, str, downstream_suite(downstream, store), force=step.force)
+    return EXIT_CODES[downstream.outcome.value]

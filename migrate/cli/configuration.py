@@ -23,8 +23,8 @@ _PREFIX = "LEAD_MIGRATE_"
 
 def find_configuration(folder: Path) -> Path | None:
     """The first pyproject.toml with a table `[tool.lead-migrate]`, in `folder` or above it."""
-    for place in (folder, *folder.parents):
-        path = place / NAME
+    for parent in (folder, *folder.parents):
+        path = parent / NAME
         if path.is_file() and _table(path) is not None:
             return path
     return None
@@ -50,8 +50,8 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     lists = {flag for flag, value in shared.items() if isinstance(value, list) and flag in repeated}
     defaults = {}
     for name, options in allowed.items():
-        taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
-        values = {flag: value for flag, value in shared.items() if flag in taken} | by_command.get(name, {})
+        flags_taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
+        values = {flag: value for flag, value in shared.items() if flag in flags_taken} | by_command.get(name, {})
         defaults[name] = {
             str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in values.items()
         }
@@ -79,12 +79,12 @@ def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
 
 def _table(path: Path) -> dict[str, Any] | None:
     try:
-        facts = parse_toml(read_small(path))
+        content = parse_toml(read_small(path))
     except MalformedError as error:
         raise click.UsageError(f"{path}: this is not TOML ({error}); correct it") from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
-    tools = facts.get("tool")
+    tools = content.get("tool")
     table = tools.get(_TOOL) if isinstance(tools, dict) else None
     return table if isinstance(table, dict) else None
 
@@ -106,9 +106,9 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     return typed if option.multiple else typed[0]
 
 
-def _check(path: Path, names: set[str], allowed: set[str], what: str) -> None:
+def _check(path: Path, names: set[str], allowed: set[str], noun: str) -> None:
     strange = sorted(names - allowed)
     if strange:
         raise click.UsageError(
-            f"{path}: unknown {what} {strange[0]!r} in [tool.{_TOOL}]{_nearest(strange[0], allowed)}"
+            f"{path}: unknown {noun} {strange[0]!r} in [tool.{_TOOL}]{_nearest(strange[0], allowed)}"
         )

@@ -131,5 +131,5 @@ def _folder(output: Path | None) -> Iterator[Path]:
     if output is not None:
         yield output
         return
-    with tempfile.TemporaryDirectory() as aside:
-        yield Path(aside)
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)

@@ -57,9 +57,9 @@ def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOp
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}")
     if as_json:
-        facts = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
-        facts |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.facts}
-        show_json(facts, kind="embed")
+        content = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
+        content |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.facts}
+        show_json(content, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")
         advise_next("assess", done.path, "--target", TARGET)

@@ -79,8 +79,8 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
         is_bare = step.direction == "document" and not opened.info.has_texts
         if step.direction == "document" and not is_bare:
             full = opened.successor("full") or str(path_beside(opened, "full"))
-            again = [store, "--target", target, *typed_model(), "-o", full]
-            paid.weigh(step, opened, "the fit", again, is_proven=False, seed=seed)
+            reembed_words = [store, "--target", target, *typed_model(), "-o", full]
+            paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=seed)
         paid.agree(step, progress=progress)
         stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
         fitted = step.execute()
@@ -96,8 +96,8 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
         bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}")
         return
-    beside = output if isinstance(output, Path) else Path("stitch")
-    translated = opened.successor("translated") or free_path(beside.with_name(f"{name_of(opened)}-translated"))
+    stitch_path = output if isinstance(output, Path) else Path("stitch")
+    translated = opened.successor("translated") or free_path(stitch_path.with_name(f"{name_of(opened)}-translated"))
     words = [store, output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *words)
 
@@ -108,13 +108,13 @@ def _facts(
     from migrate.report.fit import WITHOUT_TEXTS
 
     use, confidence = fitted.fallback_use(), fitted.selection.confidence
-    facts = {**fitted.selection.facts(), "stitch": str(output), "direction": direction}
-    facts["fallback"] = None if use is None else asdict(use)
-    facts["over_limit"] = {what: None if counted is None else counted.facts for what, counted in unread.items()}
-    facts["without_texts"] = WITHOUT_TEXTS if bare else None
+    content = {**fitted.selection.facts(), "stitch": str(output), "direction": direction}
+    content["fallback"] = None if use is None else asdict(use)
+    content["over_limit"] = {name: None if counted is None else counted.facts for name, counted in unread.items()}
+    content["without_texts"] = WITHOUT_TEXTS if bare else None
     if confidence is not None:
-        facts["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
-    return facts
+        content["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
+    return content
 
 
 def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:

@@ -38,9 +38,9 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
     from migrate.stores import open_store
     from migrate.stores.base import NO_TEXTS
 
-    facts = {name: value for name, value in document.items() if name not in ("schema_version", "kind")}
-    facts["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
-    values = {name: value if isinstance(value, list) else [value] for name, value in facts.items()}
+    content = {name: value for name, value in document.items() if name not in ("schema_version", "kind")}
+    content["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
+    values = {name: value if isinstance(value, list) else [value] for name, value in content.items()}
     show(facts_text([(name.replace("_", " "), _text(line)) for name, lines in values.items() for line in lines]))
     advise_store(store, open_store(store))
 
@@ -48,9 +48,9 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
 def _show_several(stores: list[dict[str, Any]]) -> None:
     from migrate.report.terminal import table
 
-    rows = [["-" if value is None else _text(value) for value in facts.values()] for facts in stores]
+    rows = [["-" if value is None else _text(value) for value in content.values()] for content in stores]
     show(table([["store", "format", "vectors", "dimension"], *rows], left=[1]))
-    advise_next("inspect", next((one for one in stores if one["vectors"]), stores[0])["store"])
+    advise_next("inspect", next((row for row in stores if row["vectors"]), stores[0])["store"])
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:

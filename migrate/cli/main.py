@@ -53,9 +53,9 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their summaries, by section and all in the same columns; those of others come last."""
-        others = [name for name in self.list_commands(ctx) if name not in SUMMARIES]
+        added = [name for name in self.list_commands(ctx) if name not in SUMMARIES]
         width = max(map(len, self.list_commands(ctx)))
-        for title, names in {**SECTIONS, "Other": others}.items():
+        for title, names in {**SECTIONS, "Other": added}.items():
             rows = [(f"{n:<{width}}", SUMMARIES.get(n) or _load(n).get_short_help_str()) for n in names]
             if rows:
                 with formatter.section(title):
@@ -96,10 +96,10 @@ class _LazyGroup(click.Group):
         defaults: dict[str, Any] = {}
         for name, values in read_defaults(path, leaf_commands()).items():
             *groups, last = name.split()
-            place = defaults
+            table = defaults
             for group in groups:
-                place = place.setdefault(group, {})
-            place[last] = values
+                table = table.setdefault(group, {})
+            table[last] = values
         return defaults
 
     def _warn_of_variables(self) -> None:
@@ -118,7 +118,7 @@ def leaf_commands() -> dict[str, click.Command]:
     for name in cli.list_commands(click.Context(cli)):
         command = _load(name)
         if isinstance(command, click.Group):
-            leaves |= {f"{name} {part}": leaf for part, leaf in command.commands.items()}
+            leaves |= {f"{name} {leaf_name}": leaf for leaf_name, leaf in command.commands.items()}
         else:
             leaves[name] = command
     return leaves
@@ -230,8 +230,8 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
     """Return the exit code and the line of an error."""
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
-        where = context.command_path if context else program
-        return 2, f"{' '.join(error.format_message().split()).rstrip('.')}; see {where} --help"
+        command_path = context.command_path if context else program
+        return 2, f"{' '.join(error.format_message().split()).rstrip('.')}; see {command_path} --help"
     if isinstance(error, LeadMigrateError):
         return error.exit_code, str(error)
     if isinstance(error, OSError | MemoryError):
@@ -251,8 +251,8 @@ def _annotate(words: Sequence[str], code: int, message: str) -> None:
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     name = next(word for word in words if word in SUMMARIES)
-    rest = list(words[list(words).index(name) + 1 :])
-    params = _load(name).make_context(name, rest, resilient_parsing=True).params  # whatever is wrong with them
+    arguments = list(words[list(words).index(name) + 1 :])
+    params = _load(name).make_context(name, arguments, resilient_parsing=True).params  # whatever is wrong with them
     from migrate.cli.options import show_to_github
     from migrate.report.suite import failed_suite
 

@@ -61,8 +61,8 @@ def advise_next(
     names = {*_MODEL, *also}
     path = command.split()
     found: click.Command | None = root.command
-    for part in path:
-        found = found.get_command(root, part) if isinstance(found, click.Group) else None
+    for name in path:
+        found = found.get_command(root, name) if isinstance(found, click.Group) else None
     names &= set() if found is None else {str(param.name) for param in found.params}
     _advise_words([str(word) for word in [*path, *words, *_typed(context, names)]])
 
@@ -105,25 +105,25 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     return True
 
 
-def advise_recommendation(found: Mapping[str, Any] | None) -> None:
+def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
     from migrate.report.terminal import wrap
 
-    if found is None:
+    if recommendation is None:
         return
-    for line in wrap(found["remark"]).splitlines():
+    for line in wrap(recommendation["remark"]).splitlines():
         advise(line)
-    if found["serving"]:
+    if recommendation["serving"]:
         advise("in Python, to serve it:")
-        for line in found["serving"]:
+        for line in recommendation["serving"]:
             advise(f"  {line}")
-    if found["command"]:
-        _advise_words(found["command"])
+    if recommendation["command"]:
+        _advise_words(recommendation["command"])
 
 
 def _advise_words(words: Sequence[str]) -> None:
     root = click.get_current_context().find_root()
-    program, before = root.info_name or PROGRAM, _typed(root, {"config", "work_folder"})
+    program, options = root.info_name or PROGRAM, _typed(root, {"config", "work_folder"})
     for line in (line for word in words for line in _TO_FILL_IN.get(word, ())):
         advise(line)
     if any(secrets_of(word) for word in words):
@@ -131,7 +131,7 @@ def _advise_words(words: Sequence[str]) -> None:
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
             "QDRANT_API_KEY",
         )
-    advise(f"next: {program} {printable(shlex.join([*before, *words]))}")
+    advise(f"next: {program} {printable(shlex.join([*options, *words]))}")
 
 
 def typed_model() -> tuple[str, ...]:
@@ -185,14 +185,14 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
 
     recorded = None if opened.info.manifest is None else opened.info.manifest.model
     force = [] if recorded is None else ["--force"]
-    found = None if result.compatible and recorded is not None else result.found
-    kept = _keep_finding(opened, found)
-    if found is not None and kept:
+    finding = None if result.compatible and recorded is not None else result.found
+    is_kept = _keep_finding(opened, finding)
+    if finding is not None and is_kept:
         advise_next("stamp", store, "--as-found", *force)
-    elif found is not None and (opened.takes_manifest or not result.compatible):
+    elif finding is not None and (opened.takes_manifest or not result.compatible):
         command, more = ("stamp", force) if opened.takes_manifest else ("check", [])
-        own = {"dimensions": None, "document_prefix": None, "query_prefix": None}
-        spec = with_settings(found.spec, {**split_settings(spec)[1], **own, **found.options})
+        defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
+        spec = with_settings(finding.spec, {**split_settings(spec)[1], **defaults, **finding.options})
         advise_next(command, store, f"--model={spec}", *more)
     elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] == "openai":
         advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
@@ -214,18 +214,18 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         advise_next("assess", store, "--target", spec)
 
 
-def _keep_finding(opened: Store, found: Found | None) -> bool:
+def _keep_finding(opened: Store, finding: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
     from migrate.check import leave_finding
     from migrate.errors import LeadMigrateError
 
     try:
-        leave_finding(opened, found if opened.takes_manifest else None)
+        leave_finding(opened, finding if opened.takes_manifest else None)
     except LeadMigrateError as error:
-        if found is not None:
+        if finding is not None:
             advise(f"what was found is not kept for a stamp: {error}")
         return False
-    return found is not None and opened.takes_manifest
+    return finding is not None and opened.takes_manifest
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:

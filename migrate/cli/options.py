@@ -409,8 +409,8 @@ class ModelOptions:
             settings = {**recorded_options(recorded), **settings}
         cache = self.cache_file
         embedder = load_embedder(spec, base_url=self.base_url, **settings, state=state, cache=cache, seed=seed)
-        aside = _file_aside() if asks_again and cache is None and embedder.cacheable else None
-        return embedder if aside is None else CachedEmbedder(embedder, aside, keeps=False)
+        temporary_cache = _file_aside() if asks_again and cache is None and embedder.cacheable else None
+        return embedder if temporary_cache is None else CachedEmbedder(embedder, temporary_cache, keeps=False)
 
     def for_source(self) -> ModelOptions:
         """Return the options without those that belong to the target model alone."""

@@ -68,8 +68,8 @@ def _embed_all(asked: Reembed, paid: Spending, model: ModelOptions, running: Run
         done = cast("Embedding", step.execute())
     paid.finish()
     if as_json:
-        facts = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
-        show_json(facts, kind="reembed")
+        content = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
+        show_json(content, kind="reembed")
         return
     show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}, all of them true ones")
     for remark in done.remarks:

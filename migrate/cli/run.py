@@ -112,15 +112,15 @@ def command(
             advise("this run has come to its end before; nothing is done again")
             code = show_finished(finished, output / PAGE, outputs, **shown)
         else:
-            judges, kept, rate = job.questions, job.kept, None
-            if kept.outputs:
-                anew = f" with other values of {', '.join(kept.changed)}" if kept.changed else ""
-                advise(f"stitch and translated store are there; only the audit is made anew{anew}")
+            judges, kept_outputs, rate = job.questions, job.kept, None
+            if kept_outputs.outputs:
+                remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
+                advise(f"stitch and translated store are there; only the audit is made anew{remark}")
             else:
                 warn_of_fit(job.fit)
             if by_pool and asked.hold_out is None:
                 offer_hold_out(judges, opened, embedder)
-            if by_pool and not kept.outputs:
+            if by_pool and not kept_outputs.outputs:
                 words = [store, *job.places.target, "-o", job.places.full]
                 deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
                 rate = None if deal is None else deal.documents_per_s
@@ -135,8 +135,8 @@ def command(
             show(table(candidates_rows(done.stitch.selection)) + "\n")
         code = show_report(done.report, outputs, page=output / PAGE, **shown)
     if not as_json:
-        found = finished.document.get("recommendation") if finished else recommendation_document(done.report)
-        advise_recommendation(found)
+        recommendation = finished.document.get("recommendation") if finished else recommendation_document(done.report)
+        advise_recommendation(recommendation)
     return code
 
 

@@ -55,7 +55,7 @@ class Spending:
         self,
         plan: PaidStep[Any],
         store: Store,
-        what: str,
+        subject: str,
         words: Sequence[str],
         *,
         is_proven: bool = True,
@@ -72,7 +72,7 @@ class Spending:
         target = next(model for model in plan.models if model.role == TARGET)
         deal = weigh(target, store, is_proven=is_proven, seed=seed)
         if deal is not None and deal.plan.documents:
-            for line in wrap(deal.sentence(what)).splitlines():
+            for line in wrap(deal.sentence(subject)).splitlines():
                 advise(line)
             if deal.full_is_better:
                 advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}")
@@ -96,8 +96,8 @@ class Spending:
                 continue
             advise(estimate.sentence)
             self._warn_of_unknown_price(model.embedder.profile.at_price(meter.price))
-            before = self._estimates.get(meter)
-            self._estimates[meter] = estimate if before is None else before + estimate
+            earlier = self._estimates.get(meter)
+            self._estimates[meter] = estimate if earlier is None else earlier + estimate
             caps.append(model.cap)
         usd = sum(estimate.usd or 0 for estimate in self._estimates.values())
         if usd > self.max_cost:
@@ -141,9 +141,9 @@ class Spending:
         for meter, estimate in self._estimates.items():
             if meter.tokens:
                 spent = estimate.compare_actual(meter.tokens, meter.usd, " until it broke off")
-                kept = "what could be used is in the cache"
+                consequence = "what could be used is in the cache"
                 advise(
-                    f"{spent}; {kept if meter.kept else 'without a cache only finished parts are kept'}",
+                    f"{spent}; {consequence if meter.kept else 'without a cache only finished parts are kept'}",
                 )
 
 

@@ -54,10 +54,10 @@ def _folder_under_shell(done: Switched) -> str | None:
     from migrate.files import real_path
     from migrate.stores.registry import path_in
 
-    old, aside = path_in(done.old), path_in(done.aside)
-    if old is None or aside is None:
+    old, replaced = path_in(done.old), path_in(done.aside)
+    if old is None or replaced is None:
         return None
-    here, moved = Path.cwd(), real_path(aside if aside.is_dir() else aside.parent)
+    here, moved = Path.cwd(), real_path(replaced if replaced.is_dir() else replaced.parent)
     folder = old if old.is_dir() else old.parent
     return str(folder / here.relative_to(moved)) if here.is_relative_to(moved) else None
 
@@ -81,12 +81,12 @@ def forget(asked: Forget, yes: bool, as_json: bool) -> None:
     from migrate.errors import UsageError
     from migrate.report.switch import forgotten_text
 
-    found = asked.switched
+    switched = asked.switched
     if not yes and not sys.stdin.isatty():
-        raise UsageError(f"{found.aside} would be deleted, and nobody can be asked here; agree with --yes")
-    question = f"Delete {found.aside}, the store that answered as {found.old} before?"
+        raise UsageError(f"{switched.aside} would be deleted, and nobody can be asked here; agree with --yes")
+    question = f"Delete {switched.aside}, the store that answered as {switched.old} before?"
     if not yes and not click.confirm(question, err=True):
-        raise UsageError(f"{found.aside}: not agreed to; nothing was deleted")
+        raise UsageError(f"{switched.aside}: not agreed to; nothing was deleted")
     _show("forget", asked.run(), forgotten_text, as_json=as_json)
 
 

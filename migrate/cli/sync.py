@@ -37,10 +37,10 @@ def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_
 
     old, new = str(asked.old), str(asked.new)
     with progress_bar() as progress:
-        before, after = open_store(new, verify=True), open_store(old, verify=True)
-        refuse_switched(after, before)  # an old store in the place of the new one need not name a model
-        embedder = load_model_of(before, asked.target, "--target", model)
-        step = replace(asked, old=after, new=before, target=embedder, progress=progress)
+        new_store, old_store = open_store(new, verify=True), open_store(old, verify=True)
+        refuse_switched(old_store, new_store)  # an old store in the place of the new one need not name a model
+        embedder = load_model_of(new_store, asked.target, "--target", model)
+        step = replace(asked, old=old_store, new=new_store, target=embedder, progress=progress)
         counts = step.comparison.changes.counts
         if counts.to_embed:
             if not dry_run:
@@ -63,6 +63,6 @@ def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_
     show(text)
     if dry_run and not step.comparison.is_current:
         advise_next("sync", old, new, also=("any_store", "target", "price"))
-    elif not advise_switch(old, after, new) and not step.comparison.is_current:
+    elif not advise_switch(old, old_store, new) and not step.comparison.is_current:
         words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
         advise_next("audit", new, *words, also=("target",))

@@ -120,11 +120,11 @@ class Log(logging.Handler):
         complain(record.getMessage())
 
 
-def show_json(facts: Any, *, kind: str = "") -> None:
+def show_json(content: Any, *, kind: str = "") -> None:
     """Print a document as JSON, or with a `kind` the facts of a result as one."""
     from migrate.report.facts import document
 
-    whole = document(kind, facts) if kind else facts
+    whole = document(kind, content) if kind else content
     _print(printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
@@ -168,7 +168,7 @@ def coloured_verdict(text: str) -> str:
     colours = {"SAFE": "green", "NOT SAFE": "red", "INCONCLUSIVE": "yellow"}
     return re.sub(
         f"^(translated alone: )?({'|'.join(colours)})",
-        lambda found: (found[1] or "") + click.style(found[2], fg=colours[found[2]], bold=True),
+        lambda match: (match[1] or "") + click.style(match[2], fg=colours[match[2]], bold=True),
         text,
         flags=re.M,
     )
@@ -223,9 +223,11 @@ def progress_bar() -> Iterator[Progress]:
 
 def _drawn_bar(stage: str, done: int, total: int | None) -> tqdm[Any]:
     columns = shutil.get_terminal_size().columns
-    drawn, rate, taken = ("{bar} ", " {rate_fmt}", 36) if columns >= 60 else ("", "", 20)
+    drawn, rate, width_used = ("{bar} ", " {rate_fmt}", 36) if columns >= 60 else ("", "", 20)
     form = f"{{desc}} {drawn}{{n_fmt}}/{{total_fmt}}{rate} {{remaining}}"
-    return _tqdm(stage[: columns - taken], done, total, every_s=0.1, file=sys.stderr, ncols=columns, bar_format=form)
+    return _tqdm(
+        stage[: columns - width_used], done, total, every_s=0.1, file=sys.stderr, ncols=columns, bar_format=form
+    )
 
 
 def _lines(stage: str, done: int, total: int | None) -> tqdm[Any]:

@@ -82,8 +82,8 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
     recorded = fitted.manifest.model
     file = None if recorded is None else file_of(recorded)
     if spec is None and (recorded is None or file is not None):
-        what = "its model" if recorded is None else f"where {file} is"
-        raise UsageError(f"{folder}: the stitch does not say {what}; name the model with --target SPEC")
+        missing = "its model" if recorded is None else f"where {file} is"
+        raise UsageError(f"{folder}: the stitch does not say {missing}; name the model with --target SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
         return model.load(str(spec), state=folder)
     if spec is None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 CHUNKS = "`embed` cuts documents into chunks that fit"
 
 
-def warn_of_unread(unread: Unread | None, what: str, remedy: str) -> None:
+def warn_of_unread(unread: Unread | None, subject: str, remedy: str) -> None:
     """Say how much is never read, where anything is, and what helps."""
     if unread is not None and unread.over:
-        advise(f"warning: {unread.sentence(what)}; {remedy}")
+        advise(f"warning: {unread.sentence(subject)}; {remedy}")
 
 
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
@@ -70,9 +70,9 @@ def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: 
         "queries": count_unread(questions.queries, profile.for_queries()),
     }
     if not silent:
-        for what, remedy in (("documents of the store", CHUNKS), ("queries", "shorten them")):
-            warn_of_unread(counted[what], what, remedy)
-    notes = [part.sentence(what) for what, part in counted.items() if part is not None and part.over]
+        for subject, remedy in (("documents of the store", CHUNKS), ("queries", "shorten them")):
+            warn_of_unread(counted[subject], subject, remedy)
+    notes = [counts.sentence(subject) for subject, counts in counted.items() if counts is not None and counts.over]
     return replace(questions, notes=(*questions.notes, *notes))
 
 

@@ -174,10 +174,10 @@ def _scheduler_at(address: str) -> str:
     if "://" in address:
         return address
     try:
-        found = str(read_table(Path(address))["address"])
+        address_read = str(read_table(Path(address))["address"])
     except (OSError, MalformedError, KeyError) as error:
         raise UsageError(f"{address}: not a file that `dask scheduler --scheduler-file` wrote; name that") from error
-    return found
+    return address_read
 
 
 def _close(closable: Any) -> None:
@@ -234,9 +234,9 @@ class ClusterPool(Pool):
                 future.cancel(force=True)
                 raise RemoteError(f"the run was broken off; {_GO_ON}")
             cluster.threads()
-        made = cluster.outcome(future)
+        shard_made = cluster.outcome(future)
         future.release()
-        return made
+        return shard_made
 
     def stop(self) -> None:
         """Let those that wait raise an error."""
@@ -261,32 +261,32 @@ class Cluster:
 
         while not self.threads():
             time.sleep(_LOOK_S / 10)
-        found = self.client.run(worker.version, on_error="return")
-        others = {
+        versions = self.client.run(worker.version, on_error="return")
+        differing = {
             address: "none that can be used" if isinstance(version, BaseException) else str(version)
-            for address, version in found.items()
+            for address, version in versions.items()
             if version != __version__
         }
-        if others:
-            raise UsageError(worker.other_versions(others))
-        self.client.direct_to_workers = self.client.sync(_answer, list(found))
+        if differing:
+            raise UsageError(worker.other_versions(differing))
+        self.client.direct_to_workers = self.client.sync(_answer, list(versions))
 
     def check_place(self, shards: str) -> None:
         """Make sure, before anything is paid for, that files can be put at a place, and that all workers see them."""
         from migrate.cluster import worker
 
-        place, name = Folder(shards, f"--shards {shards}"), f".{uuid.uuid4().hex}"
-        place.write(name, b"")
+        folder, name = Folder(shards, f"--shards {shards}"), f".{uuid.uuid4().hex}"
+        folder.write(name, b"")
         try:
-            found = self.client.run(worker.sees, place, name, on_error="return")
+            answers_of = self.client.run(worker.sees, folder, name, on_error="return")
         finally:
-            place.remove(name)
-        for address, sees in found.items():  # a worker that is gone by now has another error
+            folder.remove(name)
+        for address, sees in answers_of.items():  # a worker that is gone by now has another error
             if isinstance(sees, LeadMigrateError):
                 raise type(sees)(f"the worker {address} cannot begin: {sees}") from sees
             if sees is False:
                 raise UsageError(
-                    f"{place.named}: the worker {address} sees another place there; name one that all machines see, "
+                    f"{folder.named}: the worker {address} sees another place there; name one that all machines see, "
                     "such as s3://BUCKET/FOLDER"
                 )
 

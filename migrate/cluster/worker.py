@@ -36,13 +36,13 @@ def version() -> str:
     return __version__
 
 
-def sees(place: Folder, name: str) -> bool:
+def sees(folder: Folder, name: str) -> bool:
     """Return whether another process has put a file into this very folder, and this one can too; raises as `Folder`."""
-    if place.read(name) is None:
+    if folder.read(name) is None:
         return False
-    own = f".{uuid.uuid4().hex}"
-    place.write(own, b"")
-    place.remove(own)
+    probe = f".{uuid.uuid4().hex}"
+    folder.write(probe, b"")
+    folder.remove(probe)
     return True
 
 
@@ -71,7 +71,7 @@ def _open(name: str) -> Callable[..., Any]:
         raise RemoteError(f"the worker {worker.address} cannot begin: {error}") from error
 
 
-def other_versions(found: dict[str, str]) -> str:
+def other_versions(versions: dict[str, str]) -> str:
     """Return the message for workers of other versions, by address."""
-    named = ", ".join(f"{address} ({version})" for address, version in sorted(found.items()))
+    named = ", ".join(f"{address} ({version})" for address, version in sorted(versions.items()))
     return f"workers have other versions than {__version__}: {named}; install lead-migrate of one version on all"

@@ -83,10 +83,10 @@ class RunJob:
         """The model of the store, for the arm `stay`: the one that is named, or its own if that is at hand."""
         named, manifest = self.step.source_model, self.store.info.manifest
         if named is None:
-            known = manifest.model if manifest else None
-            if known is None or runs_code(known.spec):
+            recorded = manifest.model if manifest else None
+            if recorded is None or runs_code(recorded.spec):
                 return None
-            kind, name = split_spec(known.spec)
+            kind, name = split_spec(recorded.spec)
             if kind == "file" and not Path(name).is_file():
                 return None
         model = model_of(self.store, named, "source_model") if named is None or isinstance(named, str) else named
@@ -179,9 +179,9 @@ class RunJob:
     def models(self) -> tuple[PlannedModel, ...]:
         """The models that are asked, each with what is left to embed."""
         judges, source, cap = self.questions.queries, self.source_embedder, self.step.cap
-        again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
+        texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
         _, fit = self.kept, self.fit.inputs  # what cannot be done is refused before anything is counted
-        target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=again)
+        target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=texts_again)
         if source is None:
             return (target,)
         log = fit.log.looked_up if fit.log else ()
@@ -209,37 +209,43 @@ class RunJob:
 
     def run(self, documents_per_s: float | None) -> Migration:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
-        step, folder, made_from, kept = self.step, self.step.folder, self.made_from, self.kept.outputs
+        step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.kept.outputs
         outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
         fitted, restart, progress = None, step.restart, step.progress
-        opened = open_steps(folder, outputs, made_from, kept=kept, force=step.force, restart=restart)
+        opened = open_steps(folder, outputs, made_from, kept=kept_outputs, force=step.force, restart=restart)
         with opened as (steps, force):
             if steps.known(STITCH) is None:
                 fitted = self.fit.execute()
                 fitted.save(folder / STITCH, force=force)
                 steps.note(STITCH)
             saved = load_stitch(folder / STITCH).with_base(self.embedder)
-            known = steps.known(STORE)
-            if known is None:
+            recorded = steps.known(STORE)
+            if recorded is None:
                 translate = Translate(
                     self.store, saved, folder / STORE, force=force, restart=restart, progress=progress
                 )
                 translation = translate.execute()
                 steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
             else:
-                made = open_store(folder / STORE, verify=True)
-                seen = {"outside": find_outside(made), "distrust": distrust(made)}
-                translation = Translation(folder / STORE, **{**known, "remarks": tuple(known["remarks"]), **seen})
+                translated = open_store(folder / STORE, verify=True)
+                observations = {"outside": find_outside(translated), "distrust": distrust(translated)}
+                translation = Translation(
+                    folder / STORE, **{**recorded, "remarks": tuple(recorded["remarks"]), **observations}
+                )
             if not self.is_pooled and steps.known(REFERENCE) is None:
                 output = folder / REFERENCE
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
             report = replace(self._audit(), documents_per_s=documents_per_s)
-            with atomic_file(folder / REPORT, force=force) as aside:
-                write_json(aside, audit_document(report))
-            with atomic_file(folder / PAGE, force=force) as aside:
-                write_bytes(aside, report_page(audit_sections(report)).encode())
-            made_here = {name: facts for name in (STITCH, STORE, REFERENCE) if (facts := steps.known(name)) is not None}
+            with atomic_file(folder / REPORT, force=force) as temporary:
+                write_json(temporary, audit_document(report))
+            with atomic_file(folder / PAGE, force=force) as temporary:
+                write_bytes(temporary, report_page(audit_sections(report)).encode())
+            made_here = {
+                name: output_facts
+                for name in (STITCH, STORE, REFERENCE)
+                if (output_facts := steps.known(name)) is not None
+            }
             left = {**made_here, REPORT: {}, PAGE: {}}
             note_finished(folder, report, made_from, left, page=folder / PAGE, force=force)
         return Migration(fitted or saved, translation, report)
@@ -278,7 +284,9 @@ class RunJob:
             cap=step.cap,
         )
         report = audit.execute()
-        found = places_of(audit.translated, self.store, self.embedder)
-        places = replace(self.places, can_switch=found.can_switch, can_serve=found.can_serve, server=found.server)
+        locations = places_of(audit.translated, self.store, self.embedder)
+        places = replace(
+            self.places, can_switch=locations.can_switch, can_serve=locations.can_serve, server=locations.server
+        )
         stores = {"source": content_of(self.store)} if "source" not in report.stores else {}
         return replace(report, places=places, stores={**report.stores, **stores})

@@ -21,20 +21,20 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 def assess_sections(assessment: Assessment) -> Report:
     """Return the answers, the plans side by side, what they cost drawn against what they do, and what they need."""
-    plans, answers = assessment.plans, list(assessment.answers)
-    safe = [place for place, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == SAFE]
+    plans, sentences = assessment.plans, list(assessment.answers)
+    safe = [row for row, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == SAFE]
     chart = _chart(plans)
     return Report(
         kind="Cost",
         title=f"Moving {assessment.store.name} to {assessment.target.spec}",
-        lead=Either(answers),
+        lead=Either(sentences),
         sections={
             "The plans": [None if chart is None else chart.figure(), TextTable(cost_rows(assessment), marked=safe)],
             "What they need": TextTable(_need_rows(plans), marked=safe, text_columns=[4]),
             "The store": Facts(_store_facts(assessment)),
             "How this is known": Listed(assessment.notes),
         },
-        closing=answers,
+        closing=sentences,
     )
 
 
@@ -44,7 +44,7 @@ def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
     about = "" if assessment.target.counter.exact else f"about (within {assessment.target.counter.error:.0%}) "
     limit = assessment.target.max_tokens
     over = "no limit is known" if limit is None else f"{count.over_limit:,} over the limit of {limit:,}"
-    facts = [
+    rows = [
         ("store", f"{assessment.store.location} ({assessment.store.kind}, {assessment.store.index_type})"),
         (
             "target",
@@ -54,11 +54,11 @@ def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
         ("tokens", f"{about}{count.tokens_read:,} to embed each text once; the longest text has {count.longest:,}"),
     ]
     if count.cached:
-        facts.append(("cached", f"{count.cached:,} documents of {count.cached_tokens:,} tokens are paid for already"))
+        rows.append(("cached", f"{count.cached:,} documents of {count.cached_tokens:,} tokens are paid for already"))
     if size is not None:
         about = "" if size.is_exact else "about "
-        facts.append(("bytes", f"{size_text(size.now)} now, {about}{size_text(size.after)} after"))
-    return facts
+        rows.append(("bytes", f"{size_text(size.now)} now, {about}{size_text(size.after)} after"))
+    return rows
 
 
 def cost_rows(assessment: Assessment) -> list[list[str]]:
@@ -105,7 +105,7 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
     """Return everything an assessment knows, as values that JSON holds."""
     count, target, info = assessment.count, assessment.target, assessment.store
     counted = {name: value for name, value in as_plain(count).items() if name != "long_documents"}
-    facts = {
+    content = {
         "store": {"path": info.location, "format": info.kind, "index_type": info.index_type, "dim": info.dim},
         "target": {
             "spec": target.spec,
@@ -124,7 +124,7 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
         "answers": assessment.answers,
         "notes": assessment.notes,
     }
-    return document("assess", facts)
+    return document("assess", content)
 
 
 def _chart(plans: Sequence[Plan]) -> Chart | None:

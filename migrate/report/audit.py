@@ -41,26 +41,26 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
     measured = report.verdict.measured
     enough = sorted(
-        (part for part in informative_slices(report.diagnostics.slices) if part.queries >= _FEWEST),
-        key=lambda part: part.retention.estimate,
+        (group for group in informative_slices(report.diagnostics.slices) if group.queries >= _FEWEST),
+        key=lambda group: group.retention.estimate,
     )
     rows = [
         [
-            cut(" ".join(f"{part.by}: {part.value}".split()), 60),
-            f"{part.queries}",
-            f"{part.full:.3f}",
-            f"{part.translated:.3f}",
-            f"{part.retention.estimate:.3f}",
+            cut(" ".join(f"{group.by}: {group.value}".split()), 60),
+            f"{group.queries}",
+            f"{group.full:.3f}",
+            f"{group.translated:.3f}",
+            f"{group.retention.estimate:.3f}",
         ]
-        for part in enough[:_SLICES]
+        for group in enough[:_SLICES]
     ]
     return [["kinds of queries that keep least", "queries", "full", "translated", measured], *rows] if rows else []
 
 
 def informative_slices(slices: Sequence[Slice]) -> list[Slice]:
     """Return slices of kinds with several values; a single value would repeat the verdict."""
-    times = Counter(part.by for part in slices)
-    return [part for part in slices if times[part.by] > 1]
+    times = Counter(group.by for group in slices)
+    return [group for group in slices if times[group.by] > 1]
 
 
 def calibration_title(calibration: ThresholdTable) -> str:

@@ -93,41 +93,41 @@ def audit_sections(report: AuditReport) -> Report:
 
 def _lead(report: AuditReport) -> Iterator[Content]:
     """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
-    verdict, found = report.verdict, report.recommendation
+    verdict, recommended = report.verdict, report.recommendation
     is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
     outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
-    beside = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]
+    remarks = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]
     yield element("p", _subject(report), class_="muted")
     yield element(
         "p",
         stamp(outcome, "warn" if is_half else _COLOURS[verdict.outcome]),
-        [[" ", sentence(line)] for line in (verdict.sentence, *beside)],
+        [[" ", sentence(line)] for line in (verdict.sentence, *remarks)],
         class_="lead",
     )
     if report.plan != TRANSLATED:
         yield element("p", sentence(report.sentence), class_="lead")
-    command = [] if found.command is None else [shlex.join(["lead-migrate", *found.command])]
+    command = [] if recommended.command is None else [shlex.join(["lead-migrate", *recommended.command])]
     yield element(
         "div",
-        element("p", sentence(found.headline), class_="decision"),
-        content(Figures(list(_key_figures(found, report)))),
-        element("p", sentence(found.remark)) if found.remark else None,
-        [element("pre", element("code", code)) for code in ("\n".join(found.serving), *command) if code],
+        element("p", sentence(recommended.headline), class_="decision"),
+        content(Figures(list(_key_figures(recommended, report)))),
+        element("p", sentence(recommended.remark)) if recommended.remark else None,
+        [element("pre", element("code", code)) for code in ("\n".join(recommended.serving), *command) if code],
         class_="card",
     )
 
 
-def _key_figures(found: Recommendation, report: AuditReport) -> Iterator[tuple[str, str]]:
+def _key_figures(recommended: Recommendation, report: AuditReport) -> Iterator[tuple[str, str]]:
     """Yield what the plan keeps, at least keeps, and still costs."""
-    if found.retention is None:
+    if recommended.retention is None:
         return
-    bounds, is_share = found.retention, not report.verdict.provisional
+    bounds, is_share = recommended.retention, not report.verdict.provisional
     for name, value in (
         ("keeps" if is_share else report.verdict.measured, bounds.estimate),
         ("at least", bounds.lower),
     ):
         yield name, f"{100 * value:.1f} %" if is_share else f"{value:.3f}"
-    yield "still to pay", found.left or "not known"
+    yield "still to pay", recommended.left or "not known"
 
 
 def _subject(report: AuditReport) -> str:
@@ -145,7 +145,7 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
     else:
         rows = decision_rows(report)
         yield chart.figure()
-        yield Either(TextTable(rows, marked=[place for place, row in enumerate(rows[1:]) if row[-1]]))
+        yield Either(TextTable(rows, marked=[number for number, row in enumerate(rows[1:]) if row[-1]]))
         counted = "with what was embedded to prove it" if report.pool else "the reference left aside"
         has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
         yield note(
@@ -160,8 +160,8 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    kept, bounds = "" if report.verdict.provisional else "retention of ", report.verdict.retention
-    yield f"{kept}{report.measure}", f"{bounds.estimate:.3f}" if bounds.is_known else "unknown"
+    label, bounds = "" if report.verdict.provisional else "retention of ", report.verdict.retention
+    yield f"{label}{report.measure}", f"{bounds.estimate:.3f}" if bounds.is_known else "unknown"
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:
@@ -201,8 +201,8 @@ def _regression(query: Regression) -> Element:
         " ",
         element("span", f"{query.scores[FULL]:.3f} → {query.scores[TRANSLATED]:.3f}", class_="bad"),
     )
-    found = [(element("h4", f"{arm} finds"), items(map(_hit, hits), "ol")) for arm, hits in query.hits.items()]
-    return element("details", summary, found)
+    lists = [(element("h4", f"{arm} finds"), items(map(_hit, hits), "ol")) for arm, hits in query.hits.items()]
+    return element("details", summary, lists)
 
 
 def _regression_lines(query: Regression) -> list[Block]:
@@ -257,8 +257,8 @@ def _kinds_of_queries(report: AuditReport) -> Block:
         "a bound by chance."
     )
     charts: list[Block] = []
-    for by in dict.fromkeys(part.by for part in slices):
-        rows = [interval(f"{part.value} ({part.queries:,})", part.retention) for part in slices if part.by == by]
+    for by in dict.fromkeys(group.by for group in slices):
+        rows = [interval(f"{group.value} ({group.queries:,})", group.retention) for group in slices if group.by == by]
         chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
         charts += [Heading(f"By {by}"), chart.figure()]
     worst = slice_rows(report)
@@ -270,7 +270,7 @@ def _arms(report: AuditReport) -> Iterator[Block]:
     yield element("p", "Every arm answers the same queries.")
     if decision_chart(report) is not None:
         yield _arms_chart(report).figure()
-    yield TextTable(rows, marked=[place for place, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
+    yield TextTable(rows, marked=[number for number, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
     yield Note(legend(report))
     yield Heading("How much of what the full re-embed finds each arm finds too")
     yield TextTable(agreements) if agreements else Either("not known, as only a pool of the full re-embed is there")
@@ -313,9 +313,9 @@ def _frontier_chart(frontier: Frontier) -> Chart:
     lines = []
     for policy in policies or {SAMPLE: None}:
         own = [*start, *(point for point in frontier.points if point.policy == policy and policy != SAMPLE)]
-        kept = [point.verdict.retention for point in own]
-        points = [(point.share_of_tokens, bounds.estimate) for point, bounds in zip(own, kept, strict=True)]
-        lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in kept]))
+        retained = [point.verdict.retention for point in own]
+        points = [(point.share_of_tokens, bounds.estimate) for point, bounds in zip(own, retained, strict=True)]
+        lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in retained]))
     return line_chart(
         f"{measured} against the tokens embedded",
         lines,
@@ -402,7 +402,7 @@ def _spaces(spaces: Spaces, hubs: TextTable | None) -> Iterator[Block]:
 
 def _variances(spaces: Spaces) -> Chart:
     lines = [
-        Line(name, [(place + 1.0, share) for place, share in enumerate(shares)])
+        Line(name, [(number + 1.0, share) for number, share in enumerate(shares)])
         for name, shares in zip(("true", "translated"), spaces.spectra, strict=True)
     ]
     return line_chart("variance by direction", lines, x_label="principal direction", y_label="share of variance")

@@ -28,7 +28,7 @@ def check_sections(result: Compatibility) -> Report:
         answer.append(f"what fits: {_typed(result.found)}")
     sentences = [[" ", sentence(line)] for line in (result.sentence, _BASES[result.basis])]
     mark = stamp(result.cause.value, "good" if result.compatible else "bad")
-    failed = [place for place, finding in enumerate(result.findings) if not finding.ok]
+    failed = [row for row, finding in enumerate(result.findings) if not finding.ok]
     examples = TextTable(example_rows(result), text_columns=[0, 3])
     return Report(
         kind=f"lead-migrate check of {result.store}",
@@ -59,16 +59,16 @@ def answer_line(result: Compatibility) -> str:
     return f"not compatible with {result.model.spec}: {result.cause.value}: {result.sentence}"
 
 
-def _typed(found: Found) -> str:
-    return shlex.join(["--model", with_settings(found.spec, found.options)])
+def _typed(model_found: Found) -> str:
+    return shlex.join(["--model", with_settings(model_found.spec, model_found.options)])
 
 
 def stamp_text(stamp: Stamped) -> str:
     """Return what the stamp rests on, and where it is."""
     lines = [f"stamped: {stamp.path}" if stamp.path else "not stamped: nothing was written"]
-    if (found := stamp.found) is not None:
-        agree = f"{found.agreeing} of {found.sampled} sampled documents agree"
-        lines = [wrap(f"as the last check has found: {_typed(found)}; {agree}"), *lines]
+    if (model_found := stamp.found) is not None:
+        agree = f"{model_found.agreeing} of {model_found.sampled} sampled documents agree"
+        lines = [wrap(f"as the last check has found: {_typed(model_found)}; {agree}"), *lines]
     return paragraphs("" if stamp.checked is None else report_text(check_sections(stamp.checked)), "\n".join(lines))
 
 
@@ -102,7 +102,9 @@ def _trials(trials: tuple[Trial, ...]) -> list[Block]:
 
 def example_rows(result: Compatibility) -> list[list[str]]:
     """Return a head, and a row for each sampled document that disagrees."""
-    rows = [[one.doc_id, f"{one.row:,}", f"{one.cosine:.4f}", one.taken_for] for one in result.examples]
+    rows = [
+        [example.doc_id, f"{example.row:,}", f"{example.cosine:.4f}", example.taken_for] for example in result.examples
+    ]
     return [["document", "row", "cosine", "taken for"], *rows]
 
 
@@ -114,8 +116,8 @@ def finding_rows(result: Compatibility) -> list[list[str]]:
 
 def check_document(result: Compatibility) -> dict[str, Any]:
     """Return everything the check knows, as values that JSON holds."""
-    facts = {name: fact for name, fact in as_plain(result).items() if name != "suits_queries"}
-    return document("check", {**facts, "compatible": result.compatible})
+    content = {name: value for name, value in as_plain(result).items() if name != "suits_queries"}
+    return document("check", {**content, "compatible": result.compatible})
 
 
 def stamp_document(stamp: Stamped) -> dict[str, Any]:

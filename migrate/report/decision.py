@@ -94,8 +94,8 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
 
 
 def _left(option: Option, *, is_priced: bool) -> str:
-    left = option.usd_left if is_priced else option.tokens_left
-    return "-" if left is None else f"{left if is_priced else left / _MILLION:,.4f}"
+    amount = option.usd_left if is_priced else option.tokens_left
+    return "-" if amount is None else f"{amount if is_priced else amount / _MILLION:,.4f}"
 
 
 def _amount(usd: float | None, tokens: float | None, *, is_priced: bool) -> float:

@@ -78,7 +78,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
     What the full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
     """
     diagnostics, measured = report.diagnostics, report.verdict.measured
-    facts = {
+    content = {
         "verdict": {
             **_verdict(report.verdict),
             "measure": report.measure,
@@ -108,7 +108,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
-    return document("audit", facts, version=SCHEMA_VERSION)
+    return document("audit", content, version=SCHEMA_VERSION)
 
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def _pool(pool: PoolSummary) -> dict[str, Any]:
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:
-    facts = {"documents": held_out.documents, "relevant": held_out.relevant, "sentence": held_out.sentence}
-    return {**facts, "verdict": _verdict(held_out.verdict)}
+    content = {"documents": held_out.documents, "relevant": held_out.relevant, "sentence": held_out.sentence}
+    return {**content, "verdict": _verdict(held_out.verdict)}
 
 
 def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 
-def document(kind: str, facts: Any, *, version: int = 1) -> dict[str, Any]:
+def document(kind: str, content: Any, *, version: int = 1) -> dict[str, Any]:
     """Return the facts of a result, a dataclass or names with values, as one document."""
-    return {"schema_version": version, "kind": kind, **as_plain(facts)}
+    return {"schema_version": version, "kind": kind, **as_plain(content)}
 
 
 def as_plain(value: Any) -> Any:

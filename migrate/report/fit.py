@@ -31,13 +31,13 @@ WITHOUT_TEXTS: Final = {
 
 def without_texts_sentence() -> str:
     """Say what a store without texts loses; a target behind an API or in a file has no tokens to read."""
-    known = WITHOUT_TEXTS
+    elsewhere = WITHOUT_TEXTS
     return (
         "texts: the store has none, so nothing but the old vectors was read. What that costs here cannot be measured; "
-        f"elsewhere, on {known['measured_on']}, stitches fitted on {known['pairs']:,} pairs retained "
-        f"{known['vectors_alone']:.3f} of a full re-embed's nDCG@10 from the old vectors alone, "
-        f"{known['with_texts']:.3f} with the texts, and {known['with_texts_and_tokens']:.3f} with the target's tokens "
-        "too"
+        f"elsewhere, on {elsewhere['measured_on']}, stitches fitted on {elsewhere['pairs']:,} pairs retained "
+        f"{elsewhere['vectors_alone']:.3f} of a full re-embed's nDCG@10 from the old vectors alone, "
+        f"{elsewhere['with_texts']:.3f} with the texts, and {elsewhere['with_texts_and_tokens']:.3f} with the target's "
+        "tokens too"
     )
 
 
@@ -68,10 +68,10 @@ def _reads(views: TriedViews) -> str:
 
 def _but(selection: Selection, rival: str) -> str:
     """Return the reason why a rival with more overlap was not taken, in brackets."""
-    one, chosen = find_kind(rival) or Stitch, find_kind(selection.chosen) or Stitch
-    if chosen.reads_texts and not one.reads_texts:
+    rival_kind, chosen = find_kind(rival) or Stitch, find_kind(selection.chosen) or Stitch
+    if chosen.reads_texts and not rival_kind.reads_texts:
         return " (reads no texts)"
-    return " (costs more to use)" if one.cost > chosen.cost else ""
+    return " (costs more to use)" if rival_kind.cost > chosen.cost else ""
 
 
 def fit_blocks(selection: Selection, *, bare: bool) -> list[Block]:
@@ -113,8 +113,10 @@ def _worth(selection: Selection) -> list[str]:
 def _tried(views: TriedViews) -> str:
     """Say what a free local model adds, and whether it is used."""
     specs = " and ".join(views.specs)
-    found = f"{specs}, free and on this machine, was tried too: {views.overlap_with:.1%} with its vectors of the texts"
-    against = f"{found}, {views.overlap_without:.1%} without"
+    sentence = (
+        f"{specs}, free and on this machine, was tried too: {views.overlap_with:.1%} with its vectors of the texts"
+    )
+    against = f"{sentence}, {views.overlap_without:.1%} without"
     if views.is_used:
         return f"{against}. It is used: translating embeds the other texts with it, which takes time but no money"
     if not views.helps:

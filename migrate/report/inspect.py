@@ -26,19 +26,19 @@ def inspect_document(location: Store | str | Path) -> dict[str, Any]:
     LeadMigrateError
         As `open_store`, or `load_stitch`.
     """
-    facts = _facts(location) if isinstance(location, Store) else _facts_at(str(location))
-    return document("inspect", facts)
+    content = _facts(location) if isinstance(location, Store) else _facts_at(str(location))
+    return document("inspect", content)
 
 
 def _facts_at(location: str) -> dict[str, Any]:
     path = path_in(location)
-    place = place_of(location) if path is None else path
-    is_url = isinstance(place, str) and not names_kind(location)
+    path_or_url = place_of(location) if path is None else path
+    is_url = isinstance(path_or_url, str) and not names_kind(location)
     if is_url or (path is not None and artefact_kind(path) == "stitch"):
         from migrate.report.stitch import stitch_document  # slow to import, for what few ask
         from migrate.stitch.persistence import load_stitch
 
-        return stitch_document(str(place), load_stitch(place))
+        return stitch_document(str(path_or_url), load_stitch(path_or_url))
     try:
         opened = open_store(location)
     except (StoreError, UsageError):
@@ -52,17 +52,17 @@ def _facts_at(location: str) -> dict[str, Any]:
 
 def _stores_in(path: Path) -> list[dict[str, Any]]:
     """Return the stores at a path that is not one; none where a file cannot be read, which is then to be told."""
-    found = []
+    stores = []
     for location in stores_in(path):
-        facts: dict[str, Any] = {"store": location, "format": "not read", "vectors": None, "dimension": None}
+        store_facts: dict[str, Any] = {"store": location, "format": "not read", "vectors": None, "dimension": None}
         try:
             info = open_store(location).info
-            facts |= {"format": info.kind, "vectors": info.count, "dimension": info.dim}
+            store_facts |= {"format": info.kind, "vectors": info.count, "dimension": info.dim}
         except LeadMigrateError:
             if not Path(location).is_dir():
                 return []
-        found.append(facts)
-    return found
+        stores.append(store_facts)
+    return stores
 
 
 def _facts(store: Store) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def _norms(store: Store) -> dict[str, Any]:
         bad += len(squares) - len(good)
         if len(good):
             least, greatest = min(least, float(good.min())), max(greatest, float(good.max()))
-    facts: dict[str, Any] = {"bad_vectors": bad}
+    content: dict[str, Any] = {"bad_vectors": bad}
     if greatest:
         low, high = float(np.sqrt(least)), float(np.sqrt(greatest))
         unit = abs(low - 1) < UNIT_TOLERANCE and abs(high - 1) < UNIT_TOLERANCE
-        facts = {"norms": "unit" if unit else f"{low:.4g} to {high:.4g}", **facts}
-    return facts
+        content = {"norms": "unit" if unit else f"{low:.4g} to {high:.4g}", **content}
+    return content

@@ -28,14 +28,14 @@ result_document.register(AuditReport, audit_document)
 
 
 @notebook_html.register
-def _(found: Compatibility) -> str:
-    return notebook_piece(answer_line(found), check_brief(found))
+def _(result: Compatibility) -> str:
+    return notebook_piece(answer_line(result), check_brief(result))
 
 
 @notebook_html.register
-def _(found: Assessment) -> str:
-    answer, *others = found.answers or (f"moving {found.store.location} to {found.target.spec}",)
-    return notebook_piece(answer, TextTable(cost_rows(found)), others)
+def _(result: Assessment) -> str:
+    answer, *sentences = result.answers or (f"moving {result.store.location} to {result.target.spec}",)
+    return notebook_piece(answer, TextTable(cost_rows(result)), sentences)
 
 
 @notebook_html.register
@@ -45,7 +45,7 @@ def _(fitted: FittedStitch) -> str:
 
 @notebook_html.register
 def _(done: Translation) -> str:
-    facts = {
+    content = {
         "vectors": f"{done.count:,}",
         "true ones": f"{done.n_true:,}",
         "dimension before": str(done.source_dim),
@@ -55,4 +55,6 @@ def _(done: Translation) -> str:
     }
     notes = [*done.remarks, *([done.distrust] if done.distrust else [])]
     notes += [done.fallback.sentence] if done.fallback else []
-    return notebook_piece(f"translated to {done.path}", TextTable([list(facts), list(facts.values())]), Listed(notes))
+    return notebook_piece(
+        f"translated to {done.path}", TextTable([list(content), list(content.values())]), Listed(notes)
+    )

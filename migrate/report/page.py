@@ -30,13 +30,13 @@ def element(tag: str, *content: Content, **attributes: str | float | None) -> El
     >>> html(element("b", "1 < 2", element("i", "!"), "?", class_=None))
     '<b>1 &lt; 2<i>!</i>?</b>'
     """
-    made = Element(tag)
+    node = Element(tag)
     for name, value in attributes.items():
         if value is not None:
-            made.set(name.rstrip("_").replace("_", "-"), value if isinstance(value, str) else f"{value:g}")
-    _add(made, content)
-    made.tail = "\n" if tag in _NEWLINE_AFTER else None
-    return made
+            node.set(name.rstrip("_").replace("_", "-"), value if isinstance(value, str) else f"{value:g}")
+    _add(node, content)
+    node.tail = "\n" if tag in _NEWLINE_AFTER else None
+    return node
 
 
 def _add(parent: Element, content: Content) -> None:
@@ -48,8 +48,8 @@ def _add(parent: Element, content: Content) -> None:
         else:
             parent.text = (parent.text or "") + content
     else:
-        for part in content or ():
-            _add(parent, part)
+        for item in content or ():
+            _add(parent, item)
 
 
 def html(*content: Content) -> str:
@@ -64,8 +64,11 @@ def words(text: str) -> list[Content]:
     >>> html(words("type `fit`"))
     'type <code>fit</code>'
     """
-    parts = text.split("`")
-    return [element("code", part) if place % 2 and place < len(parts) - 1 else part for place, part in enumerate(parts)]
+    pieces = text.split("`")
+    return [
+        element("code", piece) if number % 2 and number < len(pieces) - 1 else piece
+        for number, piece in enumerate(pieces)
+    ]
 
 
 def sentence(text: str) -> list[Content]:
@@ -110,9 +113,9 @@ def _table(table: TextTable) -> Element:
         element(
             "tr",
             [element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)],
-            class_="marked" if place in table.marked else None,
+            class_="marked" if number in table.marked else None,
         )
-        for place, row in enumerate(body)
+        for number, row in enumerate(body)
     ]
     whole = element("table", element("thead", element("tr", heads)), element("tbody", rows), class_="sorts")
     return element("div", whole, class_="scroll")

@@ -73,8 +73,8 @@ def parts_of(block: Block) -> Iterator[Block]:
         case None | str() | TextTable() | Facts() | Figures() | Listed() | Heading() | Note() | Element():
             yield block
         case _:
-            for part in block:
-                yield from parts_of(part)
+            for item in block:
+                yield from parts_of(item)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,8 @@ def curve_sentence(curve: Sequence[Sequence[float]]) -> str:
     kind = "held-out" if len(curve[0]) > 2 else "training"
     least = min(losses)
     at = int(curve[losses.index(least)][0])
-    kept = losses if len(losses) <= _WIDTH else [losses[round(x)] for x in np.linspace(0, len(losses) - 1, _WIDTH)]
-    span = max(kept) - min(kept) or 1.0
-    drawn = "".join(_BARS[round((loss - min(kept)) / span * (len(_BARS) - 1))] for loss in kept)
+    shown = losses if len(losses) <= _WIDTH else [losses[round(x)] for x in np.linspace(0, len(losses) - 1, _WIDTH)]
+    span = max(shown) - min(shown) or 1.0
+    drawn = "".join(_BARS[round((loss - min(shown)) / span * (len(_BARS) - 1))] for loss in shown)
     figures = f"{kind} loss {number(losses[0])} at first, least {number(least)} at epoch {at}"
     return f"{len(losses)} epochs, {figures}  {drawn}"

@@ -88,16 +88,16 @@ def junit_xml(suite: Suite) -> bytes:
     states = [case.state for case in suite.cases]
     root = ElementTree.Element("testsuites")
     counts = {"failures": states.count(State.FAILED), "errors": states.count(State.OPEN)}
-    facts = {"name": suite.name, "tests": str(len(states)), **{name: str(count) for name, count in counts.items()}}
-    element = ElementTree.SubElement(root, "testsuite", facts)
+    attributes = {"name": suite.name, "tests": str(len(states)), **{name: str(count) for name, count in counts.items()}}
+    element = ElementTree.SubElement(root, "testsuite", attributes)
     properties = ElementTree.SubElement(element, "properties")
     for name, value in suite.properties.items():
         ElementTree.SubElement(properties, "property", {"name": name, "value": value})
     for case in suite.cases:
         _add(element, case, suite)
-    for part in root.iter():
-        part.text = for_markup(part.text) if part.text else None
-        part.attrib = {name: for_markup(value) for name, value in part.attrib.items()}
+    for node in root.iter():
+        node.text = for_markup(node.text) if node.text else None
+        node.attrib = {name: for_markup(value) for name, value in node.attrib.items()}
     ElementTree.indent(root)
     written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"
@@ -174,9 +174,9 @@ def _title(report: AuditReport) -> str:
     verdict, is_alone = report.verdict, report.plan == TRANSLATED
     bounds = verdict.retention if is_alone else report.family[report.plan]
     provisional = " (provisional)" if verdict.provisional else ""
-    what = report.places.translated + ("" if is_alone else f" in plan {report.plan}")
-    kept = f"keeps {bounds.estimate:.2f}" if bounds.is_known else "is not measured"
-    return f"{_judged(report)}{provisional}: {what} {kept}"
+    subject = report.places.translated + ("" if is_alone else f" in plan {report.plan}")
+    figure = f"keeps {bounds.estimate:.2f}" if bounds.is_known else "is not measured"
+    return f"{_judged(report)}{provisional}: {subject} {figure}"
 
 
 def downstream_cases(audit: DownstreamAudit) -> list[Case]:

@@ -52,8 +52,8 @@ def _table(report: AuditReport, width: int) -> TextTable:
     has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
     columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]
-    taken = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
-    room = min(width - taken - len("SAFE") - 2, _WIDEST_PLOT)
+    width_used = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
+    room = min(width - width_used - len("SAFE") - 2, _WIDEST_PLOT)
     plots = [[plot] for plot in _plots(report, options, room)] if room >= _NARROWEST_PLOT else [[]] * len(columns)
     safe = ["SAFE", *("yes" if option.is_safe and not report.doubts else "" for option in options)]
     rows = [[*cells, *plot, last] for cells, plot, last in zip(columns, plots, safe, strict=True)]
@@ -63,9 +63,9 @@ def _table(report: AuditReport, width: int) -> TextTable:
 def _shown(options: Sequence[Option]) -> list[Option]:
     """Return all where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
     needed = {TRANSLATED, STAY, FULL}
-    others = [option for option in options if option.name not in needed]
-    room = _MOST_OPTIONS - (len(options) - len(others))
-    first = sorted(others, key=lambda option: not option.is_safe)[:room]
+    remaining = [option for option in options if option.name not in needed]
+    room = _MOST_OPTIONS - (len(options) - len(remaining))
+    first = sorted(remaining, key=lambda option: not option.is_safe)[:room]
     return [option for option in options if option.name in needed or option in first]
 
 
@@ -87,9 +87,9 @@ def _cost(option: Option) -> str:
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:
     """Return a head and a line an option: its bounds, its estimate, and the margin that it has to keep."""
     margin = report.verdict.margin
-    known = [option.retention for option in options if option.retention.is_known]
-    low = min(margin, *(bounds.lower for bounds in known), *(bounds.estimate for bounds in known))
-    high = max(1.0, *(min(bounds.estimate, 1.5) for bounds in known))
+    retained = [option.retention for option in options if option.retention.is_known]
+    low = min(margin, *(bounds.lower for bounds in retained), *(bounds.estimate for bounds in retained))
+    high = max(1.0, *(min(bounds.estimate, 1.5) for bounds in retained))
     low = max(low - 0.1 * (high - low), 0.0)
 
     def place(value: float) -> int:

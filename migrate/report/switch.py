@@ -62,8 +62,8 @@ def switch_document(kind: str, done: Switched) -> dict[str, Any]:
     return document(kind, done)
 
 
-def _queries(model: str | None, before: str | None) -> str:
+def _queries(model: str | None, earlier: str | None) -> str:
     if model is None:
         return "queries must be embedded with the model of this store, which it does not name"
-    instead = f" instead of {before}" if before not in (None, model) else ""
+    instead = f" instead of {earlier}" if earlier not in (None, model) else ""
     return f"queries must be embedded with {model}{instead} from now on"

@@ -25,15 +25,15 @@ def counts_text(counts: ChangeCounts) -> str:
 
 def plan_text(step: Sync) -> str:
     """Return a text of what would be done."""
-    found = step.comparison
-    if found.is_current:
-        return f"{found.output.where}: up to date with {found.old.info.location}"
-    counts = found.changes.counts
+    comparison = step.comparison
+    if comparison.is_current:
+        return f"{comparison.output.where}: up to date with {comparison.old.info.location}"
+    counts = comparison.changes.counts
     will = f"{counts.to_embed:,} would get true vectors" if counts.to_embed else "nothing would be embedded"
-    lines = [f"{found.output.where}: {counts_text(counts)}", will]
+    lines = [f"{comparison.output.where}: {counts_text(counts)}", will]
     if counts.to_embed:
         lines.append(step.estimate().sentence)
-    return "\n".join([*lines, *(f"note: {remark}" for remark in found.remarks)])
+    return "\n".join([*lines, *(f"note: {remark}" for remark in comparison.remarks)])
 
 
 def synced_text(done: Synced) -> str:
@@ -52,13 +52,13 @@ def synced_text(done: Synced) -> str:
 
 def plan_document(step: Sync) -> dict[str, Any]:
     """Return what would be done, for programs."""
-    found, estimate = step.comparison, step.estimate()
-    counts = asdict(found.changes.counts)
-    facts = {"path": found.output.where, "up_to_date": found.is_current, "dry_run": True, **counts}
-    return document("sync", {**facts, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": found.remarks})
+    comparison, estimate = step.comparison, step.estimate()
+    counts = asdict(comparison.changes.counts)
+    content = {"path": comparison.output.where, "up_to_date": comparison.is_current, "dry_run": True, **counts}
+    return document("sync", {**content, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": comparison.remarks})
 
 
 def synced_document(done: Synced) -> dict[str, Any]:
     """Return what was done, for programs."""
-    facts = {"path": done.path, "up_to_date": not done.written, "dry_run": False, **asdict(done.counts)}
-    return document("sync", {**facts, "count": done.count, "true": done.n_true, "remarks": done.remarks})
+    content = {"path": done.path, "up_to_date": not done.written, "dry_run": False, **asdict(done.counts)}
+    return document("sync", {**content, "count": done.count, "true": done.n_true, "remarks": done.remarks})

@@ -33,9 +33,9 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if size < 10 else f"{value:.1f}"
 
 
-def paragraphs(*parts: str) -> str:
+def paragraphs(*texts: str) -> str:
     """Join the parts that are not empty, a blank line between them."""
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join(filter(None, texts))
 
 
 def report_text(report: Report) -> str:
@@ -144,12 +144,12 @@ def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()
     [['arm', 'score'], ['stay', '0.0'], ['full', '0.0']]
     """
     head, *body = rows
-    kept = [
+    filled = [
         column
         for column, name in enumerate(head)
         if not column or not body or any(_has_value(row[column], zero_counts=name not in costs) for row in body)
     ]
-    return [[row[column] for column in kept] for row in rows]
+    return [[row[column] for column in filled] for row in rows]
 
 
 def _has_value(cell: str, *, zero_counts: bool) -> bool:

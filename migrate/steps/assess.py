@@ -149,10 +149,10 @@ class Assess(Step["Assessment"]):
 
         if self.stitch is None:
             return None
-        fitted, words = self.stitch, {}
+        fitted, message_values = self.stitch, {}
         if isinstance(fitted, str | Path):
-            fitted, words = load_stitch(fitted), {"source": str(fitted)}
-        return stitch_quality(fitted, self.source, self.model.spec, **words)
+            fitted, message_values = load_stitch(fitted), {"source": str(fitted)}
+        return stitch_quality(fitted, self.source, self.model.spec, **message_values)
 
     def execute(self) -> Assessment:
         """Count the store's texts, and set the plans side by side."""
@@ -220,13 +220,13 @@ def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     """Return how many first tokens of each document are embedded: none, or as in `24,64`."""
     from migrate.errors import UsageError
 
-    parts = [part.strip() for part in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
-    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
+    numbers = [number.strip() for number in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
         raise UsageError(
             f"--prefix {tokens!r} is no list of numbers of tokens such as 24,64; a text to put before documents is "
             "SPEC,document-prefix=TEXT"
         )
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted({int(number) for number in numbers}))
 
 
 assess = function(Assess)

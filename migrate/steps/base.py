@@ -190,10 +190,10 @@ class PaidStep(Step[Result]):
         return self.execute()
 
 
-def step_like(kind: type[StepKind], step: Step[Any], **others: Any) -> StepKind:
+def step_like(kind: type[StepKind], step: Step[Any], **changes: Any) -> StepKind:
     """Return a step of a kind with the fields that another step has under the same names, but for `others`."""
     names = {field.name for field in fields(kind)} & {field.name for field in fields(step)}
-    return kind(**{name: getattr(step, name) for name in names - others.keys()}, **others)
+    return kind(**{name: getattr(step, name) for name in names - changes.keys()}, **changes)
 
 
 def fields_of(step: type[Any]) -> list[Field[Any]]:
@@ -226,8 +226,8 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
 def _docstring(step: type[Step[Any]]) -> str:
     """Return the text of a step with its parameters, which stand in the fields, before the rest of the sections."""
     text = inspect.getdoc(step) or ""
-    head, mark, rest = text.partition("Raises\n------\n")
+    head, mark, errors = text.partition("Raises\n------\n")
     entries = [
         f"{it.name}\n{textwrap.indent(textwrap.fill(it.metadata['help'], 116), '    ')}" for it in fields_of(step)
     ]
-    return f"{head}Parameters\n----------\n" + "\n".join(entries) + f"\n\n{mark}{rest}"
+    return f"{head}Parameters\n----------\n" + "\n".join(entries) + f"\n\n{mark}{errors}"

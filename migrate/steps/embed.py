@@ -182,8 +182,8 @@ class Embed(PaidStep["Embedding"]):
         from migrate.cost.spending import PlannedModel
         from migrate.embed.corpus import AGAIN, documents_left
 
-        left = partial(documents_left, self.documents, Path(self.output), restart=self.restart)
-        return (PlannedModel(self.embedder, self.cap, documents=left, again=AGAIN),)
+        documents_left_now = partial(documents_left, self.documents, Path(self.output), restart=self.restart)
+        return (PlannedModel(self.embedder, self.cap, documents=documents_left_now, again=AGAIN),)
 
     def execute(self) -> Embedding:
         """Embed the documents, and build the store."""

@@ -51,13 +51,13 @@ def log_of(queries: Path | str | Sequence[Query] | None) -> Sequence[Query]:
 
 def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedder:
     """Return the model that was given, or the one in the store's manifest as it was used then."""
-    known = store.info.manifest.model if store.info.manifest else None
-    if model is None and known is None:
+    recorded = store.info.manifest.model if store.info.manifest else None
+    if model is None and recorded is None:
         raise UsageError(
             f"{store.info.location}: the store does not say which model it was built with; name it with {option}="
         )
-    embedder = model if isinstance(model, Embedder) else load_known(model, known, state=folder_of(store))
-    if known is not None and not isinstance(model, Embedder) and is_spec_of(model, known):
-        check_revision(store.info.location, known, embedder.identity)
+    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=folder_of(store))
+    if recorded is not None and not isinstance(model, Embedder) and is_spec_of(model, recorded):
+        check_revision(store.info.location, recorded, embedder.identity)
     embedder.expect_dim(store.info.dim, store.info.location)
     return embedder

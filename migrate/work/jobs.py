@@ -46,8 +46,8 @@ class Configuration:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the state of unfinished work has it."""
-        facts = {"command": self.command, "source": self.source, "options": {**self.options, "tool": __version__}}
-        read_back: dict[str, Any] = json.loads(canonical_json(facts))
+        content = {"command": self.command, "source": self.source, "options": {**self.options, "tool": __version__}}
+        read_back: dict[str, Any] = json.loads(canonical_json(content))
         return read_back
 
     def check(self, begun: Facts, output: object) -> None:
@@ -61,9 +61,10 @@ class Configuration:
             raise StoreError(
                 f"{output}: the unfinished work there was begun with another source, or it changed since; {START_OVER}"
             )
-        if others := changed_names(begun["options"], now["options"]):
+        if differing := changed_names(begun["options"], now["options"]):
             raise UsageError(
-                f"{output}: the unfinished work there was begun with other values of {', '.join(others)}; {START_OVER}"
+                f"{output}: the unfinished work there was begun with other values of {', '.join(differing)}; "
+                f"{START_OVER}"
             )
 
 
@@ -194,7 +195,7 @@ class Work:
         """Return those of some shards that are not durable now."""
         ranges = self.shards.ranges()
         for shard in shards:
-            at = bisect_right(ranges, shard.start, key=lambda known: known[0]) - 1
+            at = bisect_right(ranges, shard.start, key=lambda finished_range: finished_range[0]) - 1
             if at < 0 or shard.stop > ranges[at][1]:
                 yield shard
 
@@ -234,14 +235,14 @@ class Work:
                     if not flying:
                         break
                     for future in wait(flying, 1.0, FIRST_COMPLETED).done:
-                        shard, made = flying.pop(future), future.result()
+                        shard, content = flying.pop(future), future.result()
                         if is_here:
-                            self.shards.add(shard, made)
+                            self.shards.add(shard, content)
                         else:
-                            self.shards.write(shard, *make_shard(shard, [made], self.writer)())
+                            self.shards.write(shard, *make_shard(shard, [content], self.writer)())
                         yield shard
-                        if not is_here and made.file is not None:
-                            pool.release([made.file])
+                        if not is_here and content.file is not None:
+                            pool.release([content.file])
             finally:
                 pool.stop()
         if not is_here:
@@ -253,12 +254,12 @@ class Work:
         names = [] if first is None else [name for name in self.shards.names(first) if name != VECTORS]
         hashes = {}
         for name in names:
-            parts: Iterable[NDArray[Any]] = (self.shards.array(shard, name) for shard in self.shards)
+            chunks: Iterable[NDArray[Any]] = (self.shards.array(shard, name) for shard in self.shards)
             if order is not None:
                 values = self.shards.all_values(name)
-                parts = (values[order[at : at + _VALUES_AT_ONCE]] for at in range(0, len(order), _VALUES_AT_ONCE))
+                chunks = (values[order[at : at + _VALUES_AT_ONCE]] for at in range(0, len(order), _VALUES_AT_ONCE))
             file = f"{name}.npy"
-            hashes[file] = write_values(self.content / file, parts, self.rows)
+            hashes[file] = write_values(self.content / file, chunks, self.rows)
         return hashes
 
 

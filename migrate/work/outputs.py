@@ -64,10 +64,10 @@ class RunState:
 
     def write(self) -> None:
         """Put it into the work folder of the output, durably and at once."""
-        folder, facts = beside(self.output, "work"), asdict(self)
+        folder, content = beside(self.output, "work"), asdict(self)
         unfinished = folder / ".work.json"
-        del facts["output"]
-        write_bytes(unfinished, json.dumps({"version": _VERSION, **facts}, sort_keys=True).encode())
+        del content["output"]
+        write_bytes(unfinished, json.dumps({"version": _VERSION, **content}, sort_keys=True).encode())
         os.replace(unfinished, folder / _STATE)
         sync_path(folder)
 
@@ -76,9 +76,9 @@ class RunState:
         """Return the state of an output that an earlier run has not finished; None where there is nothing usable."""
         path = beside(output, "work") / _STATE
         try:
-            facts = json.loads(path.read_bytes())
-            if facts.pop("version") == _VERSION:
-                return cls(output, **facts)
+            content = json.loads(path.read_bytes())
+            if content.pop("version") == _VERSION:
+                return cls(output, **content)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -105,10 +105,10 @@ def rows_done(output: Path, command: str) -> int:
 
 def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
     """Return the rows, of `count`, that an earlier run of a command has not left as durable."""
-    left = np.ones(count, dtype=bool)
+    is_left = np.ones(count, dtype=bool)
     for shard in _durable(output, command) or ():
-        left[shard.start : shard.stop] = False
-    return np.flatnonzero(left)
+        is_left[shard.start : shard.stop] = False
+    return np.flatnonzero(is_left)
 
 
 def _durable(output: Path, command: str) -> ShardFolder | None:
@@ -191,11 +191,11 @@ def _identity(path: Path) -> list[int] | None:
 def _tidy(path: Path) -> None:
     """Remove the work folder of a published output. Its state goes last: it says that there is nothing left to do."""
     with suppress(OSError):
-        for found in path.iterdir():
-            if found.is_dir() and not found.is_symlink():
-                shutil.rmtree(found, ignore_errors=True)
-            elif found.name != _STATE:
-                found.unlink()
+        for entry in path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != _STATE:
+                entry.unlink()
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -329,10 +329,10 @@ def _fill(work: Work, output: OutputFolder, state: RunState, runner: Runner, pro
             for shard in results:
                 rows += len(shard)
                 progress(job.stage, rows, job.total)
-        facts = job.finish(work, work.writer(_dim(work)))
+        details = job.finish(work, work.writer(_dim(work)))
         for path in (*sorted(work.content.iterdir()), work.content):
             sync_path(path)
-        state.complete, state.identity = facts, _identity(work.content)
+        state.complete, state.identity = details, _identity(work.content)
         state.write()
     except BaseException as error:
         # Rows of a source that cannot be used, or no rows at all, are nothing to go on from.

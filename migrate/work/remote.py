@@ -55,7 +55,7 @@ class Folder:
             system.invalidate_cache()
             if not system.exists(folder):
                 return []
-            return sorted(str(found).rpartition("/")[2] for found in system.ls(folder, detail=False))
+            return sorted(str(entry).rpartition("/")[2] for entry in system.ls(folder, detail=False))
 
     def write(self, name: str, *pieces: bytes | memoryview) -> None:
         """Write a file of some pieces, whatever is there."""
@@ -144,9 +144,9 @@ def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
     unfinished = path.with_name(f".{uuid.uuid4().hex}")
     with unfinished.open("wb", buffering=0) as file:
         for piece in pieces:
-            left = memoryview(piece)
-            while left:
-                left = left[file.write(left) :]
+            remaining = memoryview(piece)
+            while remaining:
+                remaining = remaining[file.write(remaining) :]
         os.fsync(file.fileno())
     os.rename(unfinished, path)
     sync_path(path.parent)

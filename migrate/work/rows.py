@@ -119,8 +119,8 @@ class Rows:
         numbers = vectors if self.dtype == vectors.dtype else np.empty(vectors.shape, self.dtype)
         target = numbers.reshape(-1).view(np.uint8).data
         for first, last in pairwise([0, *breaks.tolist(), rows.size]):
-            file, part = int(files[first]), target[first * row_bytes : last * row_bytes]
-            self._read(descriptor_of(file), self.paths[file], part, int(offsets[first]))
+            file, span = int(files[first]), target[first * row_bytes : last * row_bytes]
+            self._read(descriptor_of(file), self.paths[file], span, int(offsets[first]))
         if numbers is not vectors:
             with np.errstate(over="ignore", invalid="ignore"):  # too large becomes infinite, and is refused as that
                 vectors[:] = numbers

@@ -76,13 +76,13 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any])
     names = {np.dtype(dtype): name for name, dtype in _TYPES.items()}
     header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(facts), sort_keys=True)}}
     buffers, end = [], 0
-    for name, parts in sorted(arrays.items()):
+    for name, arrays_of in sorted(arrays.items()):
         begin = end
-        for part in parts:
-            buffers.append(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
-            end += part.nbytes
-        shape = [sum(map(len, parts)), *parts[0].shape[1:]]
-        header[name] = {"dtype": names[parts[0].dtype], "shape": shape, "data_offsets": [begin, end]}
+        for array in arrays_of:
+            buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            end += array.nbytes
+        shape = [sum(map(len, arrays_of)), *arrays_of[0].shape[1:]]
+        header[name] = {"dtype": names[arrays_of[0].dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [memoryview(len(text).to_bytes(8, "little") + text), *buffers]
@@ -208,14 +208,14 @@ class ShardFolder:
             return _read_header(file)
 
 
-def write_values(path: Path, parts: Iterable[NDArray[Any]], count: int) -> str:
+def write_values(path: Path, chunks: Iterable[NDArray[Any]], count: int) -> str:
     """Write numbers, one a row, as a `.npy` of shape (count,), durably; return the SHA-256 of the file."""
-    digest, parts, header = hashlib.sha256(), iter(parts), io.BytesIO()
-    first = next(parts, np.empty(0, np.float32))
-    facts = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
-    np.lib.format.write_array_header_1_0(header, facts)
+    digest, chunks, header = hashlib.sha256(), iter(chunks), io.BytesIO()
+    first = next(chunks, np.empty(0, np.float32))
+    npy_header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(header, npy_header)
     with path.open("wb") as file:
-        for content in chain([header.getvalue()], (part.tobytes() for part in chain([first], parts))):
+        for content in chain([header.getvalue()], (chunk.tobytes() for chunk in chain([first], chunks))):
             digest.update(content)
             file.write(content)
         file.flush()

@@ -166,14 +166,14 @@ class FlatFileWriter(StoreWriter):
             return False
         if not facts["begin"] and not in_order:
             return False
-        whole, own = self._sha256.copy() if in_order else None, hashlib.sha256() if facts["begin"] else None
+        whole, own_digest = self._sha256.copy() if in_order else None, hashlib.sha256() if facts["begin"] else None
         with self.path.open("rb") as file:
             file.seek(begin)
             while begin < end and (content := file.read(min(1 << 20, end - begin))):
                 begin += len(content)
-                for digest in filter(None, (whole, own)):
+                for digest in filter(None, (whole, own_digest)):
                     digest.update(content)
-        found = own or whole
+        found = own_digest or whole
         if begin != end or found is None or found.hexdigest() != facts["sha256"]:
             return False
         if whole is not None:
@@ -255,12 +255,12 @@ def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vect
 
 
 def write_rows(
-    writer: StoreWriter, parts: Iterable[tuple[int, Vectors]], count: int, scratch: Path | None = None
+    writer: StoreWriter, chunks: Iterable[tuple[int, Vectors]], count: int, scratch: Path | None = None
 ) -> None:
     """Write a store of `count` rows at once, from parts in any order, each with its first row, by way of `scratch`."""
     with TemporaryDirectory(dir=scratch, prefix=".rows-") as folder:
         shards = ShardFolder(Path(folder))
         writer.begin()
-        for start, vectors in parts:
+        for start, vectors in chunks:
             put_rows(writer, shards, start, vectors)
         writer.finish(shards.all_rows(writer.dim, count))

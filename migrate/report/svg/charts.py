@@ -57,15 +57,15 @@ class IntervalChart:
 
     def figure(self) -> Element:
         """Return the chart as a part of a page."""
-        parts = []
+        shapes = []
         for row, drawing in self.rows:
             marked = " marked" if row.marked else ""
-            parts.append(element("span", row.name, class_=f"name{marked}"))
-            parts.append(element("span", f"{row.estimate:.3f}", class_=f"value{marked}"))
-            parts.append(element("div", drawing, class_="bar"))
+            shapes.append(element("span", row.name, class_=f"name{marked}"))
+            shapes.append(element("span", f"{row.estimate:.3f}", class_=f"value{marked}"))
+            shapes.append(element("div", drawing, class_="bar"))
         axis = element("div", self.axis, class_="bar scale")
         label = element("p", self.label, class_="axis across")
-        return element("figure", parts, axis, label, class_="chart intervals", aria_label=self.name)
+        return element("figure", shapes, axis, label, class_="chart intervals", aria_label=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +150,11 @@ def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, fl
     sides = []
     for point in points:
         x = frame.across(point.cost)
-        group = [other for other in points if abs(frame.across(other.cost) - x) < _NEAR]
-        group.sort(key=lambda other: other.interval.estimate)
+        group = [neighbour for neighbour in points if abs(frame.across(neighbour.cost) - x) < _NEAR]
+        group.sort(key=lambda neighbour: neighbour.interval.estimate)
         reach = _APART * (len(group) - 1) / 2
-        place = next(number for number, other in enumerate(group) if other is point)
-        sides.append((_APART * place - reach, -reach if _is_right(frame, point) else reach))
+        rank = next(number for number, neighbour in enumerate(group) if neighbour is point)
+        sides.append((_APART * rank - reach, -reach if _is_right(frame, point) else reach))
     return sides
 
 
@@ -241,7 +241,7 @@ def line_chart(
         name,
         *frame.x_axis(x_form),
         *frame.y_axis(y_form),
-        *(part for number, line in enumerate(lines) for part in _line(frame, line, number, x_form, y_form)),
+        *(shape for number, line in enumerate(lines) for shape in _line(frame, line, number, x_form, y_form)),
         *([] if level is None else [frame.level(level)]),
     )
     names = _legend([line.name for line in lines]) if len(lines) > 1 else []
@@ -318,8 +318,8 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
     reach = min(float(differences.min()), -0.1), max(float(differences.max()), 0.1)
     frame = Frame((0.0, float(len(order))), reach, height=240)
     bars = [
-        _bar(frame, place, float(differences[row]), f"{names[row]}: {differences[row]:+.3f}")
-        for place, row in enumerate(order)
+        _bar(frame, position, float(differences[row]), f"{names[row]}: {differences[row]:+.3f}")
+        for position, row in enumerate(order)
         if differences[row]
     ]
     line = element("line", class_="axis", x1="0%", x2="100%", y1=frame.at_y(0), y2=frame.at_y(0))
@@ -327,15 +327,15 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
     return Chart(frame.drawing(name, *axis, *bars, line), y_label=label)
 
 
-def _bar(frame: Frame, place: int, value: float, words: str) -> Element:
+def _bar(frame: Frame, position: int, value: float, label: str) -> Element:
     top, foot = sorted((frame.at_y(value), frame.at_y(0)))
     width = f"{100 / frame.x[1] + 0.05:.3g}%"  # without gaps where browsers round
     kind = "mark bad" if value < 0 else "mark good"
     return element(
         "rect",
-        element("title", words),
+        element("title", label),
         class_=kind,
-        x=frame.at_x(place),
+        x=frame.at_x(position),
         width=width,
         y=top,
         height=max(foot - top, 1.0),
@@ -368,8 +368,8 @@ def map_chart(
     arrows: Sequence[tuple[str, tuple[float, float], tuple[float, float]]],
 ) -> Chart:
     """Draw clouds of places, and named arrows from one place to another."""
-    places = np.array([place for _, cloud in clouds for place in cloud] + [p for _, *ends in arrows for p in ends])
-    (left, low), (right, high) = places.min(axis=0), places.max(axis=0)
+    points = np.array([point for _, cloud in clouds for point in cloud] + [p for _, *ends in arrows for p in ends])
+    (left, low), (right, high) = points.min(axis=0), points.max(axis=0)
     frame = Frame(_wide(left, right), _wide(low, high), height=480)
     dots = [
         element(

@@ -83,19 +83,19 @@ def open_inputs(step: Fit) -> FitInputs:
     named, tokens = _split_views(step, embedder.profile.spec)
     _check_views(step, store, named or {}, target=embedder.profile.spec)
     _check_texts(step, store, stitches, tokens)
-    prior, earlier = (None if one is None else stitch_at(one) for one in (step.prior, step.grown_from))
+    prior, earlier = (None if location is None else stitch_at(location) for location in (step.prior, step.grown_from))
     if prior is not None:
         _check_prior(step, store, embedder, prior, source_model)
     if earlier is not None:
         _check_grown(step, store, embedder, earlier)
     views = _free_views(step, store, embedder, source_model) if named is None else named
     metered = cap.meter(embedder, step.price)
-    base, given = None, dict(views)
+    base, given_views = None, dict(views)
     if tokens is not None:
         base, bare = PrefixEmbedder(metered, tokens), PrefixEmbedder(embedder, tokens)
-        given[bare.profile.spec] = bare
+        given_views[bare.profile.spec] = bare
     views = {spec: cap.meter(view) for spec, view in views.items()}
-    return FitInputs(store, metered, log, source_model, prior, earlier, base, views, named is not None, given)
+    return FitInputs(store, metered, log, source_model, prior, earlier, base, views, named is not None, given_views)
 
 
 def require_texts(store: Store, embedder: Embedder | None = None) -> None:
@@ -156,10 +156,10 @@ def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[st
     views = {}
     for spec in specs if NO_VIEW not in specs else ():
         bare, settings = split_settings(spec)
-        if own := settings.keys() & {"dimensions", "document_prefix", "query_prefix"}:
+        if not_allowed := settings.keys() & {"dimensions", "document_prefix", "query_prefix"}:
             raise UsageError(
                 f"--view {spec}: a stitch loads a further model as it is by itself; leave out "
-                f"{' and '.join(sorted(own)).replace('_', '-')}"
+                f"{' and '.join(sorted(not_allowed)).replace('_', '-')}"
             )
         views[bare] = load(spec)
     return views

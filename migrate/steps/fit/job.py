@@ -109,11 +109,11 @@ def _check_vectors(step: Fit) -> None:
 def gives_vectors(model: Embedder, documents: Sequence[Document], pairs: Pairs) -> bool:
     """Return whether a model gives the target's vectors of a sample, by a few of its documents: it is the target."""
     targets = dict(zip(pairs.ids, pairs.target, strict=True))
-    some = [document for document in documents if document.id in targets][:_COMPARED]
-    own, theirs = model.embed_documents(some), np.stack([targets[document.id] for document in some])
-    if own.shape != theirs.shape:
+    sample = [document for document in documents if document.id in targets][:_COMPARED]
+    model_vectors, file_vectors = model.embed_documents(sample), np.stack([targets[document.id] for document in sample])
+    if model_vectors.shape != file_vectors.shape:
         return False
-    cosines = np.einsum("ij,ij->i", unit_rows(own), unit_rows(theirs))
+    cosines = np.einsum("ij,ij->i", unit_rows(model_vectors), unit_rows(file_vectors))
     return bool(np.median(cosines) > _SAME)  # one of the two may cut long texts earlier
 
 
@@ -132,7 +132,7 @@ def _prefix_cost(step: Fit, base: PrefixEmbedder) -> PrefixCost:
 
 def _manifest(step: Fit, chosen_by: frozenset[str]) -> Manifest:
     inputs, store, sample = step.inputs, step.inputs.store, step.drawn
-    earlier = choosers_of(*(one.manifest for one in (inputs.grown_from, inputs.prior) if one is not None))
+    earlier = choosers_of(*(stitch.manifest for stitch in (inputs.grown_from, inputs.prior) if stitch is not None))
     return Manifest(
         kind="stitch",
         model=inputs.embedder.identity,

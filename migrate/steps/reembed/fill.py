@@ -76,19 +76,19 @@ def backfill_store(
     """
     verify_files(store)
     embedder = whole_embedder(embedder)
-    before = store.snapshot()
+    snapshot = store.snapshot()
     manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old.copy()
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
     if prove:
-        some = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
-        prove_known(embedder, list(store.documents(some)), source=store.info.location)
+        sample = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
+        prove_known(embedder, list(store.documents(sample)), source=store.info.location)
     n_true = int((is_cached | (confidence == 1)).sum())
     is_full = n_true == store.info.count
     is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)
-    facts = StoreFacts(
+    details = StoreFacts(
         filled_in=RECORDED if is_recorded else manifest.store.filled_in,
         chosen_by=tuple(sorted(choosers_of(manifest) | embedder.choosers(choices))),
     )
@@ -96,19 +96,23 @@ def backfill_store(
         manifest,
         model=embedder.identity if is_full else manifest.model,
         counts={**manifest.counts, TRUE: n_true},
-        details={**with_content(manifest, None).details, **facts.as_details()},
+        details={**with_content(manifest, None).details, **details.as_details()},
         created=creation_date(),
     )
 
-    place = output_of(output)
+    target = output_of(output)
     kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
     confidence[is_cached] = 1
-    job = _FillJob(store, place, before, embedder, store, kept_rows, confidence, stored_sources(store), new)
-    write_store(place, job, force=force, restart=restart, progress=progress)
+    job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, stored_sources(store), new)
+    write_store(target, job, force=force, restart=restart, progress=progress)
     if is_full:
-        note_content(place.location)
+        note_content(target.location)
     return Backfill(
-        place.where, store.info.count, n_true, manifest.counts.get(TRUE, 0), len({*facts.chosen_by} - {UNKNOWN_QUERY})
+        target.where,
+        store.info.count,
+        n_true,
+        manifest.counts.get(TRUE, 0),
+        len({*details.chosen_by} - {UNKNOWN_QUERY}),
     )
 
 
@@ -159,9 +163,9 @@ class _FillJob(PatchJob):
     def true_vectors(self, rows: NDArray[np.int64]) -> Iterator[Vectors]:
         """Look them up in the cache; nothing is embedded."""
         documents = list(self.store.documents(rows))
-        found = self.embedder.find(documents, "document")
+        vector_of = self.embedder.find(documents, "document")
         for number, document in enumerate(documents):
-            vector = found.get(number)
+            vector = vector_of.get(number)
             if vector is None:
                 raise StoreError(f"the embedding cache lost the vector of document {document.id!r}; run again")
             if vector.shape != (self.dim,):

@@ -72,30 +72,30 @@ class Switched:
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switched:
         """Return the switch of a record."""
-        known = {name: record[name] for name in cls.__slots__ if name in record}  # not all are in older records
-        return replace(cls(**known), already=already)
+        values = {name: record[name] for name in cls.__slots__ if name in record}  # not all are in older records
+        return replace(cls(**values), already=already)
 
 
 def switch(step: Switch) -> Switched:
     """Compare two stores, make sure that the new one is SAFE, and let them trade names."""
     old, new = location_of(step.old), location_of(step.new)
-    before = find_exchange(old)
-    record = None if before is None else before.record()
-    if before is not None and record is not None:
+    exchange_before = find_exchange(old)
+    record = None if exchange_before is None else exchange_before.record()
+    if exchange_before is not None and record is not None:
         if record["new"] != new:
             raise UsageError(f"{old}: {record['new']} was switched here before; run rollback or forget of {old} first")
-        before.switch(record)
+        exchange_before.switch(record)
         return Switched.of(record, already=True)
     behind = find_exchange(new)
-    if behind is not None and (other := behind.record()) is not None:
-        raise moved(new, other["old"])
+    if behind is not None and (other_record := behind.record()) is not None:
+        raise moved(new, other_record["old"])
     stores = open_store(old, verify=True), open_store(new, verify=True)
     exchange = _exchange(*stores)
     contents = content_of(stores[0]), content_of(stores[1])
-    if what := _differ(*stores, contents):
+    if difference := _differ(*stores, contents):
         counts = " and ".join(f"{content['count']:,}" for content in contents)
         raise InputError(
-            f"{new}: this has other {what} than {old} ({counts} vectors); bring it up to date with `sync`, or "
+            f"{new}: this has other {difference} than {old} ({counts} vectors); bring it up to date with `sync`, or "
             "translate again"
         )
     if _is_made_from(stores[0], contents[1]):
@@ -201,11 +201,13 @@ def _check_report(
             "judgements (--beir), or switch anyway with `unproven=True`"
         )
     if not is_content(stores["translated"], contents[1]):
-        what = "is of another store, or it changed since" if stores["translated"] else "says of no store what it holds"
-        raise InputError(f"{source}: this report {what}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
+        reason = (
+            "is of another store, or it changed since" if stores["translated"] else "says of no store what it holds"
+        )
+        raise InputError(f"{source}: this report {reason}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
     # an audit without --source: the new store itself may say what it was made from
-    before = stores["source"]
-    if not (_is_made_from(new, contents[0]) if before is None else is_content(before, contents[0])):
+    source_content = stores["source"]
+    if not (_is_made_from(new, contents[0]) if source_content is None else is_content(source_content, contents[0])):
         raise InputError(
             f"{source}: this report compares with another source than {old.info.location}, or it changed since; "
             f"{_AUDIT_AGAIN}"
@@ -236,8 +238,8 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
             "downstream": {"outcome": _SAFE},
             "stores": {"translated": None, "source": None},
         }
-        for name, part in absent.items():
-            report[name] = part | ({} if report.get(name) is None else as_table(report[name]))
+        for name, names_missing in absent.items():
+            report[name] = names_missing | ({} if report.get(name) is None else as_table(report[name]))
         plan = {"name": str, "outcome": str}
         expect(report, {"verdict": {"provisional": bool}, "plan": plan, "downstream": {"outcome": str}})
     except OSError as error:

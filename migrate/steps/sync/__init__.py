@@ -71,9 +71,11 @@ class Sync(PaidStep["Synced"]):
         from migrate.cost.spending import PlannedModel
         from migrate.embed.corpus import AGAIN
 
-        found = self.comparison
-        left = partial(found.documents, restart=self.restart)
-        return (PlannedModel(found.embedder, self.cap, documents=left, again=AGAIN, known=found.known),)
+        comparison = self.comparison
+        documents_left = partial(comparison.documents, restart=self.restart)
+        return (
+            PlannedModel(comparison.embedder, self.cap, documents=documents_left, again=AGAIN, known=comparison.known),
+        )
 
     def execute(self) -> Synced:
         """Embed what is new, and write the store anew, unless it is up to date."""

@@ -83,40 +83,40 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
     Raises StoreError: only one of them has texts, or two documents of one share an id.
     """
     if old.info.has_texts != new.info.has_texts:
-        one, other = (old, new) if old.info.has_texts else (new, old)
+        first, second = (old, new) if old.info.has_texts else (new, old)
         raise StoreError(
-            f"{other.info.location}: the store has no texts, and {one.info.location} has; name their column, or "
+            f"{second.info.location}: the store has no texts, and {first.info.location} has; name their column, or "
             "translate again"
         )
     same_kind = old.info.kind == new.info.kind
-    before = _read(new, with_vectors=False, progress=progress)
+    new_rows = _read(new, with_vectors=False, progress=progress)
     now = _read(old, with_vectors=True, progress=progress)
-    rows = _rows_of(now.ids, before.ids)
+    rows = _rows_of(now.ids, new_rows.ids)
     is_there = rows >= 0
-    places = rows[is_there]
+    positions = rows[is_there]
 
     sources, confidence = stored_sources(new), stored_confidence(new)
     if all_true or confidence is None:
         confidence = np.full(new.info.count, 1 if all_true else np.nan, np.float32)
-    is_other = np.zeros(len(places), bool)
+    is_other = np.zeros(len(positions), bool)
     if sources is not None:
-        is_other = (now.vectors[is_there] != sources[places]) & (confidence[places] != 1)
-    has_other_text = now.texts[is_there] != before.texts[places]
+        is_other = (now.vectors[is_there] != sources[positions]) & (confidence[positions] != 1)
+    has_other_text = now.texts[is_there] != new_rows.texts[positions]
     is_changed = has_other_text | is_other
-    has_other_metadata = (now.metadata[is_there] != before.metadata[places]) & ~is_changed
+    has_other_metadata = (now.metadata[is_there] != new_rows.metadata[positions]) & ~is_changed
 
-    kept = has_other_text if old.info.has_texts or sources is None else now.vectors[is_there] != sources[places]
+    kept = has_other_text if old.info.has_texts or sources is None else now.vectors[is_there] != sources[positions]
     now_confidence = np.ones(len(rows), np.float32)
-    now_confidence[is_there] = np.where(is_changed, np.float32(1), confidence[places])
+    now_confidence[is_there] = np.where(is_changed, np.float32(1), confidence[positions])
     final = rows.copy()
     final[np.flatnonzero(is_there)[is_changed]] = TRUE_VECTOR
     n_changed, n_metadata = int(is_changed.sum()), int(has_other_metadata.sum()) if same_kind else None
     counts = ChangeCounts(
-        added=len(rows) - len(places),
+        added=len(rows) - len(positions),
         changed=n_changed,
         metadata=n_metadata,
-        deleted=new.info.count - len(places),
-        unchanged=len(places) - n_changed - (n_metadata or 0),
+        deleted=new.info.count - len(positions),
+        unchanged=len(positions) - n_changed - (n_metadata or 0),
     )
     by_texts = sources is None and not (confidence == 1).all()
     return Changes(counts, final, now.vectors, now_confidence, now.blank, by_texts, int((~kept).sum()))
@@ -158,8 +158,8 @@ def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
 def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Document], Batch | None]]:
     documents = store.documents() if store.info.has_texts else None
     if documents is not None and not with_vectors:
-        while some := list(islice(documents, BATCH_SIZE)):
-            yield some, None
+        while chunk := list(islice(documents, BATCH_SIZE)):
+            yield chunk, None
         return
     for batch in store.scan():
         if documents is None:
@@ -184,19 +184,19 @@ def _comparable(value: object) -> Hashable:
     return repr(value)
 
 
-def _rows_of(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_of(ids: NDArray[np.int64], known_ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place of each of `ids`, (n,), among the `others`, -1 where it is not."""
-    if not len(others):
+    if not len(known_ids):
         return np.full(len(ids), TRUE_VECTOR, np.int64)
-    order = np.argsort(others, kind="stable")
-    places = np.minimum(np.searchsorted(others, ids, sorter=order), len(others) - 1)
-    rows = order[places].astype(np.int64)
-    return np.where(others[rows] == ids, rows, TRUE_VECTOR)
+    order = np.argsort(known_ids, kind="stable")
+    positions = np.minimum(np.searchsorted(known_ids, ids, sorter=order), len(known_ids) - 1)
+    rows = order[positions].astype(np.int64)
+    return np.where(known_ids[rows] == ids, rows, TRUE_VECTOR)
 
 
 def _refuse_doubles(store: Store, ids: NDArray[np.int64]) -> None:
-    found, first, counts = np.unique(ids, return_index=True, return_counts=True)
-    if len(found) < len(ids):
+    unique, first, counts = np.unique(ids, return_index=True, return_counts=True)
+    if len(unique) < len(ids):
         (doc_id,) = store.ids(first[counts > 1][:1].astype(np.int64))
         raise StoreError(
             f"{store.info.location}: two documents have the id {doc_id!r}, so that changes cannot be told; rename one"

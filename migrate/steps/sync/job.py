@@ -71,8 +71,8 @@ class Synced:
 
     def __repr__(self) -> str:
         counts = self.counts
-        what = f"{counts.added:,} added, {counts.changed:,} changed, {counts.deleted:,} deleted"
-        return f"<Synced {self.path}: {what if self.written else 'up to date'}, {self.count:,} vectors>"
+        summary = f"{counts.added:,} added, {counts.changed:,} changed, {counts.deleted:,} deleted"
+        return f"<Synced {self.path}: {summary if self.written else 'up to date'}, {self.count:,} vectors>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,14 +91,14 @@ class SyncInputs:
     def is_current(self) -> bool:
         """True where nothing is to be written; also not for what the old store has that is not compared."""
         counts = self.changes.counts
-        told = (counts.added, counts.changed, counts.metadata, counts.deleted)
-        return not any(told) and self.manifest.store.source_state == state_of(self.old, self.before[0])
+        differences = (counts.added, counts.changed, counts.metadata, counts.deleted)
+        return not any(differences) and self.manifest.store.source_state == state_of(self.old, self.before[0])
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """Notes of what could not be compared, and what a person might not expect."""
-        found = [_BY_TEXTS] if self.changes.by_texts else []
-        return (*found, *([] if self.new.info.exact else [_CODES]))
+        remarks = [_BY_TEXTS] if self.changes.by_texts else []
+        return (*remarks, *([] if self.new.info.exact else [_CODES]))
 
     @property
     def all_true(self) -> bool:
@@ -124,52 +124,54 @@ def compare(step: Sync) -> SyncInputs:
     verify_files(new)
     refuse_switched(old, new)
     # one that is given is held against the store after the order of the two is known to be right
-    given = step.target
-    embedder = whole_embedder(given if isinstance(given, Embedder) else model_of(new, given, "target"))
+    target = step.target
+    embedder = whole_embedder(target if isinstance(target, Embedder) else model_of(new, target, "target"))
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
-    before = old.snapshot(), new.snapshot()
+    snapshots = old.snapshot(), new.snapshot()
     changes = find_changes(old, new, all_true=manifest.store.made_by == REEMBEDDED, progress=step.progress)
     if not step.any_store:
         _refuse_other_corpus(old, new, changes)
     _refuse_blank(old, embedder, changes)
-    return SyncInputs(old, new, step.cap.meter(embedder, step.price), output, manifest, changes, before)
+    return SyncInputs(old, new, step.cap.meter(embedder, step.price), output, manifest, changes, snapshots)
 
 
 def sync(step: Sync) -> Synced:
     """Embed what is new, and write the store anew, unless it is up to date."""
-    started, found, written = time.perf_counter(), step.comparison, False
-    counts = found.changes.counts
-    if not step.restart and settle(found.output, COMMAND, force=True):
+    started, comparison, written = time.perf_counter(), step.comparison, False
+    counts = comparison.changes.counts
+    if not step.restart and settle(comparison.output, COMMAND, force=True):
         # an earlier run was brought to its end, and its store is compared anew
-        new = open_store(found.new.info.location, verify=True)
-        found, written = replace(step, new=new, target=found.embedder).comparison, True
+        new = open_store(comparison.new.info.location, verify=True)
+        comparison, written = replace(step, new=new, target=comparison.embedder).comparison, True
     remarks = tuple[str, ...]()
-    if not found.is_current:
-        counts, written = found.changes.counts, True
+    if not comparison.is_current:
+        counts, written = comparison.changes.counts, True
         if counts.to_embed:
-            prove_model(found.new, found.embedder, all_true=found.all_true)
+            prove_model(comparison.new, comparison.embedder, all_true=comparison.all_true)
         job = _SyncJob(
-            found.old,
-            found.output,
-            found.before[0],
-            found.embedder,
-            found.new,
-            found.changes.rows,
-            found.changes.confidence,
-            found.changes.checksums,
-            _manifest(found),
-            found.before[1],
+            comparison.old,
+            comparison.output,
+            comparison.before[0],
+            comparison.embedder,
+            comparison.new,
+            comparison.changes.rows,
+            comparison.changes.confidence,
+            comparison.changes.checksums,
+            _manifest(comparison),
+            comparison.before[1],
             step.progress,
         )
-        facts = write_store(found.output, job, force=True, restart=step.restart, progress=step.progress)
-        if found.changes.n_true == job.total:
-            note_content(found.output.location)
-        remarks = tuple(facts["remarks"])
-    remarks = (*found.remarks, *remarks) if written else ()
+        details = write_store(comparison.output, job, force=True, restart=step.restart, progress=step.progress)
+        if comparison.changes.n_true == job.total:
+            note_content(comparison.output.location)
+        remarks = tuple(details["remarks"])
+    remarks = (*comparison.remarks, *remarks) if written else ()
     wall_s = time.perf_counter() - started
-    return Synced(found.output.where, counts, found.old.info.count, found.changes.n_true, written, wall_s, remarks)
+    return Synced(
+        comparison.output.where, counts, comparison.old.info.count, comparison.changes.n_true, written, wall_s, remarks
+    )
 
 
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
@@ -186,8 +188,8 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     if manifest.model is None:
         raise StoreError(f"{location}: the store does not name its model; translate again")
     require_model(location, whole_model(manifest.model), embedder.identity)
-    known, source = old.info.manifest, manifest.source_model
-    old_model = None if known is None else known.model
+    recorded, source = old.info.manifest, manifest.source_model
+    old_model = None if recorded is None else recorded.model
     if old_model is None:
         return manifest
     if old_model.spec == manifest.model.spec or (source is not None and old_model.spec != source.spec):
@@ -243,10 +245,10 @@ class _SyncJob(PatchJob):
         return {"old": self.store.snapshot().as_json(), "new": self.kept.snapshot().as_json()}
 
     def begin(self, work: Work) -> None:
-        left = np.zeros(self.total, bool)
+        is_left = np.zeros(self.total, bool)
         for shard in work.lacking(self.shards(work)):
-            left[shard.start : shard.stop] = True
-        self._embedded = self._embed(np.flatnonzero(left & (self.kept_rows == TRUE_VECTOR)))
+            is_left[shard.start : shard.stop] = True
+        self._embedded = self._embed(np.flatnonzero(is_left & (self.kept_rows == TRUE_VECTOR)))
 
     def _embed(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, Vectors]]:
         """Yield the ids of some rows with their true vectors, (dim,), embedded some at a time as they are asked for."""
@@ -280,13 +282,13 @@ def _manifest(found: SyncInputs) -> Manifest:
     """Return the manifest of the store as it will be, without hashes."""
     was, old, n_true = with_content(found.manifest, None), found.old, found.changes.n_true
     synced = {"at": creation_date(), **asdict(found.changes.counts)}
-    facts = StoreFacts(source_state=state_of(old, found.before[0]), synced=synced)
+    details = StoreFacts(source_state=state_of(old, found.before[0]), synced=synced)
     inputs = source_hashes(old) if found.all_true else {**was.inputs, "source rows": found.before[0].rows_sha256}
     return replace(
         was,
         model=found.embedder.identity if n_true == old.info.count else was.model,
         inputs=inputs,
         counts={**was.counts, "documents": old.info.count, TRUE: n_true},
-        details={**was.details, **facts.as_details()},
+        details={**was.details, **details.as_details()},
         created=creation_date(),
     )

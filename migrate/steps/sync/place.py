@@ -26,10 +26,10 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     """
     files, location = as_files(new), new.info.location
     # what lies beside a table that was switched may have a folder of its own in that of the database
-    place = path_in(location) if files is None else files.folder
-    if place is None or "://" in location:
+    path = path_in(location) if files is None else files.folder
+    if path is None or "://" in location:
         return _on_server(location, manifest)
-    folder = place if place.is_dir() else place.parent
+    folder = path if path.is_dir() else path.parent
     refuse_overlap(folder, *filter(None, [path_in(old.info.location)]))
     strangers = [name for name in new.strangers() if not name.startswith(_OWN)]
     if strangers:
@@ -87,9 +87,12 @@ def _is_copy(old: Store, new: Store) -> bool:
     """Return whether the new store has the kind of the old one, and the names of its files or table."""
     if old.info.kind != new.info.kind:
         return False
-    mine, theirs = as_files(old), as_files(new)
-    if mine is not None and theirs is not None:
-        return (mine.index_path.name, mine.document_files) == (theirs.index_path.name, theirs.document_files)
+    old_files, new_files = as_files(old), as_files(new)
+    if old_files is not None and new_files is not None:
+        return (old_files.index_path.name, old_files.document_files) == (
+            new_files.index_path.name,
+            new_files.document_files,
+        )
     return _named(old) == _named(new)
 
 

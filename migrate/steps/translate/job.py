@@ -78,10 +78,10 @@ class Translation:
     fallback: FallbackUse | None = None
 
     def __repr__(self) -> str:
-        facts = (
+        summary = (
             f"{self.count:,} vectors, {self.source_dim} -> {self.target_dim} dimensions, {self.n_true:,} of them true"
         )
-        return f"<Translation {self.path}: {facts}, in {self.wall_s:.1f} s>"
+        return f"<Translation {self.path}: {summary}, in {self.wall_s:.1f} s>"
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)
@@ -159,8 +159,8 @@ class TranslateJob:
         spent, reader = () if self.refit is None else self.refit.models, self.fitted.reader
         if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
             return spent
-        cap, left = self.step.cap, self._documents_left
-        return (*(PlannedModel(view, cap, VIEW, documents=left) for view in reader.models.values()), *spent)
+        cap, documents_left = self.step.cap, self._documents_left
+        return (*(PlannedModel(view, cap, VIEW, documents=documents_left) for view in reader.models.values()), *spent)
 
     def _documents_left(self) -> Iterator[Document]:
         """Return the documents that are still to be read, without those that an earlier run did."""
@@ -178,30 +178,32 @@ class TranslateJob:
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
         started = time.perf_counter()
         verify_files(store)
-        before = store.snapshot()
-        same_store = _check_fits(store, before, fitted, any_store=step.any_store)
+        snapshot = store.snapshot()
+        same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
         fallback = fitted.fallback_use() if not store.info.has_texts else None
         fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
-        job = _StoreJob(store, output, before, fitted, fallback, same_store)
+        job = _StoreJob(store, output, snapshot, fitted, fallback, same_store)
         runner = runner_at(step.runner)
-        facts = write_store(output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress)
+        details = write_store(
+            output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
+        )
         wall_s = time.perf_counter() - started
-        old_recall, recall = index_recall(store), facts["recall"]
+        old_recall, recall = index_recall(store), details["recall"]
         if recall is None and old_recall is not None:
             recall = index_recall(open_store(output.location))
-        outside = facts["outside"]
+        outside = details["outside"]
         return Translation(
             output.where,
             store.info.count,
             store.info.dim,
             fitted.dim,
-            facts["true"],
+            details["true"],
             wall_s,
             source_recall=old_recall,
             index_recall=recall,
-            remarks=tuple(facts["remarks"]),
+            remarks=tuple(details["remarks"]),
             outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
-            distrust=facts["distrust"],
+            distrust=details["distrust"],
             fallback=fallback,
         )
 
@@ -257,9 +259,9 @@ class _StoreJob(RewriteJob):
     def shards(self, work: Work) -> Iterable[Shard]:
         """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
         if not self.fitted.reads_texts or self.output.is_shared:
-            parts = work.writer(self.dim).shards()
-            if parts is not None:
-                return parts
+            fixed_shards = work.writer(self.dim).shards()
+            if fixed_shards is not None:
+                return fixed_shards
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
         return shards_of(self.total, batches * self.rows)
 
@@ -372,7 +374,7 @@ def _manifest(
 ) -> Manifest:
     stitch = fitted.manifest
     confidence = fitted.selection.confidence
-    facts = StoreFacts(
+    details = StoreFacts(
         made_by="translate",
         stitch=fitted.stitch.spec,
         confidence_lowest=None if confidence is None else confidence.lowest,
@@ -390,5 +392,5 @@ def _manifest(
         seed=stitch.seed,
         inputs={"source rows": fingerprint.rows_sha256, **(stitch.stitch.files or {})},
         counts={"documents": store.info.count, "true vectors": n_true},
-        details=facts.as_details(),
+        details=details.as_details(),
     )

@@ -22,17 +22,17 @@ from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
 
 
-def extended(store: Store, known: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
+def extended(store: Store, true_vectors: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
     """Return what was known with new `documents`, their true vectors, (m, q), and who else has their texts."""
-    copies = {doc_id: len(known.ids) + place for doc_id, place in find_copies(store, documents).items()}
-    ids = [*known.ids, *(document.id for document in documents)]
-    return TrueVectors(ids, np.concatenate([known.vectors, vectors]), {**copies, **known.copies})
+    copies = {doc_id: len(true_vectors.ids) + position for doc_id, position in find_copies(store, documents).items()}
+    ids = [*true_vectors.ids, *(document.id for document in documents)]
+    return TrueVectors(ids, np.concatenate([true_vectors.vectors, vectors]), {**copies, **true_vectors.copies})
 
 
 def refit(
     store: Store,
     fitted: FittedStitch,
-    known: TrueVectors,
+    true_vectors: TrueVectors,
     rows: NDArray[np.int64],
     *,
     reader: TextReader | None = None,
@@ -53,11 +53,11 @@ def refit(
     have.
     """
     reader = fitted.reader or reader
-    pairs, texts = _pairs(store, known, rows, with_texts=reader is not None, seed=seed)
-    found = fit_pairs(
+    pairs, texts = _pairs(store, true_vectors, rows, with_texts=reader is not None, seed=seed)
+    fit_result = fit_pairs(
         pairs,
         _specs(fitted),
-        manifest=_manifest(fitted, len(known.ids), details or {}),
+        manifest=_manifest(fitted, len(true_vectors.ids), details or {}),
         state=dict(fitted.state),
         seed=seed,
         texts=texts,
@@ -65,41 +65,41 @@ def refit(
         prior=fitted.prior,
         progress=progress,
     )
-    return replace(found, sample=known)
+    return replace(fit_result, sample=true_vectors)
 
 
 def refit_same_kind(
-    store: Store, fitted: FittedStitch, known: TrueVectors, rows: NDArray[np.int64], *, seed: int = 0
+    store: Store, fitted: FittedStitch, true_vectors: TrueVectors, rows: NDArray[np.int64], *, seed: int = 0
 ) -> FittedStitch:
     """Fit again a stitch of the kind that `fitted` is, without judging it: quick, to try many budgets.
 
     What it says of its confidence is not to be used.
     """
-    pairs, texts = _pairs(store, known, rows, with_texts=fitted.reads_texts, seed=seed)
+    pairs, texts = _pairs(store, true_vectors, rows, with_texts=fitted.reads_texts, seed=seed)
     read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
     pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
     tuned, _ = tune(fitted.stitch.spec, some_of(pairing), prior=fitted.prior)
     stitch = pairing.fit(tuned)
     unjudged = replace(fitted.selection, confidence=None, curve=None, partial=None, tuned={})
-    return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=known, selection=unjudged)
+    return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=true_vectors, selection=unjudged)
 
 
 def _pairs(
-    store: Store, known: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool, seed: int
+    store: Store, true_vectors: TrueVectors, rows: NDArray[np.int64], *, with_texts: bool, seed: int
 ) -> tuple[Pairs, Sequence[str]]:
     """Return up to `MOST_PAIRS` of the pairs, each text once, and their texts."""
     ids = store.get(rows).ids
-    strange = next((doc_id for doc_id in ids if doc_id not in known.row_of), None)
+    strange = next((doc_id for doc_id in ids if doc_id not in true_vectors.row_of), None)
     if strange is not None:
         raise StitchError(
             f"{store.info.location}: the stitch lacks the true vector of {strange!r}; fit it again for this store"
         )
-    own = np.array([doc_id not in known.copies for doc_id in ids], dtype=bool)
-    some = np.sort(np.random.default_rng(seed).permutation(rows[own])[:MOST_PAIRS])
-    batch = store.get(some)
+    is_original = np.array([doc_id not in true_vectors.copies for doc_id in ids], dtype=bool)
+    pair_rows = np.sort(np.random.default_rng(seed).permutation(rows[is_original])[:MOST_PAIRS])
+    batch = store.get(pair_rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
-    target: Vectors = known.vectors[[known.row_of[doc_id] for doc_id in batch.ids]]
-    texts = [document.text for document in store.documents(some)] if with_texts else []
+    target: Vectors = true_vectors.vectors[[true_vectors.row_of[doc_id] for doc_id in batch.ids]]
+    texts = [document.text for document in store.documents(pair_rows)] if with_texts else []
     return Pairs(tuple(batch.ids), batch.vectors, target), texts
 
 
@@ -111,5 +111,5 @@ def _specs(fitted: FittedStitch) -> Sequence[str]:
 
 def _manifest(fitted: FittedStitch, n_pairs: int, details: Mapping[str, Any]) -> Manifest:
     old = fitted.manifest
-    counts, known = {**old.counts, "pairs": n_pairs}, {**old.details, **details}
-    return replace(old, counts=counts, details=known, created=creation_date())
+    counts, true_vectors = {**old.counts, "pairs": n_pairs}, {**old.details, **details}
+    return replace(old, counts=counts, details=true_vectors, created=creation_date())

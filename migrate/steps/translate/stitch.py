@@ -148,20 +148,20 @@ class Refit:
     def _prove_model(self) -> None:
         """Make sure that the model gives the vectors that the stitch was fitted on."""
         sample, store = self.fitted.sample, self.store
-        place_of = {doc_id: place for place, doc_id in enumerate(sample.ids)}
-        known = [document for document in store.documents() if document.id in place_of] if place_of else []
-        vectors = sample.vectors[[place_of[document.id] for document in known]]
-        prove_answers(self.embedder, known, vectors, source=store.info.location)
+        place_of = {doc_id: position for position, doc_id in enumerate(sample.ids)}
+        sampled = [document for document in store.documents() if document.id in place_of] if place_of else []
+        vectors = sample.vectors[[place_of[document.id] for document in sampled]]
+        prove_answers(self.embedder, sampled, vectors, source=store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
         store, fitted, seed = self.store, self.fitted, self.step.seed
-        asked = digests_of(self.log[:MOST_QUERIES])
-        true = self.embedder.chosen_by(asked).embed_documents(choice.sample.documents, progress=progress)
+        query_digests = digests_of(self.log[:MOST_QUERIES])
+        true = self.embedder.chosen_by(query_digests).embed_documents(choice.sample.documents, progress=progress)
         prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
         paid = choice.survey.paid.copy()
         paid[choice.sample.rows] = True
         chosen = {"documents": len(choice.sample.rows), "from query log": choice.from_log}
-        choosers = asked | choosers_of(fitted.manifest)
+        choosers = query_digests | choosers_of(fitted.manifest)
         return refit(
             store,
             fitted,
@@ -194,7 +194,7 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     embedder.fit(store.documents())
     _check_same(store, fitted, embedder)
     texts = canonical_json([query.text for query in log[:MOST_QUERIES]])
-    facts = {  # all that the stitch depends on, as JSON holds it
+    dependencies = {  # all that the stitch depends on, as JSON holds it
         "budget": str(budget),
         "policy": policy,
         "price": step.price,
@@ -204,11 +204,11 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
         "stitch": fitted.digest(),
         "store": _digest(canonical_json(store.snapshot().as_json())),
     }
-    earlier = None if step.force else _earlier(folder, facts)
+    earlier = None if step.force else _earlier(folder, dependencies)
     if earlier is None:
         refuse_existing(folder, force=step.force)
     metered = step.cap.meter(embedder, step.price)
-    return Refit(step, store, fitted, folder, budget, metered, log, policy, facts, earlier)
+    return Refit(step, store, fitted, folder, budget, metered, log, policy, dependencies, earlier)
 
 
 def target_of(step: Translate, fitted: FittedStitch) -> Embedder:
@@ -255,9 +255,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _earlier(folder: Path, facts: dict[str, Any]) -> FittedStitch | None:
+def _earlier(folder: Path, dependencies: dict[str, Any]) -> FittedStitch | None:
     """Return the stitch in `folder`, if the same call has left it there."""
     if not (folder / MANIFEST_NAME).is_file():
         return None
     earlier = load_stitch(folder)
-    return earlier if (earlier.manifest.stitch.reembedding or {}).get("asked") == facts else None
+    return earlier if (earlier.manifest.stitch.reembedding or {}).get("asked") == dependencies else None
