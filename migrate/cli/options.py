@@ -137,6 +137,73 @@ _GONE |= {f"{name} {flag}": "in Python the function has it" for name, flags in _
 """Options that commands had, and what to type today."""
 
 
+_FEW = 12
+"""Options of a command that are all shown by `--help`."""
+
+_SELDOM = {
+    "--accept-margin",
+    "--any-store",
+    "--base-url",
+    "--bridge",
+    "--cache",
+    "--calibrate",
+    "--chunk-overlap",
+    "--chunk-tokens",
+    "--direction",
+    "--format",
+    "--from-queue",
+    "--group-field",
+    "--grown-from",
+    "--hold-out",
+    "--judge-next",
+    "--labels",
+    "--no-chunks",
+    "--once",
+    "--outside",
+    "--parent-field",
+    "--policy",
+    "--prefix",
+    "--prior",
+    "--publish",
+    "--publish-minutes",
+    "--refit-at",
+    "--restart",
+    "--runner",
+    "--save-stitch",
+    "--seed",
+    "--shards",
+    "--skip-bad",
+    "--slice",
+    "--tier",
+    "--two-stage",
+    "--view",
+    "--workers",
+}
+"""Options that nobody needs on the first day: of a command with many options, `--help-all` alone shows them."""
+
+_EVERYTHING = "migrate.help_all"
+"""Key of a context's `meta`: whether the help text shows all options."""
+
+
+def _show_everything(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_EVERYTHING] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def _help_all(*, hidden: bool) -> click.Option:
+    return click.Option(
+        ["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        hidden=hidden,
+        callback=_show_everything,
+        help="Show the options that are seldom needed too, and exit.",
+    )
+
+
 class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
@@ -151,12 +218,19 @@ class _Command(click.Command):
                 raise
             raise click.UsageError(f"{error.option_name} is gone; {instead}", ctx) from error
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, with `--help-all` beside `--help`, which is told where it shows more."""
+        *params, shows_help = super().get_params(ctx)
+        return [*params, _help_all(hidden=not self._seldom()), shows_help]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections in the order of their first options, the general one last, with `--help`."""
+        left_out = set() if ctx.meta.get(_EVERYTHING) else self._seldom()
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             section = param.section if isinstance(param, _Option) else GENERAL
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+            is_shown = isinstance(param, click.Option) and left_out.isdisjoint(param.opts)
+            if is_shown and (record := param.get_help_record(ctx)):
                 sections.setdefault(section or _NO_SECTION, []).append(record)
         sections[GENERAL] = sections.pop(GENERAL)
         longest = max(len(names) for rows in sections.values() for names, _ in rows)
@@ -164,6 +238,11 @@ class _Command(click.Command):
         for title, rows in sections.items():
             with formatter.section(title if len(sections) > 1 else _NO_SECTION):
                 formatter.write_dl([(names.ljust(width), text) for names, text in rows])
+
+    def _seldom(self) -> set[str]:
+        """Return the options that `--help` leaves out."""
+        flags = [param.opts[0] for param in self.params if isinstance(param, click.Option) and not param.hidden]
+        return _SELDOM.intersection(flags) if len(flags) > _FEW else set()
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
