@@ -122,6 +122,7 @@ _GONE = {
     "--github": "in GitHub Actions it is done by itself",
     "--open": "leave it out: --report FILE.html writes a page to open",
     "--no-cache": "give --cache none",
+    "--price-per-mtok": "give --price",
     "audit --split": "write it after the judged queries: --beir NAME:dev",
     "run --split": "write it after the judged queries: --beir NAME:dev",
     "audit --stitch": "give --frontier STITCH",

@@ -79,7 +79,6 @@ RUNNER = parameter(
 PRICE = option(
     "Dollars per million tokens of the target model.  [default: the registry's]",
     "price",
-    flags=("--price", "--price-per-mtok"),
     metavar="USD",
     section=COST,
 )

@@ -70,7 +70,7 @@ def test_tokens_of_a_local_model_are_exact(assessed):
 
 
 def test_a_budget_is_told_what_it_buys(assessed):
-    base = f"{ASSESS} --price-per-mtok 1000"
+    base = f"{ASSESS} --price 1000"
     full = assessed(base)["plans"][0]["usd"]
     found = assessed(f"{base} --budget ${full / 2:.4f}")
     (bought,) = [plan for plan in found["plans"] if plan["name"].startswith("what $")]

@@ -615,7 +615,7 @@ REPORTS = [
     Fault("a margin that is no number", nothing, (*AUDIT, "--margin", "nan"), 2,
           "Invalid value for '--margin': * is not a number; see lead-migrate audit --help"),
     Fault("a price without end", nothing, (*ASSESS, "--price", "inf"), 2,
-          "Invalid value for '--price' / '--price-per-mtok': inf is not in the range 0<x<=1000000; see lead-migrate "
+          "Invalid value for '--price': inf is not in the range 0<x<=1000000; see lead-migrate "
           "assess --help"),
     Fault("a seed below 0", nothing, (*FIT, "--seed", "-1"), 2,
           "Invalid value for '--seed': -1 is not in the range 0<=x<=4294967295; see lead-migrate fit --help"),
