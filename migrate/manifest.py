@@ -54,7 +54,7 @@ def creation_date() -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def _fact(key: str, default: Any = None, *, nullable: bool = False) -> Any:
+def _recorded(key: str, default: Any = None, *, nullable: bool = False) -> Any:
     """Return a field that `details` has under `key`; there is none where it is `default`."""
     return field(default=default, metadata={"key": key, "nullable": nullable})
 
@@ -120,24 +120,24 @@ class StoreFacts(_Facts):
     holds (`migrate.stores.content.content_of`), where no hash of a file says it.
     """
 
-    made_by: str | None = _fact("made by")
-    index: str | None = _fact("index")
-    index_sha256: str | None = _fact("index_sha256")
-    documents_sha256: Mapping[str, str] | None = _fact("documents_sha256")
-    beside_sha256: Mapping[str, str] | None = _fact("beside_sha256")
-    stitch: str | None = _fact("stitch")
-    confidence_lowest: float | None = _fact("confidence_lowest")
-    confidence_spearman: float | None = _fact("confidence_spearman")
-    fallback: Mapping[str, Any] | None = _fact("fallback")
-    filled_in: str | None = _fact("filled in")
-    checked: Mapping[str, Any] | None = _fact("checked", nullable=True)
-    chosen_by: tuple[str, ...] = _fact("chosen by queries", ())
-    first_tokens: int | None = _fact("first tokens")
-    source_state: str | None = _fact("source state")
-    written_as: Mapping[str, str] | None = _fact("written as")
-    synced: Mapping[str, Any] | None = _fact("synced")
-    fields: Mapping[str, str] | None = _fact("fields")
-    content: Mapping[str, Any] | None = _fact("content")
+    made_by: str | None = _recorded("made by")
+    index: str | None = _recorded("index")
+    index_sha256: str | None = _recorded("index_sha256")
+    documents_sha256: Mapping[str, str] | None = _recorded("documents_sha256")
+    beside_sha256: Mapping[str, str] | None = _recorded("beside_sha256")
+    stitch: str | None = _recorded("stitch")
+    confidence_lowest: float | None = _recorded("confidence_lowest")
+    confidence_spearman: float | None = _recorded("confidence_spearman")
+    fallback: Mapping[str, Any] | None = _recorded("fallback")
+    filled_in: str | None = _recorded("filled in")
+    checked: Mapping[str, Any] | None = _recorded("checked", nullable=True)
+    chosen_by: tuple[str, ...] = _recorded("chosen by queries", ())
+    first_tokens: int | None = _recorded("first tokens")
+    source_state: str | None = _recorded("source state")
+    written_as: Mapping[str, str] | None = _recorded("written as")
+    synced: Mapping[str, Any] | None = _recorded("synced")
+    fields: Mapping[str, str] | None = _recorded("fields")
+    content: Mapping[str, Any] | None = _recorded("content")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,21 +151,21 @@ class StitchFacts(_Facts):
     that the fit might lean on, `first_tokens` how many tokens of each text it leans on.
     """
 
-    fingerprint: Mapping[str, Any] | None = _fact("fingerprint")
-    direction: str | None = _fact("direction")
-    sample: Mapping[str, Any] | None = _fact("sample")
-    texts: bool | None = _fact("texts")
-    stitch: str | None = _fact("stitch")
-    norm: float | None = _fact("norm")
-    kind_facts: Mapping[str, Any] | None = _fact("facts")
-    selection: Mapping[str, Any] | None = _fact("selection")
-    fallback: Mapping[str, Any] | None = _fact("fallback")
-    arrays: tuple[str, ...] = _fact("arrays", ())
-    files: Mapping[str, str] | None = _fact("files")
-    reembedding: Mapping[str, Any] | None = _fact("re-embedding")
-    chosen_by: tuple[str, ...] = _fact("chosen by queries", ())
-    prior: str | None = _fact("prior")
-    first_tokens: int | None = _fact("first tokens")
+    fingerprint: Mapping[str, Any] | None = _recorded("fingerprint")
+    direction: str | None = _recorded("direction")
+    sample: Mapping[str, Any] | None = _recorded("sample")
+    texts: bool | None = _recorded("texts")
+    stitch: str | None = _recorded("stitch")
+    norm: float | None = _recorded("norm")
+    kind_facts: Mapping[str, Any] | None = _recorded("facts")
+    selection: Mapping[str, Any] | None = _recorded("selection")
+    fallback: Mapping[str, Any] | None = _recorded("fallback")
+    arrays: tuple[str, ...] = _recorded("arrays", ())
+    files: Mapping[str, str] | None = _recorded("files")
+    reembedding: Mapping[str, Any] | None = _recorded("re-embedding")
+    chosen_by: tuple[str, ...] = _recorded("chosen by queries", ())
+    prior: str | None = _recorded("prior")
+    first_tokens: int | None = _recorded("first tokens")
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:
@@ -179,16 +179,16 @@ class StitchFacts(_Facts):
 class ReportFacts(_Facts):
     """The facts in the manifest of a report: the judged queries, and the resamples of its bootstrap."""
 
-    dataset: str | None = _fact("dataset")
-    resamples: int | None = _fact("resamples")
+    dataset: str | None = _recorded("dataset")
+    resamples: int | None = _recorded("resamples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyringFacts(_Facts):
     """The facts in the manifest of a keyring: the random name of its keys, and the SHA-256 of its `files`."""
 
-    key: str | None = _fact("key")
-    files: Mapping[str, str] | None = _fact("files")
+    key: str | None = _recorded("key")
+    files: Mapping[str, str] | None = _recorded("files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,13 +201,13 @@ class CiphertextFacts(_Facts):
     `stitch`. `files` have their SHA-256.
     """
 
-    key: str | None = _fact("key")
-    store: str | None = _fact("store")
-    norm_bound: float | None = _fact("norm bound")
-    norm: float | None = _fact("norm")
-    mean: Sequence[float] | None = _fact("mean")
-    stitch: str | None = _fact("stitch")
-    files: Mapping[str, str] | None = _fact("files")
+    key: str | None = _recorded("key")
+    store: str | None = _recorded("store")
+    norm_bound: float | None = _recorded("norm bound")
+    norm: float | None = _recorded("norm")
+    mean: Sequence[float] | None = _recorded("mean")
+    stitch: str | None = _recorded("stitch")
+    files: Mapping[str, str] | None = _recorded("files")
 
 
 _FACTS: Final[Mapping[Kind, type[_Facts]]] = {

@@ -130,7 +130,7 @@ def typed(kind: type[Made], content: Any) -> Made:
     MalformedError
         A field is missing or unknown, or its value is of another type; the message names it.
     """
-    return _made(kind, content, "")
+    return _build(kind, content, "")
 
 
 def _expect(value: Any, shape: Mapping[str, Any], path: str) -> None:
@@ -188,7 +188,7 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _made(kind: type[Made], content: Any, path: str) -> Made:
+def _build(kind: type[Made], content: Any, path: str) -> Made:
     if not isinstance(content, Mapping):
         raise _wrong(content, "a table", path)
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
@@ -231,7 +231,7 @@ def _converted(value: Any, hint: Any, path: str) -> Any:
     if hint in _SIMPLE:
         return _simple(value, hint, path)
     if is_dataclass(hint):
-        return _made(hint, value, f"{path}.")  # type: ignore[arg-type]
+        return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
     if get_origin(hint) is Literal:
         return _one_of(value, {name: name for name in inner}, path)
     if isinstance(hint, type) and issubclass(hint, Enum):

@@ -100,7 +100,7 @@ def _bridge(retriever: Retriever) -> Choices:
     yield Arm(BRIDGE, meaning, partial(retriever.search, BRIDGE), cost, is_alternative=True)
 
 
-def _words(retriever: Retriever) -> Choices:
+def _bm25_arms(retriever: Retriever) -> Choices:
     """Yield words alone, and fused with vectors; words must not hide what vectors lost, so hybrid has its own standard.
 
     In a pool that standard is missing: fused ranks may rise or fall where documents are left out.
@@ -212,7 +212,7 @@ _BUILT_IN = (
     _translated,
     _stay,
     _bridge,
-    _words,
+    _bm25_arms,
     _controls,
     _two_stage,
     _prefixes,

@@ -136,12 +136,12 @@ class Spaces:
 
 def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spaces:
     """Return the map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
-    expected, other = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
-    cosines = np.einsum("nd,nd->n", expected, other)
+    expected, translated_rows = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
+    cosines = np.einsum("nd,nd->n", expected, translated_rows)
     centre = expected.mean(axis=0)
     values, directions = _principal(expected)
     plane = directions[:, :2]
-    points = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, other)]
+    points = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, translated_rows)]
     is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
     furthest = [i for i in np.argsort(cosines, kind="stable")[:10] if is_moved[i]]
     movers = (Mover(ids[i], float(cosines[i]), _at(points[0][i]), _at(points[1][i])) for i in furthest)
@@ -155,7 +155,7 @@ def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spac
         tuple(_at(point) for point in points[1][shown]),
         tuple(movers),
         tuple(np.quantile(moved, np.linspace(0, 1, 101)).round(4).tolist()) if len(moved) else (),
-        (_shares(values, total), _shares(_principal(other)[0], total)),
+        (_shares(values, total), _shares(_principal(translated_rows)[0], total)),
     )
 
 

@@ -33,11 +33,11 @@ def greatest_change(first: Rankings, second: Rankings, query_ids: Sequence[str],
 
 
 def _change(first: Sequence[str], second: Sequence[str], discounts: Scores, ideal: Scores) -> float:
-    places: dict[str, float] = {}
+    discount_of: dict[str, float] = {}
     for ranking, sign in ((first, 1.0), (second, -1.0)):
         for doc_id, discount in zip(ranking, discounts.tolist(), strict=False):
-            places[doc_id] = places.get(doc_id, 0.0) + sign * discount
-    changes = np.sort(np.array(list(places.values())))
+            discount_of[doc_id] = discount_of.get(doc_id, 0.0) + sign * discount
+    changes = np.sort(np.array(list(discount_of.values())))
     n = min(len(changes), len(ideal))
     sums = np.stack([changes[::-1][:n].cumsum(), -changes[:n].cumsum()]) / ideal[:n]
     return float(sums.max(initial=0.0))

@@ -110,8 +110,8 @@ def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
         )
     if not missing:
         return []
-    judged = [wanted for query in query_set.distinct if (wanted := query_set.relevant_to(query.id))]
-    lost = sum(wanted <= missing for wanted in judged)
+    judged = [judged_relevant for query in query_set.distinct if (judged_relevant := query_set.relevant_to(query.id))]
+    lost = sum(judged_relevant <= missing for judged_relevant in judged)
     queries = f", and {lost:,} of {len(judged):,} queries say nothing for want of them" if lost else ""
     text = (
         f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find "

@@ -49,7 +49,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
     return Places(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
-        full=old.successor("full") or str(_beside(translated)),
+        full=old.successor("full") or str(_free_sibling(translated)),
         target=("--target", embedder.identity.spec),
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
@@ -58,7 +58,7 @@ def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Pl
     )
 
 
-def _beside(store: Store) -> Path:
+def _free_sibling(store: Store) -> Path:
     path = path_in(store.info.location)
     name = Path(store.info.name if path is None else path)
     return free_path(name.with_name(f"{name.stem}-full"))

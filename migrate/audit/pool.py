@@ -358,7 +358,7 @@ class _Pool:
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
         depths = np.where(matters, min(depth, len(self.ids)), self.depths)
         pooled = self.pooled.copy()
-        pooled[self._wanted(depths, matters, other_depth)] = True
+        pooled[self._documents_wanted(depths, matters, other_depth)] = True
         surroundings, sampled = None, np.zeros_like(pooled)
         if not pooled.all():
             surroundings = look_around(
@@ -388,7 +388,7 @@ class _Pool:
         self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
         return self._judged(surroundings)
 
-    def _wanted(self, depths: Rows, matters: NDArray[np.bool_], other_depth: int) -> Rows:
+    def _documents_wanted(self, depths: Rows, matters: NDArray[np.bool_], other_depth: int) -> Rows:
         """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
 
         Other arms are asked for the queries that matter alone.
@@ -464,7 +464,7 @@ class _Pool:
         for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
             errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
         position_of = {query_id: position for position, query_id in enumerate(query_set.query_ids)}
-        recent = [self._lately(query) for query in range(len(self.queries))]
+        recent = [self._recent(query) for query in range(len(self.queries))]
         temperature = None if query_set.is_judged else retriever.temperature
         bootstrap = Bootstrap(seed=seed, resamples=retriever.settings.resamples)
         ratios = calibrate(run, recent, query_set, self.metric, temperature, bootstrap)
@@ -482,7 +482,7 @@ class _Pool:
             scores[span] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
         return scores
 
-    def _lately(self, query: int) -> Lately:
+    def _recent(self, query: int) -> Lately:
         """Return the later half of the translated store's documents that a query has in the pool, without judged ones.
 
         Nor are the arm's first ten among them where nothing is judged, nor the query's own document.

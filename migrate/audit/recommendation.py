@@ -224,7 +224,7 @@ class _Advice:
         left = _amount(paid.usd_left, seconds, paid.tokens_left)
         return Recommendation(
             plan=option.name.replace(_REEMBED, "reembed "),
-            headline="; ".join([self._lead(option, left), *self._others(option)]),
+            headline="; ".join([self._lead(option, left), *self._other_plans(option)]),
             retention=option.retention,
             left_usd=paid.usd_left,
             left_seconds=seconds,
@@ -268,7 +268,7 @@ class _Advice:
     def _lead(self, option: Option, left: str) -> str:
         """Return the plan, what it keeps and what is still to be paid."""
         name, safe = option.name, "SAFE (provisional)" if self.verdict.provisional else "SAFE"
-        kept = self._kept(option.retention)
+        kept = self._retained(option.retention)
         more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
         if name == STAY:
             of_full = "" if option.retention.estimate >= _MANY_TIMES else " of what a full re-embed would answer"
@@ -301,19 +301,19 @@ class _Advice:
             return f"re-embed{more}: {others[0]} is SAFE too, and costs no less"
         return f"re-embed{more}: no other way is shown to be SAFE"
 
-    def _others(self, option: Option) -> list[str]:
+    def _other_plans(self, option: Option) -> list[str]:
         """Return what staying and the translated store keep, where they are not the plan itself."""
         others, stay = [], self.report.comparisons.get(STAY)
         if stay is not None and option.name != STAY:
             is_enough = stay.retention.lower >= self.verdict.margin
-            kept = self._kept(stay.retention, with_bound=is_enough)
+            kept = self._retained(stay.retention, with_bound=is_enough)
             others.append(f"staying {kept}{' and costs nothing' if is_enough else ''}")
         if option.name != TRANSLATED and not self.is_whole:
-            kept = self._kept(self.verdict.retention, with_bound=False)
+            kept = self._retained(self.verdict.retention, with_bound=False)
             others.append(f"translated alone {kept}, {self.report.outcome_of()}")
         return others
 
-    def _kept(self, bounds: Bounds, *, with_bound: bool = True) -> str:
+    def _retained(self, bounds: Bounds, *, with_bound: bool = True) -> str:
         if self.verdict.provisional:
             kept, least = f"has {self.verdict.measured} {bounds.estimate:.3f}", f"{bounds.lower:.3f}"
         elif (

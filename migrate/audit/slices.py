@@ -120,14 +120,16 @@ def _labellings(retriever: Retriever, fields: Sequence[str]) -> dict[str, Sequen
     documents = [subjects.get(query.id, "") for query in queries]
     row_of = retriever.rows(TRANSLATED, list(subjects.values()))
     rows = [row_of.get(document) for document in documents]
-    lengths = _parts([len(query.text.split()) for query in queries], "{:.0f}")
+    lengths = _quantile_labels([len(query.text.split()) for query in queries], "{:.0f}")
     labellings: dict[str, Sequence[str | None]] = {"words in the query": lengths}
     topics = {} if retriever.in_pool else topics_of(retriever, list(subjects.values()))
     if topics:
         labellings["topic"] = [topics.get(document) for document in documents]
     confidence = usable_confidence(retriever.stores[TRANSLATED])
     if confidence is not None:
-        labellings["confidence"] = _parts([None if row is None else float(confidence[row]) for row in rows], "{:.2f}")
+        labellings["confidence"] = _quantile_labels(
+            [None if row is None else float(confidence[row]) for row in rows], "{:.2f}"
+        )
     return labellings | {field: _metadata(retriever, rows, field) for field in fields}
 
 
@@ -142,7 +144,7 @@ def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> S
     return [label if label is None or label in common else _OTHERS for label in labels]
 
 
-def _parts(values: Sequence[float | None], form: str) -> Sequence[str | None]:
+def _quantile_labels(values: Sequence[float | None], form: str) -> Sequence[str | None]:
     """Return up to ten parts of equally many, each named by its ends; fewer where they would hold few queries."""
     numbers = np.array([value for value in values if value is not None], dtype=float)
     if not len(numbers):

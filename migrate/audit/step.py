@@ -259,7 +259,7 @@ class Audit(JudgedStep["AuditReport"]):
 
         if not isinstance(self.frontier, str):
             return (0.1, 0.2, 0.3, 0.5) if self.frontier is None else self.frontier
-        budgets = [Budget.parse(part) for part in self.frontier.split(",")]
+        budgets = [Budget.parse(text) for text in self.frontier.split(",")]
         if any(budget.unit != "share" for budget in budgets):
             raise UsageError(f"frontier={self.frontier!r} are no shares of the store; give some such as 10%,30%")
         return [budget.amount for budget in budgets]

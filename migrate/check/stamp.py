@@ -91,9 +91,9 @@ def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | N
     if files is not None:
         with output_errors(files.folder):
             hashes = hash_written(files, files.folder)
-    facts = StoreFacts(made_by=MADE_BY_STAMP, checked=checked)
+    store_facts = StoreFacts(made_by=MADE_BY_STAMP, checked=checked)
     # that nothing was checked is noted too
-    details = {"checked": None, **facts.as_details(), **hashes}
+    details = {"checked": None, **store_facts.as_details(), **hashes}
     return Manifest("store", model=model, seed=seed, counts={"documents": store.info.count}, details=details)
 
 

@@ -78,7 +78,7 @@ def command(
         if step.full is None:
             queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed)
             step = replace(step, beir=queries)
-        places = _places(step, asked, outputs)
+        places = _locations_of(step, asked, outputs)
         report = replace(_run(step, places, paid, str(asked.store)), places=places)
     paid.finish()
     _advise_judging(step, report)
@@ -144,7 +144,7 @@ def _advise_judging(step: Audit, report: AuditReport) -> None:
         )
 
 
-def _places(step: Audit, asked: Audit, outputs: Outputs) -> Places:
+def _locations_of(step: Audit, asked: Audit, outputs: Outputs) -> Places:
     """Return the names for the next command, as they were typed here or are noted in the store."""
     from migrate.audit.places import places_of
     from migrate.embedders import special_options

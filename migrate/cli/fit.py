@@ -87,7 +87,7 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
         fitted.save(output, force=force)
     paid.finish()
     if as_json:
-        show_json(_facts(fitted, output, step.direction, unread, bare=is_bare), kind="fit")
+        show_json(_fit_document(fitted, output, step.direction, unread, bare=is_bare), kind="fit")
         return
     _show(fitted, output, opened.info.count, bare=is_bare)
     if step.inputs.log is not None:
@@ -102,7 +102,7 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
     advise_next("translate", *words)
 
 
-def _facts(
+def _fit_document(
     fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
     from migrate.report.fit import WITHOUT_TEXTS

@@ -60,10 +60,10 @@ def advise_next(
     root = context.find_root()
     names = {*_MODEL, *also}
     path = command.split()
-    found: click.Command | None = root.command
+    group: click.Command | None = root.command
     for name in path:
-        found = found.get_command(root, name) if isinstance(found, click.Group) else None
-    names &= set() if found is None else {str(param.name) for param in found.params}
+        group = group.get_command(root, name) if isinstance(group, click.Group) else None
+    names &= set() if group is None else {str(param.name) for param in group.params}
     _advise_words([str(word) for word in [*path, *words, *_typed(context, names)]])
 
 

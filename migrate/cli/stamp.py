@@ -36,8 +36,8 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool) -> int:
         done = replace(asked, store=opened, model=embedder, progress=progress).execute()
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:
-        found = with_settings(done.found.spec, done.found.options)
-        advise_next("check", store, f"--model={found}")
+        typed_spec = with_settings(done.found.spec, done.found.options)
+        advise_next("check", store, f"--model={typed_spec}")
     elif done.checked is not None and not done.path:
         lead_on(store, str(spec), opened, done.checked)
     elif done.path:

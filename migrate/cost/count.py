@@ -78,7 +78,7 @@ def count_texts(
     count, digests = TextCount(), set[bytes]()
     for block in _blocks(texts):
         progress("count tokens", count.documents, total)
-        _add_block(count, _fresh(block, digests, count, once=once), target, lookup)
+        _add_block(count, _not_counted(block, digests, count, once=once), target, lookup)
     progress("count tokens", count.documents, count.documents)
     return count
 
@@ -89,7 +89,7 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
         yield block
 
 
-def _fresh(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
+def _not_counted(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
     """Return the texts of a block that are not blank and did not come before; the others are counted."""
     uncounted = []
     for text in block:

@@ -156,9 +156,9 @@ class _Words:
         self, span: _Span, tokens: int, weigh: Callable[[Sequence[str]], NDArray[np.int64]], most: int
     ) -> None:
         self._span = span
-        parts = re.split(r"(\s+)", span.text)
-        offsets = np.cumsum([0, *map(len, parts)])
-        alone = weigh(parts[::2])
+        split_text = re.split(r"(\s+)", span.text)
+        offsets = np.cumsum([0, *map(len, split_text)])
+        alone = weigh(split_text[::2])
         # Alone they may have more tokens than in their text, or fewer.
         weights = alone * (tokens / max(int(alone.sum()), 1))
         starts, stops = offsets[:-1:2], offsets[1::2]
@@ -169,12 +169,12 @@ class _Words:
         self._stops = np.where(np.repeat(is_long, pieces), self._starts + 1, np.repeat(stops, pieces))
         self.before = np.concatenate([[0.0], np.cumsum(np.repeat(weights / pieces, pieces))])
         marks = "".join(map(chr, range(_FIRST_MARK, _FIRST_MARK + len(self._starts))))
-        parts[::2] = [
+        split_text[::2] = [
             marks[start : start + count] for start, count in zip(first.tolist(), pieces.tolist(), strict=True)
         ]
         # White space counts as the end of a paragraph or of a line, or as a space
-        parts[1::2] = ["\n" * min(blanks.count("\n"), 2) or " " for blanks in parts[1::2]]
-        self.marked = "".join(parts)
+        split_text[1::2] = ["\n" * min(blanks.count("\n"), 2) or " " for blanks in split_text[1::2]]
+        self.marked = "".join(split_text)
 
     def span(self, first: int, last: int) -> _Span:
         """Return the text from one word to another."""
@@ -190,8 +190,8 @@ def _stripped(start: int, text: str) -> list[_Span]:
 
 def _outermost(spans: list[_Span]) -> list[_Span]:
     """Return the spans by their starts, without those inside another."""
-    kept: list[_Span] = []
+    outermost: list[_Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
-        if not kept or span.stop > kept[-1].stop:
-            kept.append(span)
-    return kept
+        if not outermost or span.stop > outermost[-1].stop:
+            outermost.append(span)
+    return outermost

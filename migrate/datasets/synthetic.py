@@ -37,14 +37,14 @@ def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) 
     texts: set[str] = set()
     for document in documents:
         document_key = key(document)
-        query = next((candidate for candidate in _parts(document) if query_key(candidate.text) not in texts), None)
+        query = next((candidate for candidate in _candidates(document) if query_key(candidate.text) not in texts), None)
         if query is not None and document_key not in keys:
             keys.add(document_key)
             texts.add(query_key(query.text))
             yield document_key, query
 
 
-def _parts(document: Document) -> Iterator[SyntheticQuery]:
+def _candidates(document: Document) -> Iterator[SyntheticQuery]:
     title = _usable([str(document.metadata.get("title") or "")])
     if title is not None:
         yield SyntheticQuery(title, "title")

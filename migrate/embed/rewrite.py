@@ -83,9 +83,9 @@ class RewriteJob(StoreJob):
         """Complete the store, if what was read is unchanged, and write its manifest."""
         writer.finish(work.all_rows(writer.dim))
         self.check_sources(work)
-        beside = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
+        value_hashes = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
         manifest, details = self.conclude(work)
-        hashes = {**self.output.facts(self.store, work.content, writer.sha256), **beside}
+        hashes = {**self.output.facts(self.store, work.content, writer.sha256), **value_hashes}
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
         return {"recall": writer.recall, "remarks": list(writer.remarks), **details}
 
@@ -117,16 +117,16 @@ class PatchJob(RewriteJob):
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Make one block."""
-        part = slice(shard.start, shard.stop)
-        rows = self.kept_rows[part]
+        shard_rows = slice(shard.start, shard.stop)
+        rows = self.kept_rows[shard_rows]
         vectors, is_true = np.empty((len(rows), self.dim), np.float32), rows == TRUE_VECTOR
         if not is_true.all():
             vectors[~is_true] = _vectors_of(self.kept, rows[~is_true])
         true = np.flatnonzero(is_true)
         for row, vector in zip(true, self.true_vectors(true + shard.start) if len(true) else (), strict=True):
             vectors[row] = vector
-        sources = {} if self.sources is None else {"sources": self.sources[part]}
-        yield Block({"vectors": vectors, "confidence": self.confidence[part], **sources})
+        sources = {} if self.sources is None else {"sources": self.sources[shard_rows]}
+        yield Block({"vectors": vectors, "confidence": self.confidence[shard_rows], **sources})
 
     def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
         """Write the state of the model, and return the manifest."""

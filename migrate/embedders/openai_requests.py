@@ -140,7 +140,7 @@ class Client:
             # A connection is accepted soon, even by a server that takes far longer to answer
             timeout=openai.Timeout(self.timeout_s, connect=min(10.0, self.timeout_s)),
             http_client=openai.DefaultHttpxClient(
-                verify=_certificates(), event_hooks={"request": [self._before], "response": [self._after]}
+                verify=_certificates(), event_hooks={"request": [self._on_request], "response": [self._on_response]}
             ),
         )
 
@@ -210,7 +210,7 @@ class Client:
                 ) as response:
                     return self._read(response.iter_bytes())
             except openai.APIConnectionError as error:
-                if isinstance(error.__cause__, LeadMigrateError):  # of `_after`, by versions that wrap any error
+                if isinstance(error.__cause__, LeadMigrateError):  # of `_on_response`, by versions that wrap any error
                     raise error.__cause__ from None
                 raise self._unconnected(error, tried) from error
             except openai.APIStatusError as error:
@@ -235,7 +235,7 @@ class Client:
             reason = f"an answer that broke off ({type(error).__name__})"
         raise UnusableError(reason, 0)
 
-    def _before(self, _request: Any) -> None:
+    def _on_request(self, _request: Any) -> None:
         """Called before each request, retries included."""
         self.limit.enter(lambda: self._is_stopped)
         if self._is_stopped:
@@ -243,7 +243,7 @@ class Client:
 
             raise openai.OpenAIError("stopped")  # which the library does not retry
 
-    def _after(self, response: Any) -> None:
+    def _on_response(self, response: Any) -> None:
         """Called with each response before it is read, and before a redirect in it is followed."""
         self.limit.is_reached = True
         if response.has_redirect_location:

@@ -323,7 +323,7 @@ class ServedPool:
             bands.append(tuple(errors[:: max(-(-len(errors) // 1_000), 1)].tolist()))
         for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
             bands[band] = bands[band] or bands[band + 1]
-        lately = [self._lately(query) for query in range(len(self.queries))]
+        lately = [self._recent(query) for query in range(len(self.queries))]
         _, most = calibrate(
             self.run,
             lately,
@@ -335,7 +335,7 @@ class ServedPool:
         )
         return EpochCalibration(temperature, tuple(bands), most)
 
-    def _lately(self, query: int) -> Lately:
+    def _recent(self, query: int) -> Lately:
         """Return the later half of a query's documents, if translated; served or not, which depends on errors."""
         half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
         rows = self.ranked.rows[query, half]

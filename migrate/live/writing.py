@@ -62,7 +62,7 @@ class Renewal:
             return None
         if options.stitch is None or options.source is None:
             raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
-        budgets = [Budget.parse(part) for part in options.refit_at.split(",")]
+        budgets = [Budget.parse(share_text) for share_text in options.refit_at.split(",")]
         if not all(budget.unit == "share" and 0 < budget.amount < 1 for budget in budgets):
             raise UsageError(
                 f"--refit-at {options.refit_at}: these are no shares of the store between 0 and 100 %; write them such "
@@ -158,8 +158,8 @@ class Renewal:
         fitted = refit(self.source, self.fitted, pairs, _rows_of(self.source, pairs.row_of), seed=seed)
         choices = [choice for choice in embedder.choices(documents, "document") if choice is not None]
         chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
-        facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))
-        details = {**fitted.manifest.details, **facts.as_details()}
+        stitch_facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))
+        details = {**fitted.manifest.details, **stitch_facts.as_details()}
         return replace(fitted, manifest=replace(fitted.manifest, details=details))
 
 

@@ -246,8 +246,8 @@ class RunJob:
                 for name in (STITCH, STORE, REFERENCE)
                 if (output_facts := steps.known(name)) is not None
             }
-            left = {**made_here, REPORT: {}, PAGE: {}}
-            note_finished(folder, report, made_from, left, page=folder / PAGE, force=force)
+            finished_outputs = {**made_here, REPORT: {}, PAGE: {}}
+            note_finished(folder, report, made_from, finished_outputs, page=folder / PAGE, force=force)
         return Migration(fitted or saved, translation, report)
 
     @property

@@ -312,9 +312,11 @@ def _frontier_chart(frontier: Frontier) -> Chart:
     policies = dict.fromkeys(point.policy for point in frontier.points if point.policy != SAMPLE)
     lines = []
     for policy in policies or {SAMPLE: None}:
-        own = [*start, *(point for point in frontier.points if point.policy == policy and policy != SAMPLE)]
-        retained = [point.verdict.retention for point in own]
-        points = [(point.share_of_tokens, bounds.estimate) for point, bounds in zip(own, retained, strict=True)]
+        policy_points = [*start, *(point for point in frontier.points if point.policy == policy and policy != SAMPLE)]
+        retained = [point.verdict.retention for point in policy_points]
+        points = [
+            (point.share_of_tokens, bounds.estimate) for point, bounds in zip(policy_points, retained, strict=True)
+        ]
         lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in retained]))
     return line_chart(
         f"{measured} against the tokens embedded",

@@ -85,7 +85,7 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
                 f"{option.retention.estimate:.3f}",
                 span(option.retention),
                 f"{_amount(option.usd, option.tokens, is_priced=is_priced):,.4f}",
-                _left(option, is_priced=is_priced),
+                _amount_left(option, is_priced=is_priced),
                 "yes" if option.is_safe else "",
             ]
             for option in options
@@ -93,7 +93,7 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
     ]
 
 
-def _left(option: Option, *, is_priced: bool) -> str:
+def _amount_left(option: Option, *, is_priced: bool) -> str:
     amount = option.usd_left if is_priced else option.tokens_left
     return "-" if amount is None else f"{amount if is_priced else amount / _MILLION:,.4f}"
 

@@ -26,7 +26,7 @@ def inspect_document(location: Store | str | Path) -> dict[str, Any]:
     LeadMigrateError
         As `open_store`, or `load_stitch`.
     """
-    content = _facts(location) if isinstance(location, Store) else _facts_at(str(location))
+    content = _store_content(location) if isinstance(location, Store) else _facts_at(str(location))
     return document("inspect", content)
 
 
@@ -47,7 +47,7 @@ def _facts_at(location: str) -> dict[str, Any]:
         if not several:
             raise
         return {"stores": several}
-    return _facts(opened)
+    return _store_content(opened)
 
 
 def _stores_in(path: Path) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def _stores_in(path: Path) -> list[dict[str, Any]]:
     return stores
 
 
-def _facts(store: Store) -> dict[str, Any]:
+def _store_content(store: Store) -> dict[str, Any]:
     info = store.info
     model = info.manifest.model if info.manifest else None
     first_tokens = info.manifest.store.first_tokens if info.manifest else None

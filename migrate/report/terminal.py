@@ -109,19 +109,19 @@ def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: i
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
-    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[place] for place in left) > _NARROWEST:
+    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[index] for index in left) > _NARROWEST:
         widths[max(left, key=widths.__getitem__)] -= 1
     lines = []
     for row in cells:
-        parts = [
-            _wrapped(cell, room) if place in left else [cell]
-            for place, (cell, room) in enumerate(zip(row, widths, strict=True))
+        lines_of = [
+            _wrapped(cell, room) if index in left else [cell]
+            for index, (cell, room) in enumerate(zip(row, widths, strict=True))
         ]
-        for line in zip_longest(*parts, fillvalue=""):
+        for line in zip_longest(*lines_of, fillvalue=""):
             blanks = [" " * (room - _columns(cell)) for cell, room in zip(line, widths, strict=True)]
             sides = [
-                cell + blank if place in (0, *left) else blank + cell
-                for place, (cell, blank) in enumerate(zip(line, blanks, strict=True))
+                cell + blank if index in (0, *left) else blank + cell
+                for index, (cell, blank) in enumerate(zip(line, blanks, strict=True))
             ]
             lines.append("  ".join(sides).rstrip())
     return "\n".join(lines)

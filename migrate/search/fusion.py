@@ -20,7 +20,7 @@ def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> R
     for query_id in dict.fromkeys(query_id for run in runs for query_id in run.rankings):
         scores: dict[str, float] = {}
         for run in runs:
-            for place, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
-                scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + place)
+            for position, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
+                scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + position)
         rankings[query_id] = tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
     return Rankings(rankings)

@@ -75,8 +75,8 @@ class TopK:
             scores -= norms
         slack = 1e-5 * (self._query_norms * np.sqrt(norms.max()) + (norms.max() if self.metric == "l2" else 0))
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - slack
-        places, rows = np.nonzero(scores >= floor[:, None])
-        queries, starts = np.unique(places, return_index=True)
+        query_rows, rows = np.nonzero(scores >= floor[:, None])
+        queries, starts = np.unique(query_rows, return_index=True)
         for query, near in zip(queries.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
             self._merge(query, keys, vectors, near)
 

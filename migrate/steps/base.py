@@ -215,8 +215,8 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__
     call.__doc__ = _docstring(kind)
-    known, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
-    parameters = [known[field.name] for field in fields_of(kind)]
+    kind_parameters, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
+    parameters = [kind_parameters[field.name] for field in fields_of(kind)]
     signature = inspect.Signature(parameters, return_annotation=result)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call

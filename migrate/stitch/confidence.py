@@ -138,8 +138,8 @@ class PartialCurve:
             mixed, rows = predicted.copy(), order[: round(share * len(true))]
             mixed[rows] = true[rows]
             overlap.append(float(neighbours.overlap(mixed).mean()))
-        found = float(neighbours.overlap(predicted, depth=DEPTH).mean())
-        return cls((0.0, *shares, 1.0), (*overlap, 1.0), confidence.is_usable, found)
+        mean_overlap = float(neighbours.overlap(predicted, depth=DEPTH).mean())
+        return cls((0.0, *shares, 1.0), (*overlap, 1.0), confidence.is_usable, mean_overlap)
 
     def at(self, share: float) -> float:
         """The overlap with true vectors for a share (0-1), on straight lines between those measured."""

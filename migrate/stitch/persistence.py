@@ -93,21 +93,21 @@ def _load(folder: Path) -> FittedStitch:
             )
         ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop("sample.vectors"), ids_and_copies["copies"])
-        stitch = new_stitch(spec).restore_saved(_part(tensors, "stitch"))
+        stitch = new_stitch(spec).restore_saved(_group(tensors, "stitch"))
         fallback = None
         if details.fallback is not None:
             judged = _read_selection(details.fallback)
-            spare = new_stitch(judged.chosen).restore_saved(_part(tensors, "fallback"))
+            spare = new_stitch(judged.chosen).restore_saved(_group(tensors, "fallback"))
             fallback = Fallback(spare, judged)
         selection = _read_selection(_required(details.selection, "selection"))
         state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
-        learned = _part(tensors, "reader")
+        learned = _group(tensors, "reader")
         load_base = partial(
             load_embedder, state=folder, **({} if manifest.model is None else recorded_options(manifest.model))
         )
         reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
-        prior = AffineMap(**arrays) if (arrays := _part(tensors, "prior")) else None
+        prior = AffineMap(**arrays) if (arrays := _group(tensors, "prior")) else None
         fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, prior)
         _check_sample(folder, sample)
         source_dim = input_dim(manifest, source=str(folder))
@@ -131,7 +131,7 @@ def _required(fact: Fact | None, name: str) -> Fact:
     return fact
 
 
-def _part(tensors: Mapping[str, NDArray[Any]], group: str) -> dict[str, NDArray[Any]]:
+def _group(tensors: Mapping[str, NDArray[Any]], group: str) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(f"{group}."): rows for name, rows in tensors.items() if name.startswith(f"{group}.")}
 
 

@@ -104,11 +104,11 @@ class Search:
 
         `prior` is what it predicts, (n, q), `share_of` the field of the weighing that says how much of it.
         """
-        own = self._system(weighing.weights)
-        plain = self._shares(own.solve(weighing.total_penalty).residuals)
+        own_system = self._system(weighing.weights)
+        plain = self._shares(own_system.solve(weighing.total_penalty).residuals)
         best, least = weighing, _LEAST_GAIN
         for share in SHARES:
-            system = KernelSystem(own.gram, (self.residual - share * prior).astype(np.float32))
+            system = KernelSystem(own_system.gram, (self.residual - share * prior).astype(np.float32))
             for factor in (1 / 3, 1.0, 3.0, 10.0, 30.0):  # the residual may be worth a larger penalty than the whole
                 changed: dict[str, Any] = {"penalty": weighing.penalty * factor, share_of: share}
                 tried = replace(weighing, **changed)

@@ -99,7 +99,7 @@ class ArrayStore(RowFileStore):
 
 def _vector_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold vectors."""
-    found = []
+    vector_files = []
     with read_errors(folder):
         files = sorted(folder.iterdir())
     for file in files:
@@ -108,8 +108,8 @@ def _vector_files(folder: Path) -> list[Path]:
                 _read_header(file)
             except StoreError:
                 continue
-            found.append(file)
-    return found
+            vector_files.append(file)
+    return vector_files
 
 
 def _is_array(file: Path) -> bool:

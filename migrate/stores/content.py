@@ -28,12 +28,12 @@ def content_of(store: Store) -> dict[str, Any]:
             ids.update(len(encoded).to_bytes(8, "little") + encoded)
         vectors.update(batch.vectors.astype("<f4", copy=False).tobytes())
     hashes = {"ids_sha256": ids.hexdigest(), "vectors_sha256": vectors.hexdigest()}
-    beside, folder = {}, store.folder
+    beside_hashes, folder = {}, store.folder
     for path in () if folder is None else (folder / CONFIDENCE_NAME, folder / SOURCES_NAME):
         if path.exists():
             with read_errors(path):
-                beside[path.name] = sha256_file(path)
-    return {**store.snapshot().fingerprint, **hashes, _BESIDE: beside}
+                beside_hashes[path.name] = sha256_file(path)
+    return {**store.snapshot().fingerprint, **hashes, _BESIDE: beside_hashes}
 
 
 def is_content(recorded: object, content: Mapping[str, Any]) -> bool:

@@ -254,14 +254,14 @@ class DatabaseStore(Store):
         if not ids:
             return np.empty((0, self.info.dim), np.float32)
         with self.driver.errors():
-            read = [self.driver.vectors(*chunk) for chunk in self._parts(ids, at)]
+            read = [self.driver.vectors(*chunk) for chunk in self._chunks(ids, at)]
         position_of = {
             doc_id: position for position, doc_id in enumerate(chain.from_iterable(page.ids for page in read))
         }
         self._refuse_gone(ids, position_of)
         return np.concatenate([self._as_matrix(page) for page in read])[[position_of[doc_id] for doc_id in ids]]
 
-    def _parts(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Iterator[tuple[Any, ...]]:
+    def _chunks(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Iterator[tuple[Any, ...]]:
         size = self.driver.at_once
         return zip(in_parts(ids, size), repeat(None) if at is None else in_parts(at, size), strict=False)
 
@@ -284,7 +284,7 @@ class DatabaseStore(Store):
 
     def _find(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> dict[str, Document]:
         with self.driver.errors():
-            documents = (document for chunk in self._parts(ids, at) for document in self.driver.documents(*chunk))
+            documents = (document for chunk in self._chunks(ids, at) for document in self.driver.documents(*chunk))
             return {document.id: document for document in documents}
 
     def find_vectors(self, ids: Sequence[str]) -> Batch:

@@ -35,8 +35,8 @@ def token_in(content: Path) -> str | None:
 
 def keep(content: Path, token: str) -> None:
     """Copy the files in `content` to where `kept_folder` finds them; they stay where they are, too."""
-    place = _place(token)
-    with output_errors(place), atomic_folder(place, force=True) as folder:
+    token_folder = _folder_of(token)
+    with output_errors(token_folder), atomic_folder(token_folder, force=True) as folder:
         shutil.copytree(content, folder, dirs_exist_ok=True)
         sync_tree(folder)
 
@@ -45,7 +45,7 @@ def kept_folder(token: object) -> Path | None:
     """Return the folder of a store; None if it is not of this tool, or was made on another machine."""
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return None
-    folder = _place(token)
+    folder = _folder_of(token)
     return folder if folder.is_dir() else None
 
 
@@ -69,5 +69,5 @@ def sync_tree(folder: Path) -> None:
             sync_path(Path(parent))
 
 
-def _place(token: str) -> Path:
+def _folder_of(token: str) -> Path:
     return state_folder() / "stores" / token

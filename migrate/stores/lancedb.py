@@ -95,7 +95,9 @@ class LanceDriver(Driver):
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
-        self.index = next((found for found in self.indices if list(found[0].columns) == [self.vector]), None)
+        self.index = next(
+            (candidate for candidate in self.indices if list(candidate[0].columns) == [self.vector]), None
+        )
         self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
 
     def describe(self) -> StoreInfo:
@@ -162,15 +164,15 @@ class LanceDriver(Driver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
         fields = [name for name in self.schema.names if name != self.vector]
-        records, rows = self._found(ids, at, fields)
+        records, rows = self._take(ids, at, fields)
         return map(self._document, records, rows.to_pylist())
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
-        records, rows = self._found(ids, at, [self.vector])
+        records, rows = self._take(ids, at, [self.vector])
         return Page(records, _as_matrix(rows.column(0).combine_chunks(), self.dim))
 
-    def _found(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
+    def _take(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
         """Return columns of some rows with their ids: at positions, or in the newest version if it may be read."""
         if at is None and self.id_column is None:
             ids = [doc_id for doc_id in ids if doc_id in self._positions]
@@ -432,9 +434,9 @@ def _index_again(table: Any, index: Any, statistics: Any, dim: int | None) -> li
 def _index_settings(kind: Callable[..., Any], index: Any, statistics: Any, dim: int | None) -> dict[str, Any]:
     """Return the settings of an index, as far as LanceDB tells them, and as they fit vectors of the new dimension."""
     names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
-    found = {names.get(name, name): value for name, value in _settings_in(index.index_details or {})}
+    stored = {names.get(name, name): value for name, value in _settings_in(index.index_details or {})}
     parameters = inspect.signature(kind).parameters
-    settings = {key: value for key, value in found.items() if key in parameters and value is not None}
+    settings = {key: value for key, value in stored.items() if key in parameters and value is not None}
     if statistics.distance_type is not None and "distance_type" in parameters:
         settings["distance_type"] = str(statistics.distance_type).lower()
     if dim is not None and dim % int(settings.get("num_sub_vectors", 1)):

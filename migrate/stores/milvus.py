@@ -138,8 +138,10 @@ class MilvusDriver(AliasDriver):
         texts.pop(self.key_field, None)
         self.text, why = choose_text(self.location, list(texts), self.asked.get("text"))
         notes = [why]
-        if other := [name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector]:
-            notes.append(f"records have other vectors too, which stay as they are: {', '.join(other)}")
+        if other_vectors := [
+            name for name, kind in self.types.items() if kind.endswith("VECTOR") and name != self.vector
+        ]:
+            notes.append(f"records have other vectors too, which stay as they are: {', '.join(other_vectors)}")
         details = {"collection": self.name, "distance": self.index["metric_type"], "vector": self.vector,
                    "text": self.text}  # fmt: skip
         vectors = [row[self.vector] for row in sample]

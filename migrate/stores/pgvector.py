@@ -323,8 +323,8 @@ class PgvectorDriver(Driver):
                         connection.execute("SET LOCAL enable_indexscan = off")
                         # planned anew: a statement that is prepared goes on with the index
                         rows = connection.execute(question, [text, *values, text, k], prepare=False).fetchall()
-                found = np.array([row[1] for row in rows], np.float64)
-                scores = {"l2": found**2, "ip": -found, "cosine": 1 - found}[distance]
+                row_scores = np.array([row[1] for row in rows], np.float64)
+                scores = {"l2": row_scores**2, "ip": -row_scores, "cosine": 1 - row_scores}[distance]
                 hits.append(as_hits([row[0] for row in rows], scores))
         return hits
 
@@ -527,8 +527,8 @@ class PgvectorDriver(Driver):
         self._copy_in(staging, 4, rows)
         self._ask(sql("ALTER TABLE {} ADD PRIMARY KEY (id)", staging))
         options, most = dict(self.address.options), _MOST_INDEXED["vector"]
-        method, known = options.pop("index", "hnsw"), str(source.details.get("distance")).lower()
-        distance = options.pop("distance", known if known in _OPERATORS else source.metric)
+        method, source_distance = options.pop("index", "hnsw"), str(source.details.get("distance")).lower()
+        distance = options.pop("distance", source_distance if source_distance in _OPERATORS else source.metric)
         if method == "none" or dim > most:
             why = "" if method == "none" else f", as pgvector indexes at most {most:,} dimensions of type vector"
             return [f"the new table has no index on its vectors{why}"]

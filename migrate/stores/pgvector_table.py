@@ -185,8 +185,8 @@ def vector_columns(ask: Ask) -> list[Any]:
 def find_table(ask: Ask, location: str, name: str) -> Table:
     """Read the table and column that a name means, `[schema.]table[.column]`; else list those that there are."""
     rows = vector_columns(ask)
-    parts = split_names(name)
-    meant = [row for row in rows if parts in {row[1:2], row[1:3], row[:2], row[:3]}]
+    name_parts = split_names(name)
+    meant = [row for row in rows if name_parts in {row[1:2], row[1:3], row[:2], row[:3]}]
     meant = [row for row in meant if row[7]] or meant if len(meant) > 1 else meant
     if len(meant) != 1:
         names = [join_names(row[:3]) for row in meant or rows]

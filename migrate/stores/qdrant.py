@@ -128,8 +128,8 @@ class QdrantDriver(AliasDriver):
         )
         self.text, why = self._choose_text([point.payload or {} for point in sample])
         notes = [why]
-        if self._others:
-            notes.append(f"points have other vectors too, which stay as they are: {', '.join(self._others)}")
+        if self._other_vectors:
+            notes.append(f"points have other vectors too, which stay as they are: {', '.join(self._other_vectors)}")
         if self._quantization:
             notes.append(f"searched by {self._quantization} quantization, which is lossy; those read here are whole")
         details: dict[str, str | int | None] = {"collection": self.name, "distance": self.params.distance.value}
@@ -174,13 +174,13 @@ class QdrantDriver(AliasDriver):
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read points as the client orders them; those without the vector come last. `raw` is a list of points."""
         payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
-        read = bool(self._others) if records else self._vector_names if vectors else False
+        read = bool(self._other_vectors) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
         while chunk := list(islice(points, _AT_ONCE)):
             rows = [self._vector_of(point) for point in chunk] if vectors else []
             yield Page([self._id_of(point) for point in chunk], rows, chunk)
         if records:
-            points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._others))
+            points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._other_vectors))
             while chunk := list(islice(points, _AT_ONCE)):
                 yield Page([], [], chunk)
 
@@ -240,7 +240,7 @@ class QdrantDriver(AliasDriver):
         return [self.vector] if self.vector else True
 
     @property
-    def _others(self) -> list[str]:
+    def _other_vectors(self) -> list[str]:
         """Names of the other vectors of points."""
         vectors = self.config.params.vectors
         dense = [name for name in vectors if name != self.vector] if isinstance(vectors, dict) else []
@@ -405,7 +405,7 @@ class QdrantDriver(AliasDriver):
     def _points(self, page: Page) -> list[Any]:
         """Return the points of a page with its new vectors; those without one keep what they have."""
         make, points = self.models.PointStruct, []
-        is_plain = not isinstance(self.config.params.vectors, dict) and not self._others
+        is_plain = not isinstance(self.config.params.vectors, dict) and not self._other_vectors
         for number, point in enumerate(page.raw):
             vector = point.vector or {}
             if page.ids:

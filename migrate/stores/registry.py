@@ -114,7 +114,9 @@ def stores_in(path: Path) -> list[str]:
     with read_errors(path):
         inside = sorted(path.iterdir()) if path.is_dir() else []
     # to open a pipe would wait for its other end
-    return [str(one) for one in inside if not one.name.startswith(".") and _is_place(one) and _recognised(one)]
+    return [
+        str(entry) for entry in inside if not entry.name.startswith(".") and _is_place(entry) and _recognised(entry)
+    ]
 
 
 def kind_names() -> list[str]:
@@ -130,7 +132,7 @@ def names_kind(location: str) -> bool:
 
 def path_in(location: Path | str) -> Path | None:
     """Return the file or folder that a location names, with a scheme before it or without; None if there is none."""
-    return next((Path(root) for _, root, _ in _parts(str(location)) if _is_place(Path(root))), None)
+    return next((Path(root) for _, root, _ in _split(str(location)) if _is_place(Path(root))), None)
 
 
 def absolute_location(location: Path | str) -> str:
@@ -138,13 +140,13 @@ def absolute_location(location: Path | str) -> str:
 
     One without a path that leads somewhere stays as it is.
     """
-    for scheme, root, name in _parts(str(location)):
+    for scheme, root, name in _split(str(location)):
         if _is_place(Path(root)):
             return f"{scheme}{os.path.abspath(root)}{name}"  # noqa: PTH100 - Path.resolve would follow a link
     return str(location)
 
 
-def _parts(location: str) -> Iterator[tuple[str, str, str]]:
+def _split(location: str) -> Iterator[tuple[str, str, str]]:
     """Yield the ways to take a location apart: before a path, the path, and behind it."""
     yield "", location, ""
     if scheme := _SCHEME.fullmatch(location):

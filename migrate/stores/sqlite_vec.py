@@ -259,7 +259,7 @@ class SqliteVecDriver(Driver):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
-        joined = {} if self.text_table is None else self._beside(self.text_table, ids)
+        joined = {} if self.text_table is None else self._joined(self.text_table, ids)
         for doc_id, values in self._find(self.name, self.id_column, self.other_columns, ids):
             for name in values.keys() & self.vector_columns.keys():
                 values[name] = self._decoded(name, [values[name]])[0].tolist()
@@ -267,7 +267,7 @@ class SqliteVecDriver(Driver):
             document = as_document(self.location, doc_id, values, None, self.text)
             yield replace(document, metadata=with_nested(document.metadata, _METADATA))
 
-    def _beside(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _joined(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the columns of a table beside, by id."""
         columns = {name: is_key for of, name, _, is_key in self._columns_beside() if of == table}
         key = next((name for name, is_key in columns.items() if is_key), "rowid")
@@ -424,14 +424,14 @@ class SqliteVecDriver(Driver):
 
     def refuse_folders(self, new: Self) -> None:
         """Refuse databases of which one was written to beside the table: that would be lost."""
-        for old_row, new_row in zip_longest(self._rest(), new._rest()):
+        for old_row, new_row in zip_longest(self._other_tables(), new._other_tables()):
             if old_row != new_row:
                 raise UsageError(
                     f"{new.location}: its table {(old_row or new_row)[0]} differs from that of {self.location}, as one "
                     "was written to since it was copied; sync the new database with the old, audit it, and switch again"
                 )
 
-    def _rest(self) -> Iterator[tuple[str, Any]]:
+    def _other_tables(self) -> Iterator[tuple[str, Any]]:
         """Yield all in the database but tables of vectors: definitions and rows, each with its table."""
         names = self.names()
         for table, sql in self._ask("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name"):

@@ -105,19 +105,19 @@ class Exchange:
         """Let the new store answer under the old name; `record` is kept until it is undone or forgotten."""
         backend = self.places
         with self._alone():
-            noted = backend.noted(self.old)
-            if noted is None:
+            recorded = backend.noted(self.old)
+            if recorded is None:
                 for name in (self.old, self.new):
                     if (old := backend.switched_with(name)) is not None:
                         raise moved(backend.location_of(name), old)
                 self.check()
                 self.prepare()
                 identities = {"old": backend.identity(self.old), "new": backend.identity(self.new)}
-                noted = {"aliases": [self.old, self.new], **identities}
-            if noted.get("goal") == FORGOTTEN:
+                recorded = {"aliases": [self.old, self.new], **identities}
+            if recorded.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
-            backend.note(self.old, {**noted, "record": dict(record), "goal": SWITCHED})
-            backend.swap({self.old: noted["new"], self.new: noted["old"]})
+            backend.note(self.old, {**recorded, "record": dict(record), "goal": SWITCHED})
+            backend.swap({self.old: recorded["new"], self.new: recorded["old"]})
 
     def rollback(self) -> None:
         """Let the old store answer under its name again, and the new one under its own."""

@@ -173,8 +173,8 @@ class FlatFileWriter(StoreWriter):
                 begin += len(content)
                 for digest in filter(None, (whole, own_digest)):
                     digest.update(content)
-        found = own_digest or whole
-        if begin != end or found is None or found.hexdigest() != facts["sha256"]:
+        file_digest = own_digest or whole
+        if begin != end or file_digest is None or file_digest.hexdigest() != facts["sha256"]:
             return False
         if whole is not None:
             self._sha256, self._end = whole, end

@@ -303,7 +303,12 @@ def comparison_sentences(
         own_stitch_of = {name: comparison.own_stitches[index] for name, index in zip(ends, (a, b), strict=True)}
         yield (
             (a, b),
-            [_direction(ends, pair), _sample_size(ends, pair), _own(own_stitch_of), _more_than_mean(ends, pair)],
+            [
+                _direction(ends, pair),
+                _sample_size(ends, pair),
+                _self_stitch_sentence(own_stitch_of),
+                _more_than_mean(ends, pair),
+            ],
         )
 
 
@@ -354,7 +359,7 @@ def _sample_size(ends: tuple[str, str], pair: Similarity) -> str:
     )
 
 
-def _own(own: Mapping[str, Stitching]) -> str:
+def _self_stitch_sentence(own: Mapping[str, Stitching]) -> str:
     shares = " and ".join(f"{name} finds {stitch.stitch.overlap_at_10:.1%}" for name, stitch in own.items())
     lost = (
         "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"

@@ -355,7 +355,7 @@ def histogram_chart(name: str, rows: Sequence[tuple[str, Sequence[float], Sequen
 
 
 def _steps(frame: Frame, edges: Sequence[float], heights: np.ndarray, number: int) -> Element:
-    steps = [(x, float(y)) for place, y in enumerate(heights) for x in (edges[place], edges[place + 1])]
+    steps = [(x, float(y)) for index, y in enumerate(heights) for x in (edges[index], edges[index + 1])]
     colour = f"fill:{series(number)};stroke:{series(number)}"
     return frame.path(
         [(edges[0], 0.0), *steps, (edges[-1], 0.0)], closed=True, style=colour, fill_opacity=0.22, stroke_width=1.5

@@ -137,8 +137,8 @@ def _cached_rows(
     choices = set[bytes]()
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        known = is_cached[start : start + len(documents)] = embedder.known(documents, "document")
-        chosen = zip(embedder.choices(documents, "document"), known, is_new[start:].tolist(), strict=False)
+        cached = is_cached[start : start + len(documents)] = embedder.known(documents, "document")
+        chosen = zip(embedder.choices(documents, "document"), cached, is_new[start:].tolist(), strict=False)
         choices.update(choice for choice, is_known, new in chosen if choice is not None and is_known and new)
     return is_cached, choices
 

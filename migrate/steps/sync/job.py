@@ -278,15 +278,17 @@ class _SyncJob(PatchJob):
         self.kept.check_unchanged(self.kept_before)
 
 
-def _manifest(found: SyncInputs) -> Manifest:
+def _manifest(sync_inputs: SyncInputs) -> Manifest:
     """Return the manifest of the store as it will be, without hashes."""
-    was, old, n_true = with_content(found.manifest, None), found.old, found.changes.n_true
-    synced = {"at": creation_date(), **asdict(found.changes.counts)}
-    details = StoreFacts(source_state=state_of(old, found.before[0]), synced=synced)
-    inputs = source_hashes(old) if found.all_true else {**was.inputs, "source rows": found.before[0].rows_sha256}
+    was, old, n_true = with_content(sync_inputs.manifest, None), sync_inputs.old, sync_inputs.changes.n_true
+    synced = {"at": creation_date(), **asdict(sync_inputs.changes.counts)}
+    details = StoreFacts(source_state=state_of(old, sync_inputs.before[0]), synced=synced)
+    inputs = (
+        source_hashes(old) if sync_inputs.all_true else {**was.inputs, "source rows": sync_inputs.before[0].rows_sha256}
+    )
     return replace(
         was,
-        model=found.embedder.identity if n_true == old.info.count else was.model,
+        model=sync_inputs.embedder.identity if n_true == old.info.count else was.model,
         inputs=inputs,
         counts={**was.counts, "documents": old.info.count, TRUE: n_true},
         details={**was.details, **details.as_details()},

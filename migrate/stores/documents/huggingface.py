@@ -73,14 +73,14 @@ def _data_files(path: Path) -> list[Path]:
     files = state.get("_data_files")
     if not isinstance(files, list) or not files:
         raise malformed(path, 'there is no list "_data_files"', _AGAIN)
-    found = []
+    data_files = []
     for entry in files:
         name = entry.get("filename") if isinstance(entry, dict) else None
         # a name with folders in it could lead out of the dataset, and a new store would be written there
         if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
             raise malformed(path, f"{name!r:.80} is no name of a file in the same folder", _AGAIN)
-        found.append(path.with_name(name))
+        data_files.append(path.with_name(name))
         with read_errors(path):
-            if not found[-1].is_file():
+            if not data_files[-1].is_file():
                 raise malformed(path.parent, f"the file {name} is missing", "copy the whole folder")
-    return found
+    return data_files

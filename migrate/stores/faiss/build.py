@@ -164,19 +164,19 @@ def _training_rows(vectors: Rows, recipe: Recipe) -> Vectors:
     return np.ascontiguousarray(np.tile(vectors, (-(-least // len(vectors)), 1)))
 
 
-def _parts(recipe: Recipe) -> list[Recipe]:
+def _components(recipe: Recipe) -> list[Recipe]:
     """Return the recipe and all within it."""
     inside = [value for value in recipe.values() if isinstance(value, dict)]
-    return [recipe, *(piece for value in inside for piece in _parts(value))]
+    return [recipe, *(piece for value in inside for piece in _components(value))]
 
 
 def _largest(recipe: Recipe, name: str) -> int:
-    return max((piece.get(name, 0) for piece in _parts(recipe)), default=0)
+    return max((piece.get(name, 0) for piece in _components(recipe)), default=0)
 
 
 def _has_codebook(recipe: Recipe) -> bool:
-    return any(piece["kind"] in {"PQ", "RQ", "LSQ", "PRQ", "PLSQ", "IMI"} for piece in _parts(recipe))
+    return any(piece["kind"] in {"PQ", "RQ", "LSQ", "PRQ", "PLSQ", "IMI"} for piece in _components(recipe))
 
 
 def _order_matters(recipe: Recipe) -> bool:
-    return any(piece["kind"] in {"HNSW", "NSG", "RQ", "LSQ", "PRQ", "PLSQ"} for piece in _parts(recipe))
+    return any(piece["kind"] in {"HNSW", "NSG", "RQ", "LSQ", "PRQ", "PLSQ"} for piece in _components(recipe))

@@ -88,8 +88,8 @@ class _BuiltWriter(StoreWriter):
                 self.recall = json.loads(content)["recall"]
         with output_errors(self._path):
             labels.unlink(missing_ok=True)
-        own = np.frombuffer(bytes(new), "<i8").astype(np.int64, copy=False) if new else None
-        self._order = _order_by(self._path, old, own, self._old.count)
+        stored_labels = np.frombuffer(bytes(new), "<i8").astype(np.int64, copy=False) if new else None
+        self._order = _order_by(self._path, old, stored_labels, self._old.count)
         self._documents.write(self._path.parent)
 
 

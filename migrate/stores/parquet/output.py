@@ -45,10 +45,10 @@ class ParquetOutput(Output):
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of the files, and that this kind was asked for."""
-        return _facts(content, sha256)
+        return _shard_facts(content, sha256)
 
 
-def _facts(content: Path, sha256: Sha256) -> dict[str, Any]:
+def _shard_facts(content: Path, sha256: Sha256) -> dict[str, Any]:
     first, *more = _shard_names(content)
     return {**StoreFacts(written_as={"kind": "parquet"}).as_details(), **hash_files(content, first, more, sha256)}
 
@@ -143,7 +143,7 @@ class ParquetWriter(StoreWriter):
         key: str | None = "id"
         vector = "vector"
         if self._like is None:
-            schema, records = self._new_schema(), self._made(shard)
+            schema, records = self._new_schema(), self._new_tables(shard)
         else:
             key, vector = self._like.columns.id, self._like.columns.vector
             number = [file.name for file in self._like.shards].index(name)
@@ -207,12 +207,12 @@ class ParquetWriter(StoreWriter):
         options = {"distance": self.source.info.metric, **{name: name for name in (*names, "vector")}}
         return pa.schema(fields, metadata={OWN: canonical_json(options).encode()})
 
-    def _made(self, shard: Shard) -> Iterator[Any]:
+    def _new_tables(self, shard: Shard) -> Iterator[Any]:
         """Yield the documents of a shard as batches without vectors."""
         import pyarrow as pa
 
-        found = source_documents(self.source, np.arange(shard.start, shard.stop))
-        while documents := list(islice(found, self._at_once)):
+        source_rows = source_documents(self.source, np.arange(shard.start, shard.stop))
+        while documents := list(islice(source_rows, self._at_once)):
             columns = {"id": [document.id for document in documents]}
             if self.source.info.has_texts:
                 columns["text"] = [document.text for document in documents]
@@ -292,7 +292,7 @@ class ObjectOutput(ServerOutput):
 
     def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of the files, and that this kind was asked for."""
-        return _facts(content, sha256)
+        return _shard_facts(content, sha256)
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that nothing is there but unfinished work of this machine."""
@@ -309,11 +309,11 @@ class ObjectOutput(ServerOutput):
     def claim(self, names: Sequence[str]) -> None:
         """Put the mark with the names of the files to come, unless an earlier call of the same work has."""
         files, mark = self.files(), {"by": self.by, "files": sorted(names)}
-        there = self._mark(files)
-        if there == mark:
+        present = self._mark(files)
+        if present == mark:
             return
         content = canonical_json(mark).encode()
-        if self._is_ours(there):
+        if self._is_ours(present):
             files.write(UNFINISHED_NAME, content)
         elif not files.add(UNFINISHED_NAME, content):
             raise self._claimed(self._mark(files) or {})

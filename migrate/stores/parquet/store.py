@@ -66,10 +66,13 @@ class ParquetStore(Store):
         self._cursors: dict[str, tuple[int, list[tuple[int, Any]], Iterator[tuple[int, Any]]]] = {}
         self._read_footers()
         try:
-            own = as_table(parse_json((self.schemas[0].metadata or {}).get(OWN, b"{}")))
+            own_options = as_table(parse_json((self.schemas[0].metadata or {}).get(OWN, b"{}")))
         except MalformedError:
-            own = {}
-        self.options = {**{key: own[key] for key in OPTIONS if isinstance(own.get(key), str)}, **options}
+            own_options = {}
+        self.options = {
+            **{key: own_options[key] for key in OPTIONS if isinstance(own_options.get(key), str)},
+            **options,
+        }
         self.columns = columns_of_store(self.schemas[0], files.location, self.options)
         first_rows = self._read_first()
         self._check_ids()
@@ -169,7 +172,7 @@ class ParquetStore(Store):
                 f"{self.files.location}: the store changed while it was read; nothing was written, run again"
             )
         if self._snapshot is None:
-            recorded = self._known() or {}
+            recorded = self._recorded() or {}
             if recorded.keys() >= {"rows_sha256", "texts_sha256"}:
                 hashes = recorded["rows_sha256"], recorded["texts_sha256"]
                 self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self._versions())
@@ -178,7 +181,7 @@ class ParquetStore(Store):
                 self._note({"rows_sha256": snapshot.rows_sha256, "texts_sha256": snapshot.texts_sha256})
         return self._snapshot
 
-    def _known(self) -> dict[str, Any] | None:
+    def _recorded(self) -> dict[str, Any] | None:
         """Return the hashes that were noted of these very files; None where not even their ids were read."""
         try:
             return read_table(self._note_path)
@@ -266,7 +269,7 @@ class ParquetStore(Store):
     def _check_ids(self) -> None:
         """Refuse an id that two rows share; ids are read for it when the files are first opened as they are."""
         column = self.columns.id
-        if column is None or self._known() is not None:
+        if column is None or self._recorded() is not None:
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
         suspects = {*repeated(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count)).tolist()}
