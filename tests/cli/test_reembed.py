@@ -97,7 +97,9 @@ def test_what_is_in_the_cache_is_not_embedded_again(server, lead_migrate):
 
 def test_an_output_that_exists_is_refused_before_anything_is_counted(server, lead_migrate):
     Path("new").mkdir()
-    assert "new exists" in lead_migrate(f"{SMALL} --max-cost 0 -o new", code=2).complaint
+    embed = f"embed store/docs.jsonl --model {MODEL}"
+    for command in (SMALL, embed):
+        assert "new exists" in lead_migrate(f"{command} --max-cost 0 -o new", code=2).complaint
     with pytest.raises(UsageError, match="new exists"):
         migrate.reembed("store", load_embedder(MODEL), "new", max_cost=0)
 
