@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import posixpath
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Turn the links of a page into those of the site, and add what is printed from the code."""
-    references = {"commands.md": command_reference, "library.md": function_reference}
+    references = {"commands.md": command_reference, "library.md": function_reference, "stores.md": store_reference}
     if reference := references.get(page.file.src_uri):
         markdown += "\n" + reference()
     return site_links(markdown, page.file.src_uri)
@@ -64,7 +65,7 @@ def site_links(markdown: str, page: str) -> str:
 
 
 def command_reference() -> str:
-    """Every command as its `--help` describes it, in Markdown."""
+    """Return every command as its `--help` describes it, in Markdown."""
     root = click.Context(cli, info_name="lead-migrate", **cli.context_settings)
     contexts = [root]
     contexts += [click.Context(command, info_name=name, parent=root) for name, command in leaf_commands().items()]
@@ -87,6 +88,22 @@ def function_reference() -> str:
             text = f"migrate.{name}{call} -> {signature.return_annotation}\n\n{inspect.getdoc(function)}"
             parts += [f"### migrate.{name}", _code(text)]
     return "\n\n".join(parts) + "\n"
+
+
+def store_reference() -> str:
+    """Return what each kind of store keeps, and how each kind of index is read, as tables in Markdown."""
+    from migrate.stores import registry
+
+    kept = [
+        "| store | of other kinds' documents | kept exactly | not kept, or refused | memory |",
+        "|---|---|---|---|---|",
+    ]
+    for support, kind in {kind.support: kind for kind in registry._BUILT_IN}.items():
+        is_written = "yes" if isinstance(kind, registry.WritableKind) else "no"
+        cells = (support.store, is_written, support.kept, support.not_kept, support.memory)
+        kept.append(f"| {' | '.join(cells)} |")
+    indexes = runpy.run_path(str(ROOT / "tests" / "stores" / "faiss_support.py"))["render_table"]()
+    return "\n".join(["## What each kind keeps", "", *kept, "", "## How each index is read", "", indexes, ""])
 
 
 def _described(context: click.Context) -> Iterator[str]:

@@ -120,7 +120,7 @@ def code_of(path):
 @pytest.mark.parametrize("path", [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")], ids=lambda path: path.name)
 def test_an_example_imports_public_names_alone(path):
     (said,) = re.findall(
-        r"^Public are the names of `migrate` .*?(?=\n\n)", LIBRARY.read_text(), re.MULTILINE | re.DOTALL
+        r"^The public names are those of `migrate`.*?(?=\n\n|\Z)", LIBRARY.read_text(), re.MULTILINE | re.DOTALL
     )
     modules = set(re.findall(r"`(migrate[\w.]*)`", said))
     tree = ast.parse(code_of(path))

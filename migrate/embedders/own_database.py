@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
@@ -131,28 +131,33 @@ class _Transaction:
     def __enter__(self) -> None:
         owner = self._owner
         owner._lock.acquire()
-        self._is_part = owner._database.in_transaction
+        self._is_part = True  # until it is known: nothing to roll back
         try:
-            if not self._is_part:
-                with owner.errors():
+            with owner.errors():
+                self._is_part = owner._database.in_transaction
+                if not self._is_part:
                     owner._database.execute(f"BEGIN {self._kind}")
         except BaseException:
-            if not self._is_part:
-                owner._database.rollback()
-            owner._lock.release()
+            self._end()
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        owner = self._owner
         try:
-            with owner.errors():
+            with self._owner.errors():
                 if isinstance(error, sqlite3.Error):
                     raise error
                 if error is None and not self._is_part:
-                    owner._database.commit()
+                    self._owner._database.commit()
         finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Roll back what is not committed, and let go of the database."""
+        try:
             if not self._is_part:
-                owner._database.rollback()  # where nothing is committed
-            owner._lock.release()
+                with suppress(sqlite3.Error):  # it may be closed, or gone
+                    self._owner._database.rollback()
+        finally:
+            self._owner._lock.release()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.errors import InputError, LockedError
+from migrate.errors import InputError, LockedError, OutputError
 from migrate.live import state as module
 from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_path, text_hash
 from migrate.stores import open_store
@@ -38,6 +38,14 @@ def test_the_most_wanted_come_first_and_the_sure_ones_last(path):
         assert state.refused() == {"bad": (text_hash(""), "no text")}
         state.settle({}, ["bad"])
         assert list(state.queue(2)) == ["bad", "done"]
+
+
+def test_a_closed_state_says_so_in_a_line_and_blocks_no_other_thread(path):
+    state = LiveState(path)
+    state.close()
+    for _ in range(2):  # each in a thread of its own, as a lock that is held is no obstacle to its thread
+        with ThreadPoolExecutor(1) as thread, pytest.raises(OutputError, match="cannot write the live state"):
+            thread.submit(state.count, {"queries": 1}).result(timeout=20)
 
 
 def test_all_is_there_when_it_is_opened_again(path):
