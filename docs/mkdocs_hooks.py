@@ -98,7 +98,8 @@ def store_reference() -> str:
         "| store | of other kinds' documents | kept exactly | not kept, or refused | memory |",
         "|---|---|---|---|---|",
     ]
-    for support, kind in {kind.support: kind for kind in registry._BUILT_IN}.items():
+    kinds: Any = registry._BUILT_IN
+    for support, kind in {kind.support: kind for kind in kinds}.items():
         is_written = "yes" if isinstance(kind, registry.WritableKind) else "no"
         cells = (support.store, is_written, support.kept, support.not_kept, support.memory)
         kept.append(f"| {' | '.join(cells)} |")
