@@ -33,7 +33,7 @@ def test_the_nearest_file_with_the_table_counts(project, tmp_path):
 
 def test_options_for_all_commands_and_for_one(project, lead_migrate):
     project.write_text('[tool.lead-migrate]\nmargin = 0.91\n[tool.lead-migrate.audit]\nparent-field = "dev"\n')
-    audit = lead_migrate("audit --help").said
+    audit = lead_migrate("audit --help-all").said
     assert "must be retained. [default: 0.91]" in audit and "cut from. [default: dev]" in audit
     assert "must be retained. [default: 0.91]" in lead_migrate("run --help").said
 
