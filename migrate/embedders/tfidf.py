@@ -204,7 +204,7 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
         raise InputError(
             f"tfidf:{dim} needs {dim} documents and words, found {documents} and {words}; choose a smaller dimension"
         )
-    with np.errstate(divide="ignore", invalid="ignore"):  # shares of the variance, unused here; equal documents have none
+    with np.errstate(divide="ignore", invalid="ignore"):  # shares of the variance, unused
         svd = TruncatedSVD(n_components=dim, n_iter=7, random_state=seed).fit(weights)
     components = as_vectors(svd.components_)
     rows = np.asarray(weights @ components.T.astype(np.float64))
