@@ -155,7 +155,7 @@ def measure_room(data: Path) -> None:
         by_migrating = migrate_memory(size, 1_000, before.info.dim, after.info.dim, is_local=False)
     rows = [["", "said", "found"]]
     rows.append(["bytes of the new index", f"{size.index_after:,}", f"{real.index_now:,}"])
-    rows.append(["bytes of the new store", f"{size.after:,}", f"{real.now:,}"])
+    rows.append(["bytes of the new store", f"{size.total_after:,}", f"{real.now:,}"])
     rows.append(["memory of embed, MB", f"{by_embedding / 1e6:.0f}", f"{embed / 1e6:.0f}"])
     rows.append(["memory of fit, MB", f"{by_migrating / 1e6:.0f}", f"{fit / 1e6:.0f}"])
     rows.append(["memory of translate, MB", f"{by_migrating / 1e6:.0f}", f"{translate / 1e6:.0f}"])

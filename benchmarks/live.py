@@ -454,7 +454,7 @@ def lost_vectors(world: World, answers: Sequence[Answer | None], folder: Path, p
             served |= {row for row, is_exact in zip(rows, exact, strict=True) if is_exact}
     ordered = sorted(served)
     embedder = CachedEmbedder(embedder_at(port, None), folder / "cache.sqlite")
-    known = embedder.known([world.documents[row] for row in ordered], "document")
+    known = embedder.are_cached([world.documents[row] for row in ordered], "document")
     store = read_all(open_store(folder / "store").scan())
     is_true = np.abs(store.vectors - world.new).max(axis=1) < 1e-6
     return len(served), sum(not cached and not is_true[row] for row, cached in zip(ordered, known, strict=True))

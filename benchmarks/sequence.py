@@ -124,7 +124,7 @@ def check_against_bounds(scores: Scores, limit: float) -> None:
     safe, unsafe = (says(scores[None], limit, above=above)[0] for above in (True, False))
     sequence = ConfidenceSequence()
     for place, score in enumerate(scores):
-        sequence = sequence.after(float(score))
+        sequence = sequence.with_score(float(score))
         if place >= FEWEST - 1:
             found = sequence.lower(ERROR) >= limit, sequence.upper(ERROR) < limit
             if (
@@ -202,9 +202,9 @@ def found_firsts(rng: np.random.Generator, kinds: NDArray[np.int64], cosine: flo
     own = rng.normal(size=(len(kinds), DIMENSIONS))
     shared = rng.normal(size=(int(kinds.max()) + 1, DIMENSIONS))[kinds]
     vectors = (np.sqrt(cosine) * shared + np.sqrt(1 - cosine) * own).astype(np.float32)
-    found, parts = Kinds().seen(vectors[:CALIBRATION]), []
+    found, parts = Kinds().with_usual(vectors[:CALIBRATION]), []
     for start in range(CALIBRATION, len(kinds), LOOK):
-        found, is_first = found.after(vectors[start : start + LOOK])
+        found, is_first = found.with_new(vectors[start : start + LOOK])
         parts.append(is_first)
     return np.concatenate(parts)
 
@@ -297,7 +297,7 @@ def own_lower(scores: Scores) -> float:
     """That of the package."""
     sequence = ConfidenceSequence()
     for score in scores:
-        sequence = sequence.after(float(score))
+        sequence = sequence.with_score(float(score))
     return sequence.lower(ERROR)
 
 
@@ -316,7 +316,7 @@ def width(effort: Effort) -> None:
     scores = noisy(effort.rng, (1, 2_000), 0.98)[0]
     sequence, start = ConfidenceSequence(), time.perf_counter()
     for score in scores:
-        sequence = sequence.after(float(score))
+        sequence = sequence.with_score(float(score))
         sequence.lower(ERROR)
     own = (time.perf_counter() - start) / len(scores)
     start = time.perf_counter()

@@ -49,7 +49,7 @@ class FileStamp:
         return cls(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     @property
-    def facts(self) -> tuple[str, int, int]:
+    def signature(self) -> tuple[str, int, int]:
         """Name, size and time: what a later run compares, even for a file that was copied back."""
         return self.path.name, self.size, self.modified_ns
 
@@ -209,14 +209,14 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
         yield unfinished
         os.chmod(unfinished, 0o755)
         sync_path(unfinished)
-        rename_folder(unfinished, path, beside(path, "replaced"), force=force)
+        rename_folder(unfinished, path, hidden_sibling(path, "replaced"), force=force)
 
 
 @contextmanager
 def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
     """Yield a free name beside `path` while its lock is held, and remove what has that name in the end."""
     refuse_existing(path, force=force)
-    unfinished, replaced = beside(path, "unfinished"), beside(path, "replaced")
+    unfinished, replaced = hidden_sibling(path, "unfinished"), hidden_sibling(path, "replaced")
     with output_lock(path), output_errors(path):
         if os.path.lexists(replaced) and not os.path.lexists(path):  # a run was killed between two renames
             os.rename(replaced, path)
@@ -231,7 +231,7 @@ def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
                 _remove(replaced)
 
 
-def beside(path: Path, ending: str) -> Path:
+def hidden_sibling(path: Path, ending: str) -> Path:
     """Return a hidden path beside an output, for what is there while it is made."""
     return path.parent / f".{path.name}.{ending}"
 
@@ -260,10 +260,10 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             "another output"
         )
     if not force and (path.is_symlink() or path.exists()):
-        if os.path.lexists(beside(path, "lock")):  # a run was killed after it had given the output its name
+        if os.path.lexists(hidden_sibling(path, "lock")):  # a run was killed after it had given the output its name
             with suppress(LeadMigrateError, OSError), output_lock(path):
-                _remove(beside(path, "unfinished"))
-                _remove(beside(path, "replaced"))
+                _remove(hidden_sibling(path, "unfinished"))
+                _remove(hidden_sibling(path, "replaced"))
         raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
 
 
@@ -396,7 +396,7 @@ def output_lock(path: Path) -> Iterator[None]:
     """
     if path.name in ("", ".."):
         raise UsageError(f"{str(path)!r} is not the name of a new folder; choose another output")
-    lock = beside(path, "lock")
+    lock = hidden_sibling(path, "lock")
     refuse_link(lock)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -75,13 +75,13 @@ def note_finished(
     `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts
     that JSON can hold. A database may rewrite its files: of its folder there is what the store in it holds.
     """
-    facts: dict[str, Any] = {
+    details: dict[str, Any] = {
         "version": _VERSION,
         "configuration": made_from.as_json(),
         "audit": dict(made_from.audit),
         "outputs": {
-            name: {"files": _hashes(folder / name), "content": _content_of_database(folder / name), "facts": facts}
-            for name, facts in outputs.items()
+            name: {"files": _hashes(folder / name), "content": _content_of_database(folder / name), "facts": details}
+            for name, details in outputs.items()
         },
         "outcome": report.outcome.value,
         "summary": audit_summary(report, page=page),
@@ -89,7 +89,7 @@ def note_finished(
         "suite": asdict(audit_suite(report)),
     }
     with atomic_file(folder / RECORD, force=force) as temporary:
-        write_json(temporary, {**facts, "sha256": _hash_of(facts)})
+        write_json(temporary, {**details, "sha256": _hash_of(details)})
 
 
 def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finished | None:

@@ -111,8 +111,8 @@ class Address:
         >>> Address.parse("shop.db#items?text=title")
         Address(place='shop.db', name='items', options={'text': 'title'})
         """
-        place, mark, fragment = text.rpartition("#")
+        location, mark, fragment = text.rpartition("#")
         if not mark:
             return cls(text)
         name, _, options = fragment.partition("?")
-        return cls(place, name, dict(parse_qsl(options, keep_blank_values=True)))
+        return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -30,7 +30,7 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
     """
     sources: list[Checksums] = []
     for done in translated_batches(
-        store, fitted, rows, shard, patch=patch, seen=lambda batch: sources.append(vector_checksums(batch.vectors))
+        store, fitted, rows, shard, patch=patch, on_batch=lambda batch: sources.append(vector_checksums(batch.vectors))
     ):
         yield Block({"vectors": done.vectors, "confidence": done.confidence, "sources": sources.pop()})
 
@@ -42,11 +42,11 @@ def translated_batches(
     shard: Shard | None = None,
     *,
     patch: bool = True,
-    seen: Callable[[Batch], None] = lambda _: None,
+    on_batch: Callable[[Batch], None] = lambda _: None,
 ) -> Iterator[TranslatedBatch]:
     """Yield the vectors of a store, or of a shard, after the stitch, `rows` at a time, with their confidence.
 
-    `seen` is called with each batch as it was before.
+    `on_batch` is called with each batch as it was before.
 
     Raises VectorError: a vector is zero or not finite, before or after.
     """
@@ -60,5 +60,5 @@ def translated_batches(
             chunk = list(islice(documents, len(batch)))
             texts = [document.text for document in chunk]
             batch = Batch([document.id for document in chunk], batch.vectors)
-        seen(batch)
+        on_batch(batch)
         yield fitted.translate(batch, texts, source=store.info.location, patch=patch)

@@ -160,5 +160,5 @@ def test_a_cached_vector_of_another_dimension_is_told(translated, tmp_path):
 
 
 def test_half_a_surrogate_pair_is_in_no_cache(embedder):
-    assert embedder.known([Document("x", "\ud800")], "document") == [False]
+    assert embedder.are_cached([Document("x", "\ud800")], "document") == [False]
     assert embedder.find([Document("x", "\ud800")], "document") == {}

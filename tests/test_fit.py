@@ -295,7 +295,7 @@ def translated_rows(fitted, store):
 def test_a_prior_is_remembered_by_its_hash_and_leaned_on(fit, prior, tmp_path):
     fitted = fit(stitch="ridge", sample=20, prior=prior)
     assert fitted.manifest.stitch.prior == prior.digest()
-    assert fitted.stitch.facts()["share of prior"] > 0
+    assert fitted.stitch.kind_facts()["share of prior"] > 0
     fitted.save(tmp_path / "stitch")
     again = load_stitch(tmp_path / "stitch")
     assert again.manifest.stitch.prior == prior.digest() and again.digest() == fitted.digest()

@@ -277,7 +277,7 @@ def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) 
     usual = () if retriever.settings.plan == TRANSLATED else DEPTHS
     counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
     full = retriever.deciding_scores(retriever.search(FULL).run)
-    return rules.bootstrap(in_pool=True).family(scores, full, others=len(counted) - len(retriever.rerank_depths))
+    return rules.bootstrap(in_pool=True).family(scores, full, n_others=len(counted) - len(retriever.rerank_depths))
 
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:

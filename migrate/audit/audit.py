@@ -16,7 +16,7 @@ from migrate.audit.diagnostics import diagnose
 from migrate.audit.held_out import audit_held_out, unexplained_documents
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.judging import draw_unjudged
-from migrate.audit.places import places_of
+from migrate.audit.locations import locations_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE
@@ -83,7 +83,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         reference_at=None if reference is None else reference.info.location,
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
-        places=places_of(audit.translated, audit.source_store, audit.embedder),
+        locations=locations_of(audit.translated, audit.source_store, audit.embedder),
     )
     report = report if find.has_standard(rules, scores) else report.without_standard()
     return report.judging(measures.plan)

@@ -319,7 +319,7 @@ class Room:
     tops: NDArray[np.float64]
     temperature: float
 
-    def taken(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gain_of(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return log(1 + rise / P) for a document of each true score, alone; 0 for one not among the first ten."""
         ranks = np.searchsorted(-self.tops, -scores, side="left")
         inside = np.minimum(ranks, CUT - 1)
@@ -350,7 +350,7 @@ class Room:
 
     def share_lost(self, grid: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
         """Return the share of agreement that is lost where `expected` documents have at least each score of a grid."""
-        lost = self.taken(grid)
+        lost = self.gain_of(grid)
         return float(-np.expm1(-(lost[0] * expected[0] + np.diff(lost) @ expected[:-1])))
 
     def loss(self, outsiders: Others) -> float:
@@ -391,14 +391,14 @@ class Outside:
     """The documents outside a pool, after the sample of them was embedded.
 
     `tails` are those of the bands; `ratio` is what the last documents of the pool took away, as a share of what errors
-    predicted of them, and `most` its upper bound. `places` are the numbers of the queries by their ids. What may be
+    predicted of them, and `most` its upper bound. `row_of` are the numbers of the queries by their ids. What may be
     taken is nDCG@10, or without judgements a share of agreement@10 at a `temperature`.
     """
 
     surroundings: Surroundings
     tails: Sequence[ErrorTail]
     metric: Metric
-    places: Mapping[str, int]
+    row_of: Mapping[str, int]
     ratio: float
     most: float
     temperature: float | None = None
@@ -408,7 +408,7 @@ class Outside:
         return np.array([self._loss(run, query_id, query_set.grades(query_id)) for query_id in query_set.query_ids])
 
     def _loss(self, run: Rankings, query_id: str, judged: Mapping[str, int]) -> float:
-        around, query = self.surroundings, self.places[query_id]
+        around, query = self.surroundings, self.row_of[query_id]
         filled = np.flatnonzero(around.counts[query])
         tops, counts = around.tops[query, filled], around.counts[query, filled]
         band = np.searchsorted(-around.ranked.scores[query, around.ranked.edges], -tops, side="right")

@@ -217,7 +217,7 @@ def synthetic_queries(
     drawn = (document for rows in blocks for document in store.documents(rows))
     drawn_queries = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
     queries = [Query(doc_id, query.text) for doc_id, query in drawn_queries]
-    counts = Counter(query.part for _, query in drawn_queries)
+    counts = Counter(query.origin for _, query in drawn_queries)
     if len(queries) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {location} has {len(queries)} documents with a title or a first sentence to make queries "
@@ -296,18 +296,18 @@ def key_of(document: Document, parent_field: str = PARENT_FIELD) -> str:
 
 def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     """Return the query set without the `choosers` (`migrate.selection.choosers`), with a note of how many those are."""
-    left = [query for query in query_set.queries if not is_chooser(query, choosers)] if choosers else []
-    gone = len(query_set.queries) - len(left)
-    if not choosers or not gone:
+    judges = [query for query in query_set.queries if not is_chooser(query, choosers)] if choosers else []
+    n_excluded = len(query_set.queries) - len(judges)
+    if not choosers or not n_excluded:
         return query_set
-    excluded = f"{gone:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
-    kept = _only(query_set, left, f"{excluded}; they do not judge")
-    if len(kept.distinct) < FEWEST_QUERIES:
+    excluded = f"{n_excluded:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
+    judging = _only(query_set, judges, f"{excluded}; they do not judge")
+    if len(judging.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
-            f"at least {FEWEST_QUERIES} are needed: give another --beir or --queries, and next time --hold-out 50%"
+            f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(judging.distinct)} others are left, "
+            f"and at least {FEWEST_QUERIES} are needed: give another --beir or --queries, and next time --hold-out 50%"
         )
-    return kept
+    return judging
 
 
 def near_texts(queries: Iterable[Query]) -> dict[str, str]:
@@ -316,14 +316,14 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     Of two texts more than half of the words, each counted once, are common to both (Jaccard 1912). Words that more than
     a tenth of the texts have find no others.
     """
-    words = {digest_of(query): frozenset(query.text.casefold().split()) for query in queries}
-    times = Counter(word for own in words.values() for word in own)
+    words_of = {digest_of(query): frozenset(query.text.casefold().split()) for query in queries}
+    times = Counter(word for text_words in words_of.values() for word in text_words)
     leaders: dict[str, list[str]] = {}
     first_of: dict[str, str] = {}
-    for text in sorted(words):  # their order is that of their digests, not of the file
-        telling = [word for word in words[text] if times[word] <= max(0.1 * len(words), 2)]
-        others = sorted({leader for word in telling for leader in leaders.get(word, ())})
-        near = (o for o in others if len(words[o] & words[text]) > 0.5 * len(words[o] | words[text]))
+    for text in sorted(words_of):  # their order is that of their digests, not of the file
+        telling = [word for word in words_of[text] if times[word] <= max(0.1 * len(words_of), 2)]
+        candidates = sorted({leader for word in telling for leader in leaders.get(word, ())})
+        near = (o for o in candidates if len(words_of[o] & words_of[text]) > 0.5 * len(words_of[o] | words_of[text]))
         first_of[text] = next(near, text)
         if first_of[text] == text:
             for word in telling:
@@ -356,8 +356,8 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
         digest_of(query): group for query in query_set.queries if (group := query_set.group_of(query)) is not None
     }
     drawn = sorted(set(units.values()), key=lambda unit: digest_of(Query("unit", unit)))
-    later = set(drawn[: round(share * len(drawn))])
-    held = {text for text, unit in units.items() if unit in later}
+    held_units = set(drawn[: round(share * len(drawn))])
+    held = {text for text, unit in units.items() if unit in held_units}
     queries = [query for query in query_set.queries if digest_of(query) not in held]
     if min(len(held), len(units) - len(held)) < FEWEST_QUERIES:
         raise InconclusiveError(

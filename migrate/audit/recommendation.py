@@ -67,7 +67,7 @@ class Option:
         return next((cost for cost in (self.usd, self.tokens) if cost is not None), inf)
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """The part of `cost` that is still to be paid."""
         return next((cost for cost in (self.usd_left, self.tokens_left) if cost is not None), inf)
 
@@ -113,13 +113,13 @@ def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmC
         further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
         whole = _combined(_sum, sample, further, full)
         arm = replace(arm, tokens=whole.tokens, usd=whole.usd)
-    left = _NOTHING
+    remaining = _NOTHING
     if arm.name.startswith(_PREFIX):  # embedded in full for the audit
-        left = _NOTHING if report.is_kept else _combined(_less, arm, _NOTHING, full_left)
+        remaining = _NOTHING if report.is_kept else _combined(_less, arm, _NOTHING, full_left)
     elif arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
-        left = _combined(_less, arm, sample, full_left)
+        remaining = _combined(_less, arm, sample, full_left)
     cost = _combined(_sum, arm, report.pool or _NOTHING, full)
-    return Option(arm.name, bounds, cost.tokens, cost.usd, left.tokens, left.usd, is_safe)
+    return Option(arm.name, bounds, cost.tokens, cost.usd, remaining.tokens, remaining.usd, is_safe)
 
 
 def _left_of_full(report: AuditReport) -> ArmCost:
@@ -142,10 +142,10 @@ def _combined(combine: Callable[..., float | None], *costs: ArmCost | ArmResult 
 
 def _less(cost: float | None, paid: float | None, most: float | None = None) -> float | None:
     """Return what is left of a cost; no more than `most`, where that is known."""
-    left = None if cost is None or paid is None else max(cost - paid, 0.0)
+    remaining = None if cost is None or paid is None else max(cost - paid, 0.0)
     if most is None:
-        return left
-    return None if left is None and most else min(left or 0.0, most)
+        return remaining
+    return None if remaining is None and most else min(remaining or 0.0, most)
 
 
 def _sum(cost: float | None, proof: float | None, most: float | None = None) -> float | None:
@@ -175,7 +175,7 @@ class Recommendation:
     remark: str = ""
 
     @property
-    def left(self) -> str:
+    def remaining(self) -> str:
         """The cost that is left, in words; empty where that is not known."""
         return _amount(self.left_usd, self.left_seconds, self.left_tokens)
 
@@ -196,9 +196,9 @@ def recommend(report: AuditReport) -> Recommendation:
 
 
 def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> str:
-    known = [amount for amount in (usd, seconds, tokens) if amount is not None]
-    if not any(known):
-        return "nothing" if known else ""
+    amounts = [amount for amount in (usd, seconds, tokens) if amount is not None]
+    if not any(amounts):
+        return "nothing" if amounts else ""
     if usd is not None:
         return dollars(usd)
     return f"{(tokens or 0) / 1e6:.2f}M tokens" if seconds is None else duration(seconds / 60)
@@ -208,7 +208,7 @@ class _Advice:
     """The options of a report that nothing speaks against, the best of them, and how that is done."""
 
     def __init__(self, report: AuditReport) -> None:
-        self.report, self.verdict, self.places = report, report.verdict, report.places
+        self.report, self.verdict, self.locations = report, report.verdict, report.locations
         self.options = {option.name: option for option in report.options}
         self.full = self.options[FULL]
         everything, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
@@ -219,12 +219,12 @@ class _Advice:
         """Return the best option; what is `odd` of the new store does not keep from staying."""
         option = self._best()
         command, remark = self._command(option)
-        paid = option if self.places.can_serve or not option.depth else self.full
+        paid = option if self.locations.can_serve or not option.depth else self.full
         seconds = self._seconds(paid)
-        left = _amount(paid.usd_left, seconds, paid.tokens_left)
+        remaining = _amount(paid.usd_left, seconds, paid.tokens_left)
         return Recommendation(
             plan=option.name.replace(_REEMBED, "reembed "),
-            headline="; ".join([self._lead(option, left), *self._other_plans(option)]),
+            headline="; ".join([self._lead(option, remaining), *self._other_plans(option)]),
             retention=option.retention,
             left_usd=paid.usd_left,
             left_seconds=seconds,
@@ -246,15 +246,15 @@ class _Advice:
         if self.is_whole:
             safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
         # of two stages that cost the same now, the shallower one costs less with every new query
-        best = min(safe, key=lambda one: (one.left, self._is_work(one), one.depth, -one.retention.lower))
+        best = min(safe, key=lambda one: (one.remaining, self._is_work(one), one.depth, -one.retention.lower))
         is_weighed = full.usd_left is not None or self._seconds(full) is not None
         # 5 % of a full re-embed are not worth serving in two stages to put them off, by tokens if nobody knows the cost
-        return full if best.depth and not is_weighed and full.left <= 0.05 * full.cost else best
+        return full if best.depth and not is_weighed and full.remaining <= 0.05 * full.cost else best
 
     def _is_work(self, option: Option) -> bool:
         """Return whether it is a full re-embed that costs something: two stages serve before that is paid."""
         seconds = self._seconds(option)
-        is_free = not option.left or is_small(option.usd_left, None if seconds is None else seconds / 60)
+        is_free = not option.remaining or is_small(option.usd_left, None if seconds is None else seconds / 60)
         return option.name == FULL and not is_free
 
     def _seconds(self, option: Option) -> float | None:
@@ -265,81 +265,83 @@ class _Advice:
         count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
         return float(option.tokens_left / everything * count / report.documents_per_s)
 
-    def _lead(self, option: Option, left: str) -> str:
+    def _lead(self, option: Option, remaining: str) -> str:
         """Return the plan, what it keeps and what is still to be paid."""
         name, safe = option.name, "SAFE (provisional)" if self.verdict.provisional else "SAFE"
-        kept = self._retained(option.retention)
-        more = {"": "", "nothing": ", nothing more to pay"}.get(left, f", {left} more")
+        retained = self._retained(option.retention)
+        more = {"": "", "nothing": ", nothing more to pay"}.get(remaining, f", {remaining} more")
         if name == STAY:
             of_full = "" if option.retention.estimate >= _MANY_TIMES else " of what a full re-embed would answer"
-            return f"stay: the old store {kept}{of_full}, and costs nothing"
+            return f"stay: the old store {retained}{of_full}, and costs nothing"
         if name == FULL:
             return self._full_lead(more)
         if name == TRANSLATED and self.is_whole:
             return "the store is a full re-embed itself: every vector is the model's own"
         if option.depth:
-            stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {kept}"
-            if not self.places.can_serve:
-                at_hand = f" ({left})" if left else ""
+            stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {retained}"
+            if not self.locations.can_serve:
+                at_hand = f" ({remaining})" if remaining else ""
                 return f"{stages}; the model's vectors are all at hand, so a full re-embed{at_hand} is as good"
-            return f"{stages}{more} for as many queries" if left not in ("", "nothing") else f"{stages}{more}"
+            return f"{stages}{more} for as many queries" if remaining not in ("", "nothing") else f"{stages}{more}"
         if name.startswith(_REEMBED):
-            return f"{safe} with {name.removeprefix(_REEMBED)} re-embedded: {kept}{more}"
+            return f"{safe} with {name.removeprefix(_REEMBED)} re-embedded: {retained}{more}"
         if name.startswith(_PREFIX):
-            return f"{safe} by the first {name.removeprefix(_PREFIX)} tokens of each text: {kept}{more}"
-        return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {kept}{more}"
+            return f"{safe} by the first {name.removeprefix(_PREFIX)} tokens of each text: {retained}{more}"
+        return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {retained}{more}"
 
     def _full_lead(self, more: str) -> str:
         if self.verdict.lacks_documents:
             return f"re-embed{more}: the store is too small to audit, and for a migration to pay off"
         if self.report.reference_at is not None:
             return f"SAFE: the full re-embed that this was compared with is there{more}"
-        if self.report.is_kept and not self.full.left:
+        if self.report.is_kept and not self.full.remaining:
             return f"re-embed: every text is in the embedding cache{more}"
-        others = [one.name for one in self.report.options if one.is_safe and one.name not in (FULL, STAY)]
-        if others:
-            return f"re-embed{more}: {others[0]} is SAFE too, and costs no less"
+        safe_names = [
+            option.name for option in self.report.options if option.is_safe and option.name not in (FULL, STAY)
+        ]
+        if safe_names:
+            return f"re-embed{more}: {safe_names[0]} is SAFE too, and costs no less"
         return f"re-embed{more}: no other way is shown to be SAFE"
 
     def _other_plans(self, option: Option) -> list[str]:
         """Return what staying and the translated store keep, where they are not the plan itself."""
-        others, stay = [], self.report.comparisons.get(STAY)
+        sentences, stay = [], self.report.comparisons.get(STAY)
         if stay is not None and option.name != STAY:
             is_enough = stay.retention.lower >= self.verdict.margin
-            kept = self._retained(stay.retention, with_bound=is_enough)
-            others.append(f"staying {kept}{' and costs nothing' if is_enough else ''}")
+            retained = self._retained(stay.retention, with_bound=is_enough)
+            sentences.append(f"staying {retained}{' and costs nothing' if is_enough else ''}")
         if option.name != TRANSLATED and not self.is_whole:
-            kept = self._retained(self.verdict.retention, with_bound=False)
-            others.append(f"translated alone {kept}, {self.report.outcome_of()}")
-        return others
+            retained = self._retained(self.verdict.retention, with_bound=False)
+            sentences.append(f"translated alone {retained}, {self.report.outcome_of()}")
+        return sentences
 
     def _retained(self, bounds: Bounds, *, with_bound: bool = True) -> str:
         if self.verdict.provisional:
-            kept, least = f"has {self.verdict.measured} {bounds.estimate:.3f}", f"{bounds.lower:.3f}"
+            statement, least = f"has {self.verdict.measured} {bounds.estimate:.3f}", f"{bounds.lower:.3f}"
         elif (
             bounds.estimate >= _MANY_TIMES
         ):  # of a standard that hardly finds anything, percentages are no words for it
-            kept = f"scores {bounds.estimate:.3g} times what a full re-embed does"
+            statement = f"scores {bounds.estimate:.3g} times what a full re-embed does"
             least = f"{bounds.lower:.3g} times"
         else:
-            kept, least = f"keeps {100 * bounds.estimate:.1f} %", f"{100 * bounds.lower:.1f} %"
-        return f"{kept} (at least {least})" if with_bound else kept
+            statement, least = f"keeps {100 * bounds.estimate:.1f} %", f"{100 * bounds.lower:.1f} %"
+        return f"{statement} (at least {least})" if with_bound else statement
 
     def _command(self, option: Option) -> Command:
         """Return the command for an option, and what it leaves to do."""
-        places, report = self.places, self.report
-        if option.name == STAY or not places.translated:
+        locations, report = self.locations, self.report
+        if option.name == STAY or not locations.translated:
             return None, ""
         if option.name == TRANSLATED:
-            return self._switch(places.translated, needs_proof=not self.is_whole)
+            return self._switch(locations.translated, needs_proof=not self.is_whole)
         if option.name == FULL and report.reference_at is not None:
             return self._switch(report.reference_at, needs_proof=False)
         if option.depth and report.plan == option.name:
-            return self._switch(places.translated, needs_proof=True)
-        if option.depth and places.can_serve:
-            limit = worker_limit(places.target[1]) if len(places.target) > 1 else ()
-            model = (word for word in places.model if word != "--cache=none")  # `live` wants to keep what it embeds
-            return ("live", "run", places.translated, *model, *limit), self._two_stage_remark(option)
+            return self._switch(locations.translated, needs_proof=True)
+        if option.depth and locations.can_serve:
+            limit = worker_limit(locations.target[1]) if len(locations.target) > 1 else ()
+            model = (word for word in locations.model if word != "--cache=none")  # `live` wants to keep what it embeds
+            return ("live", "run", locations.translated, *model, *limit), self._two_stage_remark(option)
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
         if option.name == FULL or option.depth or option.name.startswith((_REEMBED, _PREFIX)):
@@ -348,66 +350,74 @@ class _Advice:
 
     def _reembed(self, option: Option) -> Command:
         """Return the command that embeds the whole store, a part of it, or the first tokens of all texts."""
-        places = self.places
-        if not places.target:
+        locations = self.locations
+        if not locations.target:
             return None, ""
-        if not places.has_texts:
-            return ("inspect", places.old), "the store has no texts to embed: `inspect` says how to give it some"
-        part: tuple[str, ...] = ()
-        flag, spec, *others = places.target
+        if not locations.has_texts:
+            return ("inspect", locations.old), "the store has no texts to embed: `inspect` says how to give it some"
+        share_flags: tuple[str, ...] = ()
+        flag, spec, *settings = locations.target
         if option.name.startswith(_REEMBED):
-            if places.stitch is None:
+            if locations.stitch is None:
                 return None, "a part is re-embedded with the stitch of the translation"
-            part = ("--share", option.name.removeprefix(_REEMBED), "--stitch", places.stitch)
+            share_flags = ("--share", option.name.removeprefix(_REEMBED), "--stitch", locations.stitch)
         if option.name.startswith(_PREFIX):
             spec = prefix_spec(int(option.name.removeprefix(_PREFIX)), spec)
-        return ("reembed", places.old, *part, flag, spec, *others, "-o", places.full), ""
+        return ("reembed", locations.old, *share_flags, flag, spec, *settings, "-o", locations.full), ""
 
     def _switch(self, new: str, *, needs_proof: bool) -> Command:
         """Return the command by which a store answers under the old name, or that which leaves the proof for it."""
-        places = self.places
-        if places.source is not None and places.server is not None and places.stitch is not None:
-            remark = f"{new} lies in files: this writes it to the server of {places.source}"
-            return ("translate", places.source, places.stitch, "-o", places.server), remark
-        if places.source is None or not places.can_switch:
-            model = "" if len(places.target) < 2 else f", and embed queries with {places.target[1]}"
+        locations = self.locations
+        if locations.source is not None and locations.server is not None and locations.stitch is not None:
+            remark = f"{new} lies in files: this writes it to the server of {locations.source}"
+            return ("translate", locations.source, locations.stitch, "-o", locations.server), remark
+        if locations.source is None or not locations.can_switch:
+            model = "" if len(locations.target) < 2 else f", and embed queries with {locations.target[1]}"
             return None, f"let your programs open {new}{model}"
-        words = ("switch", places.source, new)
+        arguments = ("switch", locations.source, new)
         if not needs_proof:
-            return words, ""
+            return arguments, ""
         if self.verdict.provisional:
-            return (*words, "--unproven"), "nothing is judged: keep the old store until judged queries (--beir) agree"
-        if places.report is not None:
-            return (*words, "--report", places.report), ""
-        if places.again:
-            return places.again, "`switch` wants the report of the audit: the same again with --report keeps it"
+            return (
+                *arguments,
+                "--unproven",
+            ), "nothing is judged: keep the old store until judged queries (--beir) agree"
+        if locations.report is not None:
+            return (*arguments, "--report", locations.report), ""
+        if locations.audit_again:
+            return (
+                locations.audit_again,
+                "`switch` wants the report of the audit: the same again with --report keeps it",
+            )
         return None, "`switch` wants the report of the audit: keep it as JSON"
 
     def _two_stage_remark(self, option: Option) -> str:
-        places, remarks = self.places, []
-        if len(places.target) > 1 and worker_limit(places.target[1]):
-            left = _amount(self.full.usd_left, None, self.full.tokens_left)
-            amount = f", {left} in all" if left else ""
+        locations, remarks = self.locations, []
+        if len(locations.target) > 1 and worker_limit(locations.target[1]):
+            remaining = _amount(self.full.usd_left, None, self.full.tokens_left)
+            amount = f", {remaining} in all" if remaining else ""
             remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
-        if not self.verdict.provisional and places.can_switch:
-            again = f"--plan {plan_word(option.name)}{'' if places.report else ' --report FILE'}"
+        if not self.verdict.provisional and locations.can_switch:
+            plan_flags = f"--plan {plan_word(option.name)}{'' if locations.report else ' --report FILE'}"
             remarks.append(
-                f"`switch` takes the store too, if it is served like this: the same again with {again} is the proof"
+                f"`switch` takes the store too, if it is served like this: the same with {plan_flags} is the proof"
             )
         return "; ".join(remarks)
 
     def _serving(self, option: Option) -> tuple[str, ...]:
         """Return lines that serve two stages as the audit ranks them: all of the first documents by true vectors."""
-        places = self.places
-        if not option.depth or not places.translated or not places.can_serve:
+        locations = self.locations
+        if not option.depth or not locations.translated or not locations.can_serve:
             return ()
-        switched = self.report.plan == option.name and places.can_switch
-        location = places.source if switched and places.source is not None else places.translated
+        switched = self.report.plan == option.name and locations.can_switch
+        location = locations.source if switched and locations.source is not None else locations.translated
         flag = "--base-url="
-        servers = [word.removeprefix(flag) for word in places.target if word.startswith(flag)]
+        servers = [word.removeprefix(flag) for word in locations.target if word.startswith(flag)]
         if servers:
-            return serving_lines(location, option.depth, places.target[1], server=servers[0])
-        return serving_lines(location, option.depth, places.model[1] if places.model[:1] == ("--target",) else None)
+            return serving_lines(location, option.depth, locations.target[1], server=servers[0])
+        return serving_lines(
+            location, option.depth, locations.model[1] if locations.model[:1] == ("--target",) else None
+        )
 
 
 def worker_limit(spec: str) -> tuple[str, ...]:
@@ -428,30 +438,35 @@ def serving_lines(location: str, depth: int, spec: str | None = None, *, server:
 
 def _clear_up(odd: Finding, report: AuditReport) -> Command:
     """Return the command that takes a doubt away: the same audit with another input, or what makes that input."""
-    places, about, again = report.places, odd.about, report.places.again
-    if about == "reference" and not places.has_texts:
+    locations, about, same_audit = report.locations, odd.about, report.locations.audit_again
+    if about == "reference" and not locations.has_texts:
         remark = f"{_BUILT}, for which the store needs texts: `inspect` says how"
-        return ("inspect", places.old) if places.old else None, remark
-    if about == "reference" and "--reference=build" in again:
+        return ("inspect", locations.old) if locations.old else None, remark
+    if about == "reference" and "--reference=build" in same_audit:
         about = "target"  # a reference that is built now is of the model that was named
-    if not again:  # from a program, which says it in its own words
+    if not same_audit:  # from a program, which says it in its own words
         return None, _BUILT if about == "reference" else ""
     if about == "queries":
-        queries = _without(again, "--beir", "--queries", "--group-field")
-        is_file = any(word.startswith("--target=file:") for word in again)  # which has no vectors of new queries
-        if "--queries=synthetic" in again or not places.has_texts or is_file:
+        queries = _without(same_audit, "--beir", "--queries", "--group-field")
+        is_file = any(word.startswith("--target=file:") for word in same_audit)  # which has no vectors of new queries
+        if "--queries=synthetic" in same_audit or not locations.has_texts or is_file:
             return (*queries, "--beir", "DIR"), ""
         remark = "synthetic queries need no judgements; better are queries that users ask (--beir)"
         return (*queries, "--queries=synthetic"), remark
     if about == "reference":
-        return (*_without(again, "--reference"), "--reference=build"), _BUILT
+        return (*_without(same_audit, "--reference"), "--reference=build"), _BUILT
     if about == "target":
-        return (*_without(again, "--target"), "--target", "SPEC"), ""
+        return (*_without(same_audit, "--target"), "--target", "SPEC"), ""
     if about == "model":
-        return ("assess", places.old, "--target", "SPEC"), "a model that answers worse than that is not worth moving to"
+        return (
+            "assess",
+            locations.old,
+            "--target",
+            "SPEC",
+        ), "a model that answers worse than that is not worth moving to"
     return ("translate", "OLD", "STITCH", "-o", str(free_path(Path("translated")))), ""
 
 
-def _without(words: Sequence[str], *flags: str) -> tuple[str, ...]:
+def _without(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:
     """Return words without these options, which hold their values after an equals sign."""
-    return tuple(word for word in words if word.partition("=")[0] not in flags)
+    return tuple(word for word in arguments if word.partition("=")[0] not in flags)

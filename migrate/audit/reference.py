@@ -75,7 +75,7 @@ class _Pairs:
     """
 
     ids: Sequence[str]
-    places: NDArray[np.int64]
+    rows: NDArray[np.int64]
     translated: Vectors
     reference: Vectors
     true: NDArray[np.bool_]
@@ -230,10 +230,10 @@ def refuse_same_source(source: Store | None, translated: Store) -> None:
         )
 
 
-def _is_same_place(store: Store, other: Store) -> bool:
-    first, second = as_files(store), as_files(other)
+def _is_same_place(store: Store, counterpart: Store) -> bool:
+    first, second = as_files(store), as_files(counterpart)
     if first is None or second is None:
-        return store.info.location == other.info.location
+        return store.info.location == counterpart.info.location
     return first.index_path.samefile(second.index_path)
 
 
@@ -330,19 +330,19 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
         return None
     batch = translated.get(rows)
     ids, vectors = list(batch.ids), batch.vectors.copy()
-    places = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
-    true_vectors = reference.get(places).vectors
+    matched_rows = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
+    true_vectors = reference.get(matched_rows).vectors
     check_vectors(ids, vectors, source=translated.info.location)
     check_vectors(ids, true_vectors, source=reference.info.location)
     if translated.info.has_texts and reference.info.has_texts:  # equal ids must mean equal texts
-        pairs = zip(translated.documents(rows), reference.documents(places), strict=True)
+        pairs = zip(translated.documents(rows), reference.documents(matched_rows), strict=True)
         different = [ours.id for ours, theirs in pairs if ours.text != theirs.text]
         if different:
             raise StoreError(
                 f"{reference.info.location} has other texts than {translated.info.location} under the same ids "
                 f"({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
             )
-    return _Pairs(ids, places, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
+    return _Pairs(ids, matched_rows, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
 
 
 def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> None:
@@ -391,17 +391,17 @@ def _spot_check(
     stored = store.get(np.array([candidate.row for candidate in drawn], dtype=np.int64)).vectors
     try:
         documents = [candidate.document for candidate in drawn]
-        fresh = embedder.chosen_by(()).embed_documents(documents, progress=progress)
+        new_vectors = embedder.chosen_by(()).embed_documents(documents, progress=progress)
     except InputError:  # a file of vectors that has others
         return None
     location, spec = store.info.location, embedder.identity.spec
-    if fresh.shape != stored.shape:
+    if new_vectors.shape != stored.shape:
         raise StoreError(
-            f"{location} has vectors of dimension {stored.shape[1]}, and {spec} gives {fresh.shape[1]}; {remedy}"
+            f"{location} has vectors of dimension {stored.shape[1]}, and {spec} gives {new_vectors.shape[1]}; {remedy}"
         )
-    right = agree(stored, fresh, tolerance_of(store.info))
+    right = agree(stored, new_vectors, tolerance_of(store.info))
     if not right.all():
-        cosines = pairwise(stored, fresh)
+        cosines = pairwise(stored, new_vectors)
         worst = int(np.argmin(cosines))
         raise StoreError(
             f"{location} has other vectors than those of {spec} for {int((~right).sum())} of {len(drawn)} documents "
@@ -416,9 +416,9 @@ def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.
     order = _random_order(reference, seed)
     if rows is None:
         return order
-    suspicious = rows.places[rows.equal(_NEARLY_EQUAL)][: SPOT_CHECKS // 2]
-    late = np.concatenate([suspicious, rows.places[rows.true]])
-    return np.concatenate([suspicious, order[~np.isin(order, late)], rows.places[rows.true]])
+    suspicious = rows.rows[rows.equal(_NEARLY_EQUAL)][: SPOT_CHECKS // 2]
+    late = np.concatenate([suspicious, rows.rows[rows.true]])
+    return np.concatenate([suspicious, order[~np.isin(order, late)], rows.rows[rows.true]])
 
 
 def _unproven(reference: Store, rows: _Pairs | None) -> Finding:

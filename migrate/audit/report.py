@@ -12,8 +12,8 @@ from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.judging import Unjudged
+from migrate.audit.locations import Locations
 from migrate.audit.measures import Scores
-from migrate.audit.places import Places
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
@@ -42,8 +42,8 @@ class AuditReport:
     `query_texts` are in the order of `query_ids`. `downstream` is what trained models keep, where documents have
     labels; the verdict is on retrieval alone, `outcome` on both.
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
-    `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `places` is how commands name what
-    was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
+    `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
+    what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
     """
 
     verdict: Verdict
@@ -70,7 +70,7 @@ class AuditReport:
     downstream: DownstreamAudit | None = None
     stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     plan: str = TRANSLATED
-    places: Places = field(default_factory=Places)
+    locations: Locations = field(default_factory=Locations)
     documents_per_s: float | None = None
 
     def __repr__(self) -> str:
@@ -167,8 +167,8 @@ class AuditReport:
     def without_standard(self) -> AuditReport:
         """Return the report where the full re-embed is no standard, so that no share of it means anything."""
         comparisons = {
-            name: replace(one, retention=UNKNOWN) if one.standard == FULL else one
-            for name, one in self.comparisons.items()
+            name: replace(comparison, retention=UNKNOWN) if comparison.standard == FULL else comparison
+            for name, comparison in self.comparisons.items()
         }
         return replace(
             self,
@@ -238,6 +238,6 @@ def _arm_row(arm: ArmResult, comparison: Comparison | None) -> dict[str, Any]:
 
 
 def _query_rows(arm: ArmResult, query_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for place, query_id in enumerate(query_ids):
-        scores = {measure: float(values[place]) for measure, values in arm.scores.items()}
+    for position, query_id in enumerate(query_ids):
+        scores = {measure: float(values[position]) for measure, values in arm.scores.items()}
         yield {"query_id": query_id, "arm": arm.name, **scores}

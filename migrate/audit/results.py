@@ -148,16 +148,19 @@ def two_stage_depths(plan: str) -> tuple[int, ...]:
     return () if match is None else (int(match[1]),)
 
 
-def check_plan(plan: str, count: int, own: Iterable[str] | None = ()) -> None:
+def check_plan(plan: str, count: int, own_arms: Iterable[str] | None = ()) -> None:
     """Make sure, before anything is embedded, that a plan is not mistyped, and that two stages leave documents out.
 
-    `count` is the number of documents, and `own` are the arms of somebody's own, None where they are known later.
+    `count` is the number of documents, and `own_arms` are the arms of somebody's own, None where they are known later.
     """
-    word, known = plan_word(plan), [TRANSLATED, BRIDGE, f"{TWO_STAGE}-20", f"{PREFIX}:24", *map(plan_word, own or ())]
+    word, plans = (
+        plan_word(plan),
+        [TRANSLATED, BRIDGE, f"{TWO_STAGE}-20", f"{PREFIX}:24", *map(plan_word, own_arms or ())],
+    )
     pattern = f"{TRANSLATED}|{BRIDGE}|(?:{TWO_STAGE}-|{PREFIX}:)[1-9][0-9]{{0,8}}"
-    if own is not None and word not in known and not re.fullmatch(pattern, word):
-        close = get_close_matches(word, known, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(known)}"
+    if own_arms is not None and word not in plans and not re.fullmatch(pattern, word):
+        close = get_close_matches(word, plans, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(plans)}"
         raise UsageError(f"--plan: there is no plan {plan!r}; {remedy}")
     if any(depth >= count for depth in two_stage_depths(plan)):
         raise UsageError(
@@ -174,13 +177,12 @@ def find_plan(plan: str, names: Iterable[str], skipped: Mapping[str, str]) -> st
     UsageError
         There is no such arm, or it was skipped.
     """
-    words = {plan_word(name): name for name in names}
-    if plan_word(plan) not in words:
+    name_of = {plan_word(name): name for name in names}
+    if plan_word(plan) not in name_of:
         needs = "; ".join(f"{name} {need}" for name, need in skipped.items() if plan_word(name) == plan_word(plan))
-        raise UsageError(
-            f"--plan: {plan!r} is no arm of this audit{f' ({needs})' if needs else ''}; name one of {', '.join(words)}"
-        )
-    return words[plan_word(plan)]
+        listed = f" ({needs})" if needs else ""
+        raise UsageError(f"--plan: {plan!r} is no arm of this audit{listed}; name one of {', '.join(name_of)}")
+    return name_of[plan_word(plan)]
 
 
 def all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Mapping[str, Scores]:

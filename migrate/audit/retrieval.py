@@ -82,7 +82,7 @@ class Retriever:
 
     def in_a_pool(self, pool: Store, keys: Keys, proof: ReferenceProof, depth: int, *, is_whole: bool) -> Retriever:
         """Return one with a pool in the place of the full re-embed, which keeps all other rankings."""
-        other = replace(
+        pooled = replace(
             self,
             stores={**self.stores, FULL: pool},
             keys={**self.keys, FULL: keys},
@@ -91,9 +91,9 @@ class Retriever:
             pool_depth=depth,
             in_pool=not is_whole,
         )
-        other._runs.update(self._runs)
-        other._runs.pop(FULL, None)
-        return other
+        pooled._runs.update(self._runs)
+        pooled._runs.pop(FULL, None)
+        return pooled
 
     def rules(self, floor: Floor | None = None) -> Rules:
         """Return the rules by which the rankings are judged; `floor` is that of a pool."""
@@ -111,12 +111,12 @@ class Retriever:
 
     def rows(self, name: str, documents: Sequence[str]) -> dict[str, int]:
         """Return the first row of each of some documents in the store of that name."""
-        left = set(documents)
+        missing = set(documents)
         rows: dict[str, int] = {}
         for row, key in enumerate(self.keys[name].values()):
-            if key in left:
+            if key in missing:
                 rows[key] = row
-                left.discard(key)
+                missing.discard(key)
         return rows
 
     def texts(self, documents: Sequence[str]) -> dict[str, str]:
@@ -153,8 +153,8 @@ class Retriever:
     @cached_property
     def has_same_ids(self) -> bool:
         """True where translated store and reference hold the same ids, not only chunks of the same documents."""
-        ids, others = ({i for batch in self.stores[name].scan() for i in batch.ids} for name in (TRANSLATED, FULL))
-        return ids == others
+        ids, full_ids = ({i for batch in self.stores[name].scan() for i in batch.ids} for name in (TRANSLATED, FULL))
+        return ids == full_ids
 
     @property
     def asked_depths(self) -> list[int]:
@@ -261,10 +261,10 @@ class Retriever:
             return [()] * len(ids)
         metric, vectors = self.stores[TRANSLATED].info.metric, self.vectors[TRANSLATED]
 
-        def found() -> TimedRun:
+        def timed_search() -> TimedRun:
             return TimedRun(search(self._checked(TRANSLATED), ids, vectors, metric=metric, depth=depth), 0.0)
 
-        run = self._once(TWO_STAGE, found).run
+        run = self._once(TWO_STAGE, timed_search).run
         return [run.top(query_id, depth) for query_id in ids]
 
     @cached_property
@@ -273,7 +273,10 @@ class Retriever:
         ids = (doc_id for batch in self.stores[FULL].scan() for doc_id in batch.ids)
         row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         depth = max(self.rerank_depths)
-        return [np.array([row_of[doc_id] for doc_id in own[:depth]], dtype=np.int64) for own in self.candidates]
+        return [
+            np.array([row_of[doc_id] for doc_id in candidates[:depth]], dtype=np.int64)
+            for candidates in self.candidates
+        ]
 
     def rerank(self, depth: int) -> TimedRun:
         """Rank the translated store's first `depth` documents of each query by their true vectors."""
@@ -296,11 +299,11 @@ class Retriever:
         rows = np.unique(np.concatenate(rows_of))
         batch = reference.get(rows) if len(rows) else Batch([], np.empty((0, reference.info.dim), np.float32))
         check_vectors(batch.ids, batch.vectors, source=reference.info.location)
-        for number, own in zip(block, rows_of, strict=True):
+        for number, query_rows in zip(block, rows_of, strict=True):
             query_id, vector = self.query_set.query_ids[number], self.vectors[FULL][number : number + 1]
             top = TopK([query_id], vector, metric=reference.info.metric, depth=self.depth)
-            places = np.searchsorted(rows, own)
-            top.add([keys[batch.ids[place]] for place in places], batch.vectors[places])
+            positions = np.searchsorted(rows, query_rows)
+            top.add([keys[batch.ids[position]] for position in positions], batch.vectors[positions])
             yield top.run()
 
     def reranking(self, depth: int) -> Reranking:
@@ -381,9 +384,9 @@ class Retriever:
         scores = np.full((len(ids), _FIRST), worst)
         for start in range(0, len(ids), _QUERIES):
             block = range(start, min(start + _QUERIES, len(ids)))
-            known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
+            full_scores = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
             tops = [run.top(ids[i], _FIRST) for i in block]
-            unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, known, strict=True)]
+            unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, full_scores, strict=True)]
             rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*unknown)}
             for row, key in enumerate(self.keys[FULL].values() if rows else ()):
                 if key in rows:
@@ -391,7 +394,7 @@ class Retriever:
             rows_of = [
                 np.array([row for d in sorted(scores_of) for row in rows[d]], dtype=np.int64) for scores_of in unknown
             ]
-            for i, top, scores_of, more in zip(block, tops, known, self._ranked(block, rows_of), strict=True):
+            for i, top, scores_of, more in zip(block, tops, full_scores, self._ranked(block, rows_of), strict=True):
                 scores_of |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
                 scores[i, : len(top)] = [scores_of.get(doc_id, worst) for doc_id in top]
         return -scores if metric == "l2" else scores

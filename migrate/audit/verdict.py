@@ -102,10 +102,10 @@ class Weighting:
         np.add.at(sums, self._numbers, weighted)
         return sums
 
-    def at(self, places: NDArray[np.int64]) -> Weighting:
+    def at(self, positions: NDArray[np.int64]) -> Weighting:
         """Return the weighting of some of the queries."""
-        groups = None if self.groups is None else self.groups[places]
-        return replace(self, values=self.values[places], groups=groups)
+        groups = None if self.groups is None else self.groups[positions]
+        return replace(self, values=self.values[positions], groups=groups)
 
     @property
     def count(self) -> int:
@@ -199,23 +199,23 @@ class Bootstrap:
         likely = _ratio(*map(self.weighting.of, self.floor.likely(arm, full)))
         return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
 
-    def family(self, arms: Mapping[str, Scores], full: Scores, *, others: int = 0) -> dict[str, Bounds]:
-        """Return the retention of several arms, with bounds that hold for all, and for `others` that were planned.
+    def family(self, arms: Mapping[str, Scores], full: Scores, *, n_others: int = 0) -> dict[str, Bounds]:
+        """Return the retention of several arms, with bounds that hold for all, and for `n_others` that were planned.
 
         Of k arms that are all at the margin, the best of the k looks better than it is. Each bound here is one of
         confidence 1 - 0.05 / k (Bonferroni; Dunn 1961), so that in 95 % of audits no lower bound lies above its truth,
         and so for the upper ones. How alike the arms are is not used. Arms that may or may not be looked at, by what
         the first of them show, count among the k.
         """
-        each = replace(self, confidence=1 - (1 - self.confidence) / max(len(arms) + others, 1))
+        each = replace(self, confidence=1 - (1 - self.confidence) / max(len(arms) + n_others, 1))
         return {name: each.retention(arm, full) for name, arm in arms.items()}
 
-    def difference(self, arm: Scores, other: Scores) -> Bounds:
+    def difference(self, arm: Scores, rival: Scores) -> Bounds:
         """Return the mean score of the arm minus that of the other; the imagined query is all won, or all lost."""
         if not len(arm):
             return Bounds(0.0, -np.inf, np.inf)
         weighting = self.weighting
-        weighted = np.column_stack([weighting.of(arm - other), weighting.of(np.ones(len(arm)))])
+        weighted = np.column_stack([weighting.of(arm - rival), weighting.of(np.ones(len(arm)))])
         sums, unseen = weighted_sums(weighting.rows(weighted), seed=self.seed, resamples=self.resamples)
         lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.most * unseen, self.confidence)
         return Bounds(float(weighted[:, 0].sum() / weighted[:, 1].sum()), float(lower[0]), float(upper[0]))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @options.as_json
 @options.quiet
 def command(
-    asked: Assess,
+    request: Assess,
     model: ModelOptions,
     outputs: Outputs,
     force: bool,
@@ -51,9 +51,9 @@ def command(
     from migrate.report.page import report_page
     from migrate.report.terminal import report_text
 
-    asked.check()
-    store, target, stitch = str(asked.store), str(asked.target), cast("Path | str | None", asked.stitch)
-    read = (store, cast("Path | None", asked.query_log), stitch, asked.audit)
+    request.check()
+    store, target, stitch = str(request.store), str(request.target), cast("Path | str | None", request.stitch)
+    read = (store, cast("Path | None", request.query_log), stitch, request.audit)
     _refuse_audits(outputs)
     outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
@@ -61,9 +61,9 @@ def command(
         bare, settings = split_settings(target)
         rate, model = settings.get("rate", model.rate), replace(model, rate=None)
         target = with_settings(bare, {**settings, "rate": None})  # it means more here
-        embedder = replace(model, cache="none").load(target, seed=asked.seed, asks_again=False)
+        embedder = replace(model, cache="none").load(target, seed=request.seed, asks_again=False)
         step = replace(
-            asked,
+            request,
             target=embedder,
             rate=rate,
             is_own_server=model.base_url is not None,
@@ -80,15 +80,15 @@ def command(
         show_json(document)
         return
     show(report_text(assess_sections(assessment)))
-    words: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
+    arguments: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
     if stitch is not None and assessment.best is not None and step.quality is not None:
-        _advise_plan(opened, words, stitch, step.quality, assessment.best)
+        _advise_plan(opened, arguments, stitch, step.quality, assessment.best)
     elif assessment.full_is_better:
         full = opened.successor("full") or path_beside(opened, "full")
-        advise_next("reembed", *words, "-o", full)
+        advise_next("reembed", *arguments, "-o", full)
     else:
-        words += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
-        advise_next("run", *words, also=("price",))
+        arguments += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
+        advise_next("run", *arguments, also=("price",))
 
 
 def _refuse_audits(outputs: Outputs) -> None:
@@ -104,10 +104,12 @@ def _refuse_audits(outputs: Outputs) -> None:
                 )
 
 
-def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan) -> None:
+def _advise_plan(
+    store: Store, arguments: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan
+) -> None:
     """Print the command that a plan begins with: another fit where the stitch reads other things than the plan does.
 
-    `words` name store and target.
+    `arguments` name store and target.
     """
     from migrate.cost.plans import FIRST_TOKENS, MIGRATE
     from migrate.selection.sample import RANDOM
@@ -115,14 +117,14 @@ def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, qual
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         if best.first_tokens:
-            words += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
-        words += ["-o", path_beside(store, "stitch")]
-        advise_next("fit", *words, also=("query_log", "price"))
+            arguments += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
+        arguments += ["-o", path_beside(store, "stitch")]
+        advise_next("fit", *arguments, also=("query_log", "price"))
         return
     new = ["-o", store.successor("new") or path_beside(store, "new")]
     if not (best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE)):
-        advise_next("translate", words[0], stitch, *new)
+        advise_next("translate", arguments[0], stitch, *new)
         return
     policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
     share_words = ["--share", str(best.known.documents), "--stitch", stitch, *policy]
-    advise_next("reembed", *words, *share_words, *new, also=("query_log", "price"))
+    advise_next("reembed", *arguments, *share_words, *new, also=("query_log", "price"))

@@ -18,7 +18,7 @@ from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
 
 if TYPE_CHECKING:
-    from migrate.audit.places import Places
+    from migrate.audit.locations import Locations
     from migrate.audit.report import AuditReport
     from migrate.vectors import Progress
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @options.verbose
 @options.quiet
 def command(
-    asked: Audit,
+    request: Audit,
     accept_margin: float | None,
     paid: Spending,
     model: ModelOptions,
@@ -58,43 +58,43 @@ def command(
     from migrate.report.document import recommendation_document
 
     step = replace(
-        asked,
-        margin_from=MarginOptions(asked.margin, accept_margin).origin,
+        request,
+        margin_from=MarginOptions(request.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence),
     )
-    read = (asked.store, asked.reference, asked.queries_location, asked.source, asked.stitch)
-    paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, asked.labels, asked.outside)))
-    if asked.labels is not None and not asked.has_queries:
-        asked.check_labels()
+    read = (request.store, request.reference, request.queries_location, request.source, request.stitch)
+    paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, request.labels, request.outside)))
+    if request.labels is not None and not request.has_queries:
+        request.check_labels()
         return _by_labels(step, paths, model, paid, outputs, as_json=as_json)
-    asked.check()
-    outputs.refuse(*paths, force=asked.force)  # refused before anything is spent
-    if asked.judge_next is not None:
-        refuse_file(Path(asked.judge_next), *paths, force=asked.force)
+    request.check()
+    outputs.refuse(*paths, force=request.force)  # refused before anything is spent
+    if request.judge_next is not None:
+        refuse_file(Path(request.judge_next), *paths, force=request.force)
     with progress_bar() as progress:
         step = _opened(step, model, progress)
-        if asked.is_pooled and asked.hold_out is None:
+        if request.is_pooled and request.hold_out is None:
             offer_hold_out(step.judging, step.translated, step.embedder)
         if step.full is None:
             queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed)
             step = replace(step, beir=queries)
-        places = _locations_of(step, asked, outputs)
-        report = replace(_run(step, places, paid, str(asked.store)), places=places)
+        locations = _locations_of(step, request, outputs)
+        report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
     paid.finish()
     _advise_judging(step, report)
     page = outputs.first(".html")
-    code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=asked.force)
+    code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=request.force)
     if not as_json:
         advise_recommendation(recommendation_document(report))
     return code
 
 
-def _opened(asked: Audit, model: ModelOptions, progress: Progress) -> Audit:
+def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
     """Return the audit with its stores, models and queries, loaded as the command says."""
     from migrate.stitch.persistence import load_stitch, stitch_folder
 
-    step = replace(asked, progress=progress)
-    target = load_model_of(step.translated, cast("str | None", asked.target), "--target", model)
+    step = replace(request, progress=progress)
+    target = load_model_of(step.translated, cast("str | None", request.target), "--target", model)
     step = replace(
         step, store=step.translated, beir=step.query_set, queries=None, hold_out=None, group_field=None, target=target
     )
@@ -102,25 +102,25 @@ def _opened(asked: Audit, model: ModelOptions, progress: Progress) -> Audit:
     if source is None:
         advise("no --source: the audit cannot say whether staying would be better")
     else:
-        manifest, old = source.info.manifest, cast("str | None", asked.source_model)
+        manifest, old = source.info.manifest, cast("str | None", request.source_model)
         step = replace(step, source=source)
         if old is None and (manifest is None or manifest.model is None):
             advise("no --source-model: the audit cannot say whether staying would be better")
         else:
             source_model = load_model_of(source, old, "--source-model", model.for_source())
             step = replace(step, source_model=source_model)
-    if asked.stitch is not None:
-        stitch = cast("Path | str", asked.stitch)
+    if request.stitch is not None:
+        stitch = cast("Path | str", request.stitch)
         step = replace(step, stitch=with_views(load_stitch(stitch), stitch_folder(stitch), model))
     return step
 
 
-def _run(step: Audit, places: Places, paid: Spending, store: str) -> AuditReport:
+def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> AuditReport:
     """Say what an audit costs, ask where that is too much, and do it."""
     deal = None
-    if step.is_pooled and places.has_texts:
-        words = [places.source or store, *places.target, "-o", places.full]
-        deal = paid.weigh(step, step.translated, "the audit", words, seed=step.seed)
+    if step.is_pooled and locations.has_texts:
+        arguments = [locations.source or store, *locations.target, "-o", locations.full]
+        deal = paid.weigh(step, step.translated, "the audit", arguments, seed=step.seed)
     if step.full is None or step.prefixes or any(model.meter is not None for model in step.models):
         paid.agree(step, progress=step.progress)
     step.cap.cap_usd = paid.cap_usd
@@ -144,23 +144,23 @@ def _advise_judging(step: Audit, report: AuditReport) -> None:
         )
 
 
-def _locations_of(step: Audit, asked: Audit, outputs: Outputs) -> Places:
+def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
     """Return the names for the next command, as they were typed here or are noted in the store."""
-    from migrate.audit.places import places_of
+    from migrate.audit.locations import locations_of
     from migrate.embedders import special_options
     from migrate.embedders.kinds import split_settings, with_settings
 
-    typed, target = typed_model(), cast("str | None", asked.target)
+    typed, target = typed_model(), cast("str | None", request.target)
     identity = step.embedder.identity
     bare, settings = split_settings(target or identity.spec)
     spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
-        places_of(step.translated, step.source_store, step.embedder),
-        stitch=None if asked.stitch is None else str(asked.stitch),
+        locations_of(step.translated, step.source_store, step.embedder),
+        stitch=None if request.stitch is None else str(request.stitch),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=None if (report_file := outputs.first(".json")) is None else str(report_file),
-        again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
+        audit_again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
     )
 
 

@@ -20,7 +20,7 @@ from migrate.steps.check import Check
 @options.as_json
 @options.quiet
 def command(
-    asked: Check,
+    request: Check,
     model: ModelOptions,
     outputs: Outputs,
     force: bool,
@@ -38,12 +38,12 @@ def command(
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
-    store, spec = str(asked.store), str(asked.model)
+    store, spec = str(request.store), str(request.model)
     outputs.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar() as progress:
         embedder = model.load(spec, state=folder_of(opened))
-        compatibility = replace(asked, store=opened, model=embedder, progress=progress).run()
+        compatibility = replace(request, store=opened, model=embedder, progress=progress).run()
     document, sections = check_document(compatibility), check_sections(compatibility)
     outputs.leave(document, lambda: report_page(sections), check_suite(compatibility), force=force)
     show_result(document, lambda: report_text(sections), as_json=as_json)

@@ -59,7 +59,7 @@ def command(
     The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
     (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
     """
-    from migrate.audit.places import Places
+    from migrate.audit.locations import Locations
     from migrate.audit.query_set import QuerySet
     from migrate.datasets.beir import write_beir
     from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
@@ -101,7 +101,9 @@ def command(
             beir=with_unread(questions, store, target, seed=seed, silent=True),  # the report has it
             source_model=source,
             sample=size,
-            places=Places(target=("--target", spec)),  # the model's own name is that of the file, without its folder
+            locations=Locations(
+                target=("--target", spec)
+            ),  # the model's own name is that of the file, without its folder
             seed=seed,
             force=force,
             progress=progress,

@@ -22,7 +22,7 @@ from migrate.steps.embed import Embed
 @options.runner_options
 @options.as_json
 @options.quiet
-def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
+def command(request: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
     """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
 
     Documents are cut into chunks that the model reads to their end. For the same chunks in another model's space, embed
@@ -33,10 +33,10 @@ def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOp
     from migrate.cost.chunks import count_unread, room
 
     runner = running.open()
-    asked.check()
+    request.check()
     with progress_bar() as progress:
-        loaded = model.load(str(asked.model), seed=asked.seed, asks_again=False)
-        step = replace(asked, model=loaded, runner=runner, progress=progress)
+        loaded = model.load(str(request.model), seed=request.seed, asks_again=False)
+        step = replace(request, model=loaded, runner=runner, progress=progress)
         target, size = step.embedder.loaded_profile(), step.chunk
         if step.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")
@@ -58,7 +58,7 @@ def command(asked: Embed, paid: Spending, model: ModelOptions, running: RunnerOp
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}")
     if as_json:
         content = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
-        content |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.facts}
+        content |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.figures}
         show_json(content, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")

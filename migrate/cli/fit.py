@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @options.force
 @options.as_json
 @options.quiet
-def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, as_json: bool) -> None:
+def command(request: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, as_json: bool) -> None:
     """Embed a sample of STORE with the target model, and learn the map from the old vectors to the new ones.
 
     Prints how each candidate does on held-out documents. The stitch keeps the embedded sample, so those
@@ -55,10 +55,10 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
     from migrate.stores.file_store import folder_of
     from migrate.work.remote import refuse_url
 
-    store, target, seed = str(asked.store), str(asked.target), asked.seed
+    store, target, seed = str(request.store), str(request.target), request.seed
     # refused before anything is spent
     if isinstance(output, Path):
-        log = cast("Path | None", asked.query_log)
+        log = cast("Path | None", request.query_log)
         refuse_output(output, *options.local_paths(store, log), force=force)
     else:
         refuse_url(output, MANIFEST_NAME, force=force)
@@ -66,10 +66,10 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
         opened = open_store(store, verify=True)
         embedder, old = model.load(target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=as_json)
-        if asked.source_model is not None:
-            old = model.for_source().load(str(asked.source_model), state=folder_of(opened))
-        views = load_views(cast("Sequence[str]", asked.views), model.for_source().load) if asked.views else None
-        step = replace(asked, store=opened, target=embedder, source_model=old, views=views, progress=progress)
+        if request.source_model is not None:
+            old = model.for_source().load(str(request.source_model), state=folder_of(opened))
+        views = load_views(cast("Sequence[str]", request.views), model.for_source().load) if request.views else None
+        step = replace(request, store=opened, target=embedder, source_model=old, views=views, progress=progress)
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed),
             "sample": warn_of_fit(step),
@@ -98,8 +98,8 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
         return
     stitch_path = output if isinstance(output, Path) else Path("stitch")
     translated = opened.successor("translated") or free_path(stitch_path.with_name(f"{name_of(opened)}-translated"))
-    words = [store, output, "-o", translated, *model_words("--target", target)]
-    advise_next("translate", *words)
+    arguments = [store, output, "-o", translated, *model_words("--target", target)]
+    advise_next("translate", *arguments)
 
 
 def _fit_document(
@@ -108,9 +108,9 @@ def _fit_document(
     from migrate.report.fit import WITHOUT_TEXTS
 
     use, confidence = fitted.fallback_use(), fitted.selection.confidence
-    content = {**fitted.selection.facts(), "stitch": str(output), "direction": direction}
+    content = {**fitted.selection.as_details(), "stitch": str(output), "direction": direction}
     content["fallback"] = None if use is None else asdict(use)
-    content["over_limit"] = {name: None if counted is None else counted.facts for name, counted in unread.items()}
+    content["over_limit"] = {name: None if counted is None else counted.figures for name, counted in unread.items()}
     content["without_texts"] = WITHOUT_TEXTS if bare else None
     if confidence is not None:
         content["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}

@@ -49,7 +49,7 @@ _TYPED = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 def advise_next(
     command: str,
-    *words: str | Path,
+    *arguments: str | Path,
     also: Sequence[str] = (),
 ) -> None:
     """Print the next command: its words, and options as they were typed here: those of models, and `also`.
@@ -64,7 +64,7 @@ def advise_next(
     for name in path:
         group = group.get_command(root, name) if isinstance(group, click.Group) else None
     names &= set() if group is None else {str(param.name) for param in group.params}
-    _advise_words([str(word) for word in [*path, *words, *_typed(context, names)]])
+    _advise_words([str(word) for word in [*path, *arguments, *_typed(context, names)]])
 
 
 def advise_store(word: str, store: Store) -> None:
@@ -121,17 +121,17 @@ def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
         _advise_words(recommendation["command"])
 
 
-def _advise_words(words: Sequence[str]) -> None:
+def _advise_words(arguments: Sequence[str]) -> None:
     root = click.get_current_context().find_root()
     program, options = root.info_name or PROGRAM, _typed(root, {"config", "work_folder"})
-    for line in (line for word in words for line in _TO_FILL_IN.get(word, ())):
+    for line in (line for word in arguments for line in _TO_FILL_IN.get(word, ())):
         advise(line)
-    if any(secrets_of(word) for word in words):
+    if any(secrets_of(word) for word in arguments):
         advise(
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
             "QDRANT_API_KEY",
         )
-    advise(f"next: {program} {printable(shlex.join([*options, *words]))}")
+    advise(f"next: {program} {printable(shlex.join([*options, *arguments]))}")
 
 
 def typed_model() -> tuple[str, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @options.runner_options
 @options.as_json
 @options.quiet
-def command(asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
+def command(request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
     """Embed every text of STORE with the target model into a new store: same kind, ids, order, texts and metric.
 
     What the embedding cache has is not embedded again. The same command goes on where one broke off. Every vector is
@@ -38,31 +38,31 @@ def command(asked: Reembed, paid: Spending, model: ModelOptions, running: Runner
     With --share only a part is embedded, the documents that matter most, and a stitch translates the others. With
     --from-cache a translated STORE gets what the cache has; it keeps its other vectors (`backfill` is the same).
     """
-    asked.check()
-    if asked.from_cache:
-        fill_from_cache(asked, model, as_json=as_json)
-    elif asked.part is None:
-        _embed_all(asked, paid, model, running, as_json=as_json)
+    request.check()
+    if request.from_cache:
+        fill_from_cache(request, model, as_json=as_json)
+    elif request.partial is None:
+        _embed_all(request, paid, model, running, as_json=as_json)
     else:
-        run_translation(asked.part, paid, model, running, as_json=as_json)
+        run_translation(request.partial, paid, model, running, as_json=as_json)
 
 
-def _embed_all(asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool) -> None:
+def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool) -> None:
     from migrate.files import refuse_overlap
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
-    store, output = str(asked.store), str(asked.output)
+    store, output = str(request.store), str(request.output)
     runner = running.open()
     refuse_overlap(output_of(output).path, *options.local_paths(store))
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         warn_of_place(opened, output_of(output).path)
-        loaded = model.load(str(asked.target), seed=asked.seed, asks_again=False)
+        loaded = model.load(str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
-        step = replace(asked, store=opened, target=loaded, runner=runner, progress=progress)
+        step = replace(request, store=opened, target=loaded, runner=runner, progress=progress)
         step.refuse_existing()
-        warn_of_store(opened, step.embedder, seed=asked.seed)
+        warn_of_store(opened, step.embedder, seed=request.seed)
         paid.agree(step, progress=progress)
         stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=as_json)
         done = cast("Embedding", step.execute())
@@ -79,23 +79,23 @@ def _embed_all(asked: Reembed, paid: Spending, model: ModelOptions, running: Run
         advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED)
 
 
-def fill_from_cache(asked: Reembed, model: ModelOptions, *, as_json: bool) -> None:
+def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.errors import UsageError
     from migrate.files import refuse_overlap
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
-    store = str(asked.store)
-    asked.check()
-    refuse_overlap(output_of(asked.output).path, *options.local_paths(store))
+    store = str(request.store)
+    request.check()
+    refuse_overlap(output_of(request.output).path, *options.local_paths(store))
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        embedder = load_model_of(opened, cast("str | None", asked.target), "--target", model)
+        embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(f"{store}: the vectors of the model are not cached, {why}; `reembed` embeds")
-        done = cast("Backfill", replace(asked, store=opened, target=embedder, progress=progress).execute())
+        done = cast("Backfill", replace(request, store=opened, target=embedder, progress=progress).execute())
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
         show_json({"path": done.path, **counts}, kind="backfill")

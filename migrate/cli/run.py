@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @options.verbose
 @options.quiet
 def command(
-    asked: Run,
+    request: Run,
     accept_margin: float | None,
     paid: Spending,
     model: ModelOptions,
@@ -63,7 +63,7 @@ def command(
 
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
-    from migrate.audit.places import Places
+    from migrate.audit.locations import Locations
     from migrate.files import refuse_overlap
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
@@ -71,24 +71,24 @@ def command(
     from migrate.report.terminal import table, wrap
     from migrate.stores import open_store
 
-    store, target, seed, output = str(asked.store), str(asked.target), asked.seed, asked.folder
-    shown = {"as_json": as_json, "verbose": verbose, "force": asked.force}
-    by_pool, margin = asked.reference == "pool", MarginOptions(asked.margin, accept_margin)
-    asked.check()
-    read = options.local_paths(store, asked.queries_location)
+    store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
+    shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
+    by_pool, margin = request.reference == "pool", MarginOptions(request.margin, accept_margin)
+    request.check()
+    read = options.local_paths(store, request.queries_location)
     refuse_overlap(output, *read)
-    outputs.refuse(*read, force=asked.force)
+    outputs.refuse(*read, force=request.force)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
         embedder = model.load(target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
-        old = _source_model(opened, _text(asked.source_model), model)
+        old = _source_model(opened, _text(request.source_model), model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better")
-        questions = replace(asked, progress=progress).load_queries(opened)
+        questions = replace(request, progress=progress).load_queries(opened)
         step = replace(
-            asked,
+            request,
             store=opened,
             target=embedder,
             beir=with_unread(questions, opened, embedder, seed=seed),
@@ -97,11 +97,11 @@ def command(
             group_field=None,
             source_model=old,
             margin_from=margin.origin,
-            places=Places(
+            locations=Locations(
                 full=str(path_beside(opened, "full")) if is_inside else "",
                 target=("--target", target, *typed_model()),
                 model=(*map(str, model_words("--target", target)), *typed_model()),
-                again=tuple(typed_again()),
+                audit_again=tuple(typed_again()),
             ),
             announce=lambda step: advise(step.sentence),
             progress=progress,
@@ -112,17 +112,17 @@ def command(
             advise("this run has come to its end before; nothing is done again")
             code = show_finished(finished, output / PAGE, outputs, **shown)
         else:
-            judges, kept_outputs, rate = job.questions, job.kept, None
+            judges, kept_outputs, rate = job.questions, job.earlier, None
             if kept_outputs.outputs:
                 remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
                 advise(f"stitch and translated store are there; only the audit is made anew{remark}")
             else:
                 warn_of_fit(job.fit)
-            if by_pool and asked.hold_out is None:
+            if by_pool and request.hold_out is None:
                 offer_hold_out(judges, opened, embedder)
             if by_pool and not kept_outputs.outputs:
-                words = [store, *job.places.target, "-o", job.places.full]
-                deal = paid.weigh(step, opened, "fit and audit", words, seed=seed)
+                arguments = [store, *job.locations.target, "-o", job.locations.full]
+                deal = paid.weigh(step, opened, "fit and audit", arguments, seed=seed)
                 rate = None if deal is None else deal.documents_per_s
             paid.agree(step, progress=progress)
             stop_if_same("run", opened, job.embedder, paid=paid, as_json=as_json)

@@ -56,12 +56,12 @@ class Spending:
         plan: PaidStep[Any],
         store: Store,
         subject: str,
-        words: Sequence[str],
+        arguments: Sequence[str],
         *,
         is_proven: bool = True,
         seed: int,
     ) -> Deal | None:
-        """Say what a plan embeds beside a full re-embed, whose command has these `words`; nothing is paid for yet.
+        """Say what a plan embeds beside a full re-embed, whose command has these `arguments`; nothing is paid for yet.
 
         One that `is_proven` has an audit in it.
         """
@@ -75,7 +75,7 @@ class Spending:
             for line in wrap(deal.sentence(subject)).splitlines():
                 advise(line)
             if deal.full_is_better:
-                advise(f"  {shlex.join([PROGRAM, 'reembed', *words])}")
+                advise(f"  {shlex.join([PROGRAM, 'reembed', *arguments])}")
         return deal
 
     def agree(self, plan: PaidStep[Any], *, progress: Progress) -> None:
@@ -141,9 +141,9 @@ class Spending:
         for meter, estimate in self._estimates.items():
             if meter.tokens:
                 spent = estimate.compare_actual(meter.tokens, meter.usd, " until it broke off")
-                consequence = "what could be used is in the cache"
+                cached, uncached = "what could be used is in the cache", "without a cache only finished parts are kept"
                 advise(
-                    f"{spent}; {consequence if meter.kept else 'without a cache only finished parts are kept'}",
+                    f"{spent}; {cached if meter.keeps_answers else uncached}",
                 )
 
 
@@ -155,7 +155,7 @@ def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLooku
     embedder = model.load(spec)
     if not embedder.is_cached:
         return None
-    return lambda texts: embedder.known(texts, "document")
+    return lambda texts: embedder.are_cached(texts, "document")
 
 
 def with_views(fitted: FittedStitch, folder: Path, model: ModelOptions) -> FittedStitch:

@@ -17,7 +17,7 @@ from migrate.steps.check import Stamp
 @options.model_options
 @options.as_json
 @options.quiet
-def command(asked: Stamp, model: ModelOptions, as_json: bool) -> int:
+def command(request: Stamp, model: ModelOptions, as_json: bool) -> int:
     """Write the manifest of STORE beside its index, so that later checks need no embedding.
 
     The store is checked first; exits with 1, and writes nothing, if it does not come from the model. Its own files
@@ -28,12 +28,12 @@ def command(asked: Stamp, model: ModelOptions, as_json: bool) -> int:
     from migrate.stores import open_store
     from migrate.stores.file_store import folder_of
 
-    asked.check()
-    store, spec = str(asked.store), asked.model
+    request.check()
+    store, spec = str(request.store), request.model
     opened = open_store(store)
     with progress_bar() as progress:
         embedder = None if spec is None else model.load(str(spec), state=folder_of(opened))
-        done = replace(asked, store=opened, model=embedder, progress=progress).execute()
+        done = replace(request, store=opened, model=embedder, progress=progress).execute()
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:
         typed_spec = with_settings(done.found.spec, done.found.options)

@@ -12,7 +12,7 @@ from migrate.steps.base import fields_of
 
 
 def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
-    """Add the arguments and options of a step, or another dataclass, to a command, which gets it as `asked`.
+    """Add the arguments and options of a step, or another dataclass, to a command, which gets it as `request`.
 
     Only those of the fields in `names` where there are any; `settings` are fields that the command sets itself. A
     command with a limit of what may be spent gets `paid` too.
@@ -27,7 +27,7 @@ def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
             values = {field.name: arguments.pop(field.name) for field in typed}
             if costs:
                 arguments["paid"] = Spending(values["max_cost"], is_agreed=arguments.pop("yes"))
-            return command(asked=step(**values, **settings), **arguments)
+            return command(request=step(**values, **settings), **arguments)
 
         wrapped: Callable[..., Any] = AGREED(with_step) if costs else with_step
         for field in reversed(typed):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @step_options(Switch)
 @options.as_json
-def command(asked: Switch, as_json: bool) -> None:
+def command(request: Switch, as_json: bool) -> None:
     """Let the store NEW answer where OLD did; OLD steps aside, and is kept until `rollback` or `forget`.
 
     A full re-embed (`reembed`) needs no report, as every vector in it is the model's own.
@@ -37,9 +37,9 @@ def command(asked: Switch, as_json: bool) -> None:
     """
     from migrate.report.switch import switched_text
 
-    done = asked.run()
+    done = request.run()
     moved = _folder_under_shell(done)
-    name = done.old if moved else str(asked.old)
+    name = done.old if moved else str(request.old)
     _show("switch", done, lambda done: switched_text(done, name), as_json=as_json)
     if as_json:
         return
@@ -57,37 +57,37 @@ def _folder_under_shell(done: Switched) -> str | None:
     old, replaced = path_in(done.old), path_in(done.aside)
     if old is None or replaced is None:
         return None
-    here, moved = Path.cwd(), real_path(replaced if replaced.is_dir() else replaced.parent)
+    current, moved = Path.cwd(), real_path(replaced if replaced.is_dir() else replaced.parent)
     folder = old if old.is_dir() else old.parent
-    return str(folder / here.relative_to(moved)) if here.is_relative_to(moved) else None
+    return str(folder / current.relative_to(moved)) if current.is_relative_to(moved) else None
 
 
 @options.command("rollback", example="lead-migrate rollback my-store")
 @step_options(Rollback)
 @options.as_json
-def rollback(asked: Rollback, as_json: bool) -> None:
+def rollback(request: Rollback, as_json: bool) -> None:
     """Undo a `switch`: the old store answers at OLD again, and the new one where it was before."""
     from migrate.report.switch import rolled_back_text
 
-    _show("rollback", asked.run(), rolled_back_text, as_json=as_json)
+    _show("rollback", request.run(), rolled_back_text, as_json=as_json)
 
 
 @options.command("forget", example="lead-migrate forget my-store --yes")
 @step_options(Forget)
 @option("--yes", is_flag=True, help="Do not ask.")
 @options.as_json
-def forget(asked: Forget, yes: bool, as_json: bool) -> None:
+def forget(request: Forget, yes: bool, as_json: bool) -> None:
     """Delete the old store that stepped aside for the one that answers at OLD now, and nothing else."""
     from migrate.errors import UsageError
     from migrate.report.switch import forgotten_text
 
-    switched = asked.switched
+    switched = request.switched
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"{switched.aside} would be deleted, and nobody can be asked here; agree with --yes")
     question = f"Delete {switched.aside}, the store that answered as {switched.old} before?"
     if not yes and not click.confirm(question, err=True):
         raise UsageError(f"{switched.aside}: not agreed to; nothing was deleted")
-    _show("forget", asked.run(), forgotten_text, as_json=as_json)
+    _show("forget", request.run(), forgotten_text, as_json=as_json)
 
 
 def _show(kind: str, done: Switched, text: Callable[[Switched], str], *, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from migrate.steps.sync import Sync
 @options.model_options
 @options.as_json
 @options.quiet
-def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_json: bool) -> None:
+def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_json: bool) -> None:
     """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
 
     Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
@@ -35,12 +35,12 @@ def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_
     from migrate.steps.sync.place import refuse_switched
     from migrate.stores import open_store
 
-    old, new = str(asked.old), str(asked.new)
+    old, new = str(request.old), str(request.new)
     with progress_bar() as progress:
         new_store, old_store = open_store(new, verify=True), open_store(old, verify=True)
         refuse_switched(old_store, new_store)  # an old store in the place of the new one need not name a model
-        embedder = load_model_of(new_store, asked.target, "--target", model)
-        step = replace(asked, old=old_store, new=new_store, target=embedder, progress=progress)
+        embedder = load_model_of(new_store, request.target, "--target", model)
+        step = replace(request, old=old_store, new=new_store, target=embedder, progress=progress)
         counts = step.comparison.changes.counts
         if counts.to_embed:
             if not dry_run:
@@ -64,5 +64,5 @@ def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_
     if dry_run and not step.comparison.is_current:
         advise_next("sync", old, new, also=("any_store", "target", "price"))
     elif not advise_switch(old, old_store, new) and not step.comparison.is_current:
-        words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
-        advise_next("audit", new, *words, also=("target",))
+        arguments = ["--reference", "pool", "--source", old, "--beir", JUDGED]
+        advise_next("audit", new, *arguments, also=("target",))

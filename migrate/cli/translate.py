@@ -97,38 +97,38 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @options.runner_options
 @options.as_json
 @options.quiet
-def command(asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
+def command(request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
     """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
-    run_translation(asked, paid, model, running, as_json=as_json)
+    run_translation(request, paid, model, running, as_json=as_json)
 
 
 def run_translation(
-    asked: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool
+    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool
 ) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
     from migrate.stitch.persistence import load_stitch, stitch_folder
     from migrate.stores import open_store
 
-    asked.check()
-    store, stitch = str(asked.store), cast("Path | str", asked.stitch)
+    request.check()
+    store, stitch = str(request.store), cast("Path | str", request.stitch)
     runner = running.open()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
         fitted = with_views(loaded, folder, model)
-        step = replace(asked, store=opened, stitch=fitted, runner=runner, progress=progress)
+        step = replace(request, store=opened, stitch=fitted, runner=runner, progress=progress)
         if step.reembed is not None:
-            asked.job.refuse_outputs()
-            reporter = _Reporter(paid, fitted, asked.policy, step.job.refit_folder, progress)
+            request.job.refuse_outputs()
+            reporter = _Reporter(paid, fitted, request.policy, step.job.refit_folder, progress)
             step = replace(step, announce=reporter.announce())
         if step.target is not None or step.reembed is not None:
-            step = replace(step, target=load_model_of_stitch(fitted, folder, asked.target, model))
+            step = replace(step, target=load_model_of_stitch(fitted, folder, request.target, model))
             step.job.check_target()
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
@@ -142,7 +142,7 @@ def run_translation(
         return
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path)):
-        _advise_audit(opened, fitted, store, done.path, asked.target)
+        _advise_audit(opened, fitted, store, done.path, request.target)
 
 
 def _say_first_tokens(step: Translate) -> None:
@@ -161,15 +161,15 @@ def _advise_audit(
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
     model = fitted.manifest.model
-    words = model_words("--target", str(target) if target else None if model is None else model.spec)
-    if is_out_of_sight(model) and not words and model is not None:
+    arguments = model_words("--target", str(target) if target else None if model is None else model.spec)
+    if is_out_of_sight(model) and not arguments and model is not None:
         advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
-        words = ["--target", "file:PATH"]
+        arguments = ["--target", "file:PATH"]
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"
-    words = ["--reference", by, "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
-    advise_next("audit", output, *words)
+    arguments = ["--reference", by, "--beir", JUDGED, *_source_words(store, recorded, manifest), *arguments]
+    advise_next("audit", output, *arguments)
 
 
 def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
@@ -190,9 +190,9 @@ def _show(done: Translation, store: Store) -> None:
     show(f"{done.path}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
     if done.index_recall is not None:
         # of a coded source only what coding left is known, so its figure lacks what coding cost
-        before = "" if store.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
+        caveat = "" if store.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
         show(f"recall@10 of the new index against exact search: {done.index_recall:.3f}; no stitch changes that")
-        show(f"recall@10 of the old one: {_figure(done.source_recall)}{before}")
+        show(f"recall@10 of the old one: {_figure(done.source_recall)}{caveat}")
     if done.outside is not None:
         show(wrap(done.outside.sentence))
     if done.distrust is not None:

@@ -224,12 +224,12 @@ def weigh(
         rows = np.random.default_rng(seed).permutation(count)[:2_000].astype(np.int64)
         drawn = list(known_documents(store, rows))
         uncached = [
-            text for text, is_cached in zip(drawn, embedder.known(drawn, "document"), strict=True) if not is_cached
+            text for text, is_cached in zip(drawn, embedder.are_cached(drawn, "document"), strict=True) if not is_cached
         ]
-        left = ceil(count * len(uncached) / len(drawn))
-        to_embed = min(embedder.known(planned, "document").count(False), left)
+        n_uncached = ceil(count * len(uncached) / len(drawn))
+        to_embed = min(embedder.are_cached(planned, "document").count(False), n_uncached)
         rate = _documents_per_s(embedder, uncached)
-        ours, whole = (Estimate(n, minutes=None if rate is None else n / rate / 60) for n in (to_embed, left))
+        ours, whole = (Estimate(n, minutes=None if rate is None else n / rate / 60) for n in (to_embed, n_uncached))
     proof = 0 if is_proven else min(PROOF_DOCUMENTS, whole.documents - ours.documents)
     return Deal(count, ours, whole, rate, proof)
 

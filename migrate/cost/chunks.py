@@ -41,7 +41,7 @@ class Unread:
     store: int | None = None
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """The figures, for a JSON document."""
         return {
             "model": self.model,

@@ -76,21 +76,21 @@ class MeteredEmbedder(WrappedEmbedder):
         price_usd_per_mtok: float | None,
         *,
         cap: SpendingCap | None = None,
-        kept: bool = True,
+        keeps_answers: bool = True,
     ) -> None:
         super().__init__(embedder)
         self.counter = counter
         self.price = price_usd_per_mtok
         self.cap = SpendingCap() if cap is None else cap
         self.cap.meters.append(self)
-        self.kept = kept
+        self.keeps_answers = keeps_answers
         self.allowed = 0.0
         self._counted = 0
         self._charged_before = embedder.usage_tokens
 
     def around(self, embedder: Embedder) -> MeteredEmbedder:
         """Return another embedder, metered at the same price under the same cap."""
-        return MeteredEmbedder(embedder, self.counter, self.price, cap=self.cap, kept=self.kept)
+        return MeteredEmbedder(embedder, self.counter, self.price, cap=self.cap, keeps_answers=self.keeps_answers)
 
     @property
     def tokens(self) -> int:
@@ -168,7 +168,9 @@ class MeteredEmbedder(WrappedEmbedder):
         spent = self.cap.spent_usd
         total = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
         consequence = (
-            "everything paid for is in the cache" if self.kept else "without a cache only finished parts are kept"
+            "everything paid for is in the cache"
+            if self.keeps_answers
+            else "without a cache only finished parts are kept"
         )
         return SpendingError(
             f"{dollars(spent)} are spent, and what comes next would make it {total}, beyond the limit of "
@@ -183,7 +185,7 @@ def put_meter(
     meters: list[MeteredEmbedder] = []
 
     def meter(model: Embedder) -> Embedder:
-        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, cap=cap, kept=embedder.keeps))
+        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, cap=cap, keeps_answers=embedder.keeps))
         return meters[-1]
 
     metered = embedder.with_model(meter)

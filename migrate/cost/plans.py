@@ -52,7 +52,7 @@ class StoreBytes:
     is_built: bool
 
     @property
-    def after(self) -> int:
+    def total_after(self) -> int:
         """The new store: index, ids and texts, without the few kilobytes of a manifest."""
         return self.now - self.index_now + self.index_after
 
@@ -195,7 +195,7 @@ class Planner:
         if size is None or dim is None:
             return plan
         memory = embed_memory(size, count.documents, dim, is_local=self.target.is_local)
-        return replace(plan, disk_bytes=size.after + cache_bytes(count.to_embed, dim), memory_bytes=memory)
+        return replace(plan, disk_bytes=size.total_after + cache_bytes(count.to_embed, dim), memory_bytes=memory)
 
     def stay(self, known: KnownPoint | None) -> Plan:
         """Leave everything as it is: what a move has to beat."""
@@ -223,7 +223,7 @@ class Planner:
         plan = replace(plan, quality=quality if pairs >= 40 else "too few to learn from", known=known)
         if size is None or dim is None:
             return plan
-        disk = size.after + cache_bytes(documents, dim) + stitch_bytes(pairs, self.source_dim, dim)
+        disk = size.total_after + cache_bytes(documents, dim) + stitch_bytes(pairs, self.source_dim, dim)
         memory = migrate_memory(size, pairs, self.source_dim, dim, is_local=self.target.is_local)
         return replace(plan, disk_bytes=disk, memory_bytes=memory)
 

@@ -72,11 +72,11 @@ class PlannedModel:
     def _count(self, meter: MeteredEmbedder, progress: Progress) -> Estimate:
         embedder, profile = self.embedder, self.embedder.profile.at_price(meter.price)
         once = embedder.is_cached
-        lookup = partial(embedder.known, role="document") if once else None
+        lookup = partial(embedder.are_cached, role="document") if once else None
         documents = count_texts(self.documents(), profile, lookup=lookup, once=once, progress=progress)
         queries = TextCount()
         if self.queries:
-            lookup = partial(embedder.known, role="query") if once else None
+            lookup = partial(embedder.are_cached, role="query") if once else None
             queries = count_texts(self.queries, profile.for_queries(), lookup=lookup, once=once)
         count, cached = documents.to_embed + queries.to_embed, documents.cached + queries.cached
         texts_again = self.again if count + cached else 0

@@ -22,7 +22,7 @@ class SyntheticQuery:
     """A query for a document, and the part of the document that it is."""
 
     text: str
-    part: Literal["title", "first sentence"]
+    origin: Literal["title", "first sentence"]
 
 
 def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) -> Iterator[tuple[str, SyntheticQuery]]:

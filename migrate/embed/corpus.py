@@ -223,7 +223,7 @@ def model_options(embedder: Embedder) -> dict[str, Any]:
 def stored_identity(work: Work, embedder: Embedder) -> ModelIdentity:
     """Return the model as the first shard has it: a server that nothing was asked of would be asked for this alone."""
     first = next(iter(work.shards), None)
-    return embedder.identity if first is None else ModelIdentity(**work.shards.facts(first)["model"])
+    return embedder.identity if first is None else ModelIdentity(**work.shards.details(first)["model"])
 
 
 def embedding_manifest(
@@ -311,7 +311,7 @@ class _CorpusJob(StoreJob):
         self.embedder.fit(self._with_text(self.read_documents(), []))
         shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
         options = {**self.options, **shape, **model_options(self.embedder)}
-        return Configuration(COMMAND, {"files": sorted(stamp.facts for stamp in self._stamps)}, options)
+        return Configuration(COMMAND, {"files": sorted(stamp.signature for stamp in self._stamps)}, options)
 
     def writer(self, work: Work, dim: int) -> NewStoreWriter:
         goes_on = bool(len(work.shards))
@@ -368,7 +368,7 @@ class _CorpusJob(StoreJob):
         """
         first: list[Document] = []
         for shard in work.shards:
-            batch, details = list(islice(documents, len(shard))), work.shards.facts(shard)
+            batch, details = list(islice(documents, len(shard))), work.shards.details(shard)
             if _digest(batch) != details["documents"]:
                 raise StoreError(
                     f"{self.output}: the documents up to number {shard.stop}: changed since the unfinished work was "

@@ -67,7 +67,7 @@ def reembed_store(
     with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
         details = write_store(target, job, force=force, restart=restart)
     note_content(target.location)
-    return as_embedding(target.where, details)
+    return as_embedding(target.display_name, details)
 
 
 @dataclass(eq=False)

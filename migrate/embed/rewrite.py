@@ -85,7 +85,7 @@ class RewriteJob(StoreJob):
         self.check_sources(work)
         value_hashes = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
         manifest, details = self.conclude(work)
-        hashes = {**self.output.facts(self.store, work.content, writer.sha256), **value_hashes}
+        hashes = {**self.output.store_facts(self.store, work.content, writer.sha256), **value_hashes}
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
         return {"recall": writer.recall, "remarks": list(writer.remarks), **details}
 

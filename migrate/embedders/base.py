@@ -149,7 +149,7 @@ class Embedder(ABC):
         """Tokens that a server has charged for so far; 0 where no server reports them."""
         return 0
 
-    def known(self, texts: Sequence[Text], role: Role) -> list[bool]:
+    def are_cached(self, texts: Sequence[Text], role: Role) -> list[bool]:
         """Return for each text if its vector is in the cache, so that embedding it costs nothing."""
         cached = self.find(texts, role)
         return [position in cached for position in range(len(texts))]
@@ -179,7 +179,7 @@ class Embedder(ABC):
         """The same embedder with its model replaced by `change(model)`, behind the same cache if there is one."""
         return change(self)
 
-    def beside(self, *, attempts: int) -> Embedder:
+    def with_attempts(self, *, attempts: int) -> Embedder:
         """The same model for a thread that waits for no other, and gives up after so many attempts at a request.
 
         Itself where no server is asked.

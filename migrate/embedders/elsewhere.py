@@ -70,10 +70,10 @@ class RemoteModel(Task):
             raise InputError(f"a worker loads the model {scope}, not {self.scope}; have the same one on all machines")
 
         def embed(texts: Sequence[Text], role: Role, _folder: object = folder) -> Sequence[memoryview]:
-            before = model.usage_tokens
+            tokens_before = model.usage_tokens
             vectors = model.embed(texts, role)
-            facts = {"usage_tokens": model.usage_tokens - before, "model": asdict(model.identity)}
-            return pack({VECTORS: [vectors]}, facts)
+            details = {"usage_tokens": model.usage_tokens - tokens_before, "model": asdict(model.identity)}
+            return pack({VECTORS: [vectors]}, details)
 
         return embed
 
@@ -130,8 +130,8 @@ class RemoteEmbedder(WrappedEmbedder):
             return self.embedder.embed(texts, role, progress=progress)
         block = self._pool.call([Document(text.id, text.text) for text in texts], role)
         with self._lock:
-            self._usage_tokens += block.facts["usage_tokens"] if block.is_new else 0
-            self._identity = ModelIdentity(**block.facts["model"])
+            self._usage_tokens += block.details["usage_tokens"] if block.is_new else 0
+            self._identity = ModelIdentity(**block.details["model"])
         if block.file is not None:
             self._files().append(block.file)
         progress("embed", len(texts), len(texts))
@@ -162,8 +162,8 @@ class RemoteEmbedder(WrappedEmbedder):
         model, state = self.embedder, self.embedder.state()
         scope = model.cache_scope("document") if model.cacheable else None
         # A model that cannot be told from others has files of its own
-        known = [scope or uuid.uuid4().hex, *(f"{name} {sha256(state[name]).hexdigest()}" for name in sorted(state))]
-        digest = sha256("\n".join(known).encode()).hexdigest()
+        identity = [scope or uuid.uuid4().hex, *(f"{name} {sha256(state[name]).hexdigest()}" for name in sorted(state))]
+        digest = sha256("\n".join(identity).encode()).hexdigest()
         variables = ("OPENAI_API_KEY", "OPENAI_BASE_URL") if model.profile.is_api else ()
         environment = {name: os.environ[name] for name in variables if name in os.environ}
         return RemoteModel(model.loaded_by or model, digest, scope, state, environment, users)
@@ -181,9 +181,9 @@ def _as_here(model: Embedder, runner: Runner) -> Embedder:
     if runner.is_local or model.loaded_by is None or model.loaded_by[1]["device"] in ("auto", "cpu") or model.state():
         return model
     spec, options = model.loaded_by
-    here = load_embedder(spec, **{**options, "device": "auto"})
-    here.loaded_by = model.loaded_by
-    return here
+    local = load_embedder(spec, **{**options, "device": "auto"})
+    local.loaded_by = model.loaded_by
+    return local
 
 
 def remote_in(embedder: Embedder) -> RemoteEmbedder | None:

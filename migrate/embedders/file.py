@@ -229,8 +229,8 @@ class FileEmbedder(Embedder):
         changed = sum(text.id in table.row_of_id for text in missing) if table.row_of_text is not None else 0
         changed_note = f" ({changed:,} of them have another text there)" if changed else ""
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
-        what = "is it the right file? If it is, embed what is missing and add it"
-        return InputError(f"{self.path}: holds no vector for {lacking}; {what}")
+        remedy = "is it the right file? If it is, embed what is missing and add it"
+        return InputError(f"{self.path}: holds no vector for {lacking}; {remedy}")
 
 
 def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:

@@ -101,8 +101,8 @@ def with_settings(spec: str, settings: Mapping[str, Any]) -> str:
     >>> with_settings("openai:text-embedding-3-small,rate=50/s", {"dimensions": 256, "rate": None})
     'openai:text-embedding-3-small,dimensions=256'
     """
-    bare, own = split_settings(spec)
-    merged = {name: value for name, value in {**own, **settings}.items() if value is not None}
+    bare, own_settings = split_settings(spec)
+    merged = {name: value for name, value in {**own_settings, **settings}.items() if value is not None}
     return bare + "".join(f",{name.replace('_', '-')}={value}" for name, value in merged.items())
 
 
@@ -131,7 +131,7 @@ class LoadOptions:
     state: Path | None = None
     seed: int = 0
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def chosen(self, *names: str) -> dict[str, Any]:
         """Return some options by their names, without those that are None: a kind's own defaults hold for these."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -236,9 +236,9 @@ def parse_spec(spec: str) -> tuple[str, str]:
         if not name:
             raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")
         return kind, name
-    facts = find_model(spec)
-    if facts is not None:
-        return facts.provider, facts.name
+    entry = find_model(spec)
+    if entry is not None:
+        return entry.provider, entry.name
     close = suggest_models(spec)
     hint = f"did you mean {' or '.join(close)}?" if close else "for example openai:text-embedding-3-small"
     raise UsageError(f"unknown model {spec!r}; expected one of {', '.join(f'{k}:' for k in kind_names())} - {hint}")

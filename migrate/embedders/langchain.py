@@ -191,8 +191,8 @@ def _reason(error: Exception) -> str:
 
 
 def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
-    taken = options.given("dimensions", "document_prefix", "query_prefix", "batch_size")
-    return LangChainEmbedder(load_embeddings(name), spec=f"langchain:{name}", **taken)
+    options_taken = options.chosen("dimensions", "document_prefix", "query_prefix", "batch_size")
+    return LangChainEmbedder(load_embeddings(name), spec=f"langchain:{name}", **options_taken)
 
 
 KIND = EmbedderKind(_load, _EXAMPLE, takes_prefixes=True, takes_dimensions=True, runs_code=True)

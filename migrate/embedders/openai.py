@@ -73,21 +73,21 @@ class ServedModel:
     `name` is that of the requests, `service` the server in messages, `dimensions` what the user asked for.
     """
 
-    def __init__(self, name: str, service: str, facts: ModelFacts | None, dimensions: int | None) -> None:
+    def __init__(self, name: str, service: str, entry: ModelFacts | None, dimensions: int | None) -> None:
         self.service = service
         self.dim: int | None = None
-        self.normalized = facts.normalized if facts else None
+        self.normalized = entry.normalized if entry else None
         self._name, self._answers_as = name, ""
-        relatives = {bare_name(model.name) for model in known_models() if facts and model.provider == "openai"}
+        relatives = {bare_name(model.name) for model in known_models() if entry and model.provider == "openai"}
         self._others = relatives - {bare_name(name)}
         self._first: Vectors | None = None
         self._alike: set[str] | None = set()
         if dimensions is not None:
             advice = f"leave out dimensions={dimensions}, or name a model that gives vectors of that length"
             self.expect(dimensions, "as requested", advice)
-        elif facts is not None:
+        elif entry is not None:
             self.expect(
-                facts.dim, f"as {name} gives by itself", "if `base_url` is right, name the model with ,dimensions={dim}"
+                entry.dim, f"as {name} gives by itself", "if `base_url` is right, name the model with ,dimensions={dim}"
             )
 
     def expect(self, dim: int, reason: str, advice: str) -> None:
@@ -185,9 +185,9 @@ class OpenAIEmbedder(Embedder):
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise UsageError(f"{base_url!r} is no `base_url`; give one such as http://localhost:8000/v1")
-        facts = find_model(name)
-        self.facts = facts if facts and facts.provider == "openai" else None
-        self.name = self.facts.name if self.facts else name
+        entry = find_model(name)
+        self.entry = entry if entry and entry.provider == "openai" else None
+        self.name = self.entry.name if self.entry else name
         self.base_url = base_url
         self.dimensions = dimensions
         self.prefixes = {"document": document_prefix or "", "query": query_prefix or ""}
@@ -200,7 +200,7 @@ class OpenAIEmbedder(Embedder):
         self._limit = RequestLimit(concurrency, rate_per_s)
         self._one_call = threading.RLock()
         self._charges: list[int] = []
-        self._served = ServedModel(self.name, base_url or "OpenAI", self.facts, dimensions)
+        self._served = ServedModel(self.name, base_url or "OpenAI", self.entry, dimensions)
 
     @property
     def identity(self) -> ModelIdentity:
@@ -218,17 +218,17 @@ class OpenAIEmbedder(Embedder):
     @property
     def profile(self) -> Profile:
         """The profile, with the registry's price per token for any server."""
-        facts = self.facts
+        entry = self.entry
         return Profile(
             f"openai:{self.name}",
             kind="openai",
-            dim=self.dimensions or (facts.dim if facts else None),
+            dim=self.dimensions or (entry.dim if entry else None),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
-            max_tokens=facts.max_tokens if facts else None,
+            max_tokens=entry.max_tokens if entry else None,
             is_paid=True,
-            price_usd_per_mtok=facts.price_usd_per_mtok if facts else None,
-            batch_price_usd_per_mtok=facts.batch_price_usd_per_mtok if facts else None,
+            price_usd_per_mtok=entry.price_usd_per_mtok if entry else None,
+            batch_price_usd_per_mtok=entry.batch_price_usd_per_mtok if entry else None,
             counter=find_api_counter(self.name) or EstimateCounter(BYTE_PAIRS),
             is_api=True,
             rate_limits=() if self.base_url else RATE_LIMITS,
@@ -245,13 +245,13 @@ class OpenAIEmbedder(Embedder):
         prefixed.prefixes, prefixed._charges = {"document": document_prefix, "query": query_prefix}, []
         return prefixed
 
-    def beside(self, *, attempts: int) -> OpenAIEmbedder:
+    def with_attempts(self, *, attempts: int) -> OpenAIEmbedder:
         """The same model of the same server, with requests of its own, each tried so many times."""
-        other = copy(self)
-        other._limit = RequestLimit(self.concurrency, self._limit.rate_per_s)
-        other._one_call, other._served, other._charges = threading.RLock(), copy(self._served), []
-        other.attempts = attempts
-        return other
+        twin = copy(self)
+        twin._limit = RequestLimit(self.concurrency, self._limit.rate_per_s)
+        twin._one_call, twin._served, twin._charges = threading.RLock(), copy(self._served), []
+        twin.attempts = attempts
+        return twin
 
     def share(self, users: int) -> None:
         """Take one of so many equal parts of the requests in flight and of the user's rate."""
@@ -274,9 +274,9 @@ class OpenAIEmbedder(Embedder):
             return np.empty((0, self.identity.dim), dtype=np.float32)
         rows: dict[int, Vectors] = {}
         self.embed_each(
-            texts, role, lambda places, vectors: rows.update(zip(places, vectors, strict=True)), progress=progress
+            texts, role, lambda positions, vectors: rows.update(zip(positions, vectors, strict=True)), progress=progress
         )
-        return np.stack([rows[place] for place in range(len(texts))])
+        return np.stack([rows[position] for position in range(len(texts))])
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
@@ -387,7 +387,7 @@ def parse_rate(text: str) -> float:
 def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
     names = ("base_url", "dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency")
     rate_per_s = None if options.rate is None else parse_rate(options.rate)
-    return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.given(*names))
+    return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.chosen(*names))
 
 
 KIND = EmbedderKind(_load, "text-embedding-3-small", takes_prefixes=True, takes_dimensions=True)

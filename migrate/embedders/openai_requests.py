@@ -66,9 +66,9 @@ class RequestLimit:
 
     def share(self, users: int) -> RequestLimit:
         """Return one of so many equal parts; it begins an interval after a request that another process just sent."""
-        part = RequestLimit(max(1, self.concurrency // users), self.rate_per_s and self.rate_per_s / users)
-        part._next_start = time.monotonic() + (1 / part.rate_per_s if part.rate_per_s else 0)
-        return part
+        limit = RequestLimit(max(1, self.concurrency // users), self.rate_per_s and self.rate_per_s / users)
+        limit._next_start = time.monotonic() + (1 / limit.rate_per_s if limit.rate_per_s else 0)
+        return limit
 
     def enter(self, is_stopped: Callable[[], bool]) -> None:
         """Wait until there is a place for the request of this thread, and the user's rate allows it."""
@@ -220,12 +220,12 @@ class Client:
             finally:
                 self.limit.leave()
 
-    def _read(self, parts: Iterator[bytes]) -> bytes:
+    def _read(self, chunks: Iterator[bytes]) -> bytes:
         """Read an answer in time: the library's limit starts again with each byte that comes."""
         end, content = time.monotonic() + self.timeout_s, bytearray()
         try:
-            for part in parts:
-                content += part
+            for chunk in chunks:
+                content += chunk
                 if time.monotonic() > end:
                     break
             else:
@@ -253,7 +253,7 @@ class Client:
         if response.status_code == 429:
             self.limit.halve()
             # Waiting does not help an account without quota, nor a request beyond its tokens per minute
-            if any(words in response.read().lower() for words in (b"insufficient_quota", b"request too large")):
+            if any(phrase in response.read().lower() for phrase in (b"insufficient_quota", b"request too large")):
                 response.headers["x-should-retry"] = "false"
 
     def _failed(self, times: int, reason: str, advice: str) -> RemoteError:
@@ -272,10 +272,10 @@ class Client:
 
     def _refused(self, error: APIStatusError, tried: int) -> Exception:
         """The error for an HTTP status that is not a success; the key never gets into its message."""
-        facts = error.body if isinstance(error.body, dict) else {}
-        code = str(facts.get("code") or facts.get("type") or "")
-        words = str(facts.get("message") or error.message).replace(self.key, "***").strip() or "no message"
-        message = words.splitlines()[0][:300]
+        details = error.body if isinstance(error.body, dict) else {}
+        code = str(details.get("code") or details.get("type") or "")
+        reason = str(details.get("message") or error.message).replace(self.key, "***").strip() or "no message"
+        message = reason.splitlines()[0][:300]
         status, service = error.status_code, self.service
         if code == "insufficient_quota":
             return RemoteError(
@@ -324,15 +324,15 @@ def read_answer(body: bytes, count: int) -> Answer:
     Raises UnusableError: there are not `count` vectors of one dimension with the numbers of their texts, all finite and
     none zero.
     """
-    facts: Any = None
+    answer: Any = None
     try:
-        facts = json.loads(body)
-        items = sorted(facts["data"], key=lambda item: int(item["index"]))
+        answer = json.loads(body)
+        items = sorted(answer["data"], key=lambda item: int(item["index"]))
         rows = [_read_vector(item["embedding"]) for item in items]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         reason = f"an answer that is not a list of embeddings with an index each ({len(body)} bytes)"
-        raise UnusableError(reason, _read_tokens(facts)) from error
-    tokens, name = _read_tokens(facts), facts.get("model")
+        raise UnusableError(reason, _read_tokens(answer)) from error
+    tokens, name = _read_tokens(answer), answer.get("model")
     if len(rows) != count:
         raise UnusableError(f"{len(rows)} embeddings for {count} texts", tokens)
     if [item["index"] for item in items] != list(range(count)):
@@ -358,7 +358,7 @@ def _read_vector(embedding: Any) -> Vectors:
     return vector
 
 
-def _read_tokens(facts: Any) -> int | None:
-    usage = facts.get("usage") if isinstance(facts, dict) else None
+def _read_tokens(answer: Any) -> int | None:
+    usage = answer.get("usage") if isinstance(answer, dict) else None
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
     return max(0, int(tokens)) if isinstance(tokens, int | float) and math.isfinite(tokens) else None

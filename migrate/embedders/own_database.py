@@ -67,9 +67,9 @@ class OwnDatabase:
             if self._version() == self.version:
                 return
         with self.transaction():
-            if (found := self._version()) == self.version:
+            if (version := self._version()) == self.version:
                 return
-            for statement in self.upgrade if found else self.creation:
+            for statement in self.upgrade if version else self.creation:
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA application_id = {self.application_id}")
             self._database.execute(f"PRAGMA user_version = {self.version}")
@@ -77,13 +77,13 @@ class OwnDatabase:
     def _version(self) -> int:
         """Return the version of the file, 0 of an empty one."""
         if self.pragma("application_id") == self.application_id:
-            found = int(self.pragma("user_version"))
-            if found != self.version and not (self.upgrade and found == self.version - 1):
+            version = int(self.pragma("user_version"))
+            if version != self.version and not (self.upgrade and version == self.version - 1):
                 raise InputError(
-                    f"{self.path}: the {self.title} is of version {found}, where this release reads {self.version}; "
+                    f"{self.path}: the {self.title} is of version {version}, where this release reads {self.version}; "
                     f"{self.remedy}"
                 )
-            return found
+            return version
         if self._database.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise InputError(f"{self.path}: this is the database of another application; move it, or name another path")
         return 0

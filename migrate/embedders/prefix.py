@@ -126,7 +126,10 @@ class PrefixEmbedder(WrappedEmbedder):
         if role == "query":
             return texts
         cut = first_tokens(self._counter, [text.text for text in texts], self.tokens)
-        return [Document(text.id, left) if left != text.text else text for text, left in zip(texts, cut, strict=True)]
+        return [
+            Document(text.id, beginning) if beginning != text.text else text
+            for text, beginning in zip(texts, cut, strict=True)
+        ]
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed queries, or the first tokens of documents."""

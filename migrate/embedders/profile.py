@@ -72,9 +72,9 @@ class Profile:
 
     def count(self, texts: Sequence[Text]) -> Counts:
         """Tokens of what the model is given of each text, with prefix and special tokens, none of them cut off."""
-        given = [whole(text.text) for text in texts]
-        given = given if self.cut_text is None else self.cut_text(given)
-        return self.counter.count([self.prefix + text for text in given])
+        model_texts = [whole(text.text) for text in texts]
+        model_texts = model_texts if self.cut_text is None else self.cut_text(model_texts)
+        return self.counter.count([self.prefix + text for text in model_texts])
 
     def read(self, texts: Sequence[Text]) -> Counts:
         """Count the tokens that the model takes of each text, which are those paid for."""

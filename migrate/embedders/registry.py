@@ -150,10 +150,10 @@ def known_models() -> tuple[ModelFacts, ...]:
 def _by_spelling() -> dict[str, ModelFacts]:
     """Models by the names they answer to; LEAD itself writes OpenAI's with an organisation."""
     spellings: dict[str, ModelFacts] = {}
-    for facts in _MODELS:
-        spellings |= dict.fromkeys([facts.name.lower(), facts.short_name.lower()], facts)
-        if facts.provider == "openai":
-            spellings[f"openai/{facts.name}"] = facts
+    for entry in _MODELS:
+        spellings |= dict.fromkeys([entry.name.lower(), entry.short_name.lower()], entry)
+        if entry.provider == "openai":
+            spellings[f"openai/{entry.name}"] = entry
     return spellings
 
 

@@ -73,8 +73,8 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
         except Exception as error:  # the three libraries below may raise anything
             reason = _first_line(error)
             if source.folder is not None or source.offline:
-                place = source.folder or source.name
-                raise InputError(f"{place}: cannot load a sentence-transformers model from it: {reason}") from error
+                location = source.folder or source.name
+                raise InputError(f"{location}: cannot load a sentence-transformers model from it: {reason}") from error
             raise RemoteError(
                 f"cannot load {source.name} from the hub: {reason}; try again, or give a folder"
             ) from error
@@ -135,12 +135,12 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
         def forward(self, features: dict[str, Any]) -> dict[str, Any]:
             return {**features, "token_embeddings": features.pop("all_layer_embeddings")[layer.number]}
 
-    facts = pooling.get_config_dict()
+    pooling_config = pooling.get_config_dict()
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
     with quiet():
-        mode = layer.pooling or facts.get("pooling_mode") or pooling.get_pooling_mode_str()
+        mode = layer.pooling or pooling_config.get("pooling_mode") or pooling.get_pooling_mode_str()
         pooled = type(pooling)(config.hidden_size, pooling_mode=mode, include_prompt=pooling.include_prompt)
-        norm = [part for part in parts[-1:] if type(part).__name__ == "Normalize"]
+        norm = [module for module in parts[-1:] if type(module).__name__ == "Normalize"]
         modules = [parts[0], *([] if is_last else [Hidden()]), pooled, *norm]
         layered = SentenceTransformer(modules=modules, device=str(model.device), prompts=prompts)
     return layered.eval()
@@ -153,21 +153,21 @@ def other_poolings(model: SentenceTransformer) -> Iterator[tuple[str, SentenceTr
     pooling = _pooling(model)
     if pooling is None:
         return
-    facts = pooling.get_config_dict()
+    pooling_config = pooling.get_config_dict()
     # sentence-transformers 6 names both otherwise than 5
-    dim = facts.get("embedding_dimension") or facts.get("word_embedding_dimension")
-    used = facts.get("pooling_mode") or pooling.get_pooling_mode_str()
+    dim = pooling_config.get("embedding_dimension") or pooling_config.get("word_embedding_dimension")
+    used = pooling_config.get("pooling_mode") or pooling.get_pooling_mode_str()
     for mode in POOLINGS:
         if mode != used:
             with quiet():
                 replacement = type(pooling)(dim, pooling_mode=mode)
-                modules = [replacement if part is pooling else part for part in model]
+                modules = [replacement if module is pooling else module for module in model]
                 yield mode, SentenceTransformer(modules=modules, device=str(model.device)).eval()
 
 
 def _pooling(model: SentenceTransformer) -> Any:
     """The module that pools, or None."""
-    return next((part for part in model if type(part).__name__ == "Pooling"), None)
+    return next((module for module in model if type(module).__name__ == "Pooling"), None)
 
 
 def _config(model: SentenceTransformer) -> Any:
@@ -186,15 +186,15 @@ def _cutting(model: SentenceTransformer, tokens: int | None) -> Iterator[None]:
     if tokens is None:
         yield
         return
-    before = model.max_seq_length
+    max_seq_length = model.max_seq_length
     model.max_seq_length = tokens
     try:
         yield
     finally:
-        model.max_seq_length = before
+        model.max_seq_length = max_seq_length
 
 
-def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
+def _max_tokens(entry: ModelFacts | None, folder: Path | None) -> int | None:
     """The model's own limit comes before the registry's; without one, that of tokenizer and network applies."""
     limit = _read(folder, "sentence_bert_config.json").get("max_seq_length")
     if isinstance(limit, int):
@@ -205,7 +205,7 @@ def _max_tokens(facts: ModelFacts | None, folder: Path | None) -> int | None:
     )
     # transformers writes a larger number for no limit
     limits = [length for length in lengths if isinstance(length, int) and 0 < length < 10**9]
-    return min(limits, default=None if facts is None else facts.max_tokens)
+    return min(limits, default=None if entry is None else entry.max_tokens)
 
 
 def _read(folder: Path | None, name: str) -> dict[str, Any]:
@@ -277,7 +277,7 @@ class SentenceTransformersEmbedder(Embedder):
         if dim is None:
             raise InputError("the model does not say its dimension; it is probably not an embedding model")
         # The model's own word, which outranks any table
-        normalized = [type(part).__name__ for part in model][-1:] == ["Normalize"]
+        normalized = [type(module).__name__ for module in model][-1:] == ["Normalize"]
         return self._identity(self.source, int(dim), normalized, lambda: model.prompts)
 
     def _identity(
@@ -298,15 +298,20 @@ class SentenceTransformersEmbedder(Embedder):
         spec = spec if self.length is None else f"length:{self.length}:{spec}"
         return spec if self.layer is None else layer_spec(self.layer, spec)
 
-    def _prefixes(self, facts: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
+    def _prefixes(self, entry: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
         """The explicit prefixes, or else those of the registry, or else the model's own prompts."""
-        explicit, own = (self.document_prefix, self.query_prefix), ("", "")
-        if facts is not None:
-            own = facts.document_prefix, facts.query_prefix
+        explicit, own_prefixes = (self.document_prefix, self.query_prefix), ("", "")
+        if entry is not None:
+            own_prefixes = entry.document_prefix, entry.query_prefix
         elif None in explicit:
-            found = prompts()
-            own = found.get("document") or found.get("passage") or "", found.get("query") or ""
-        document, query = (model if given is None else given for given, model in zip(explicit, own, strict=True))
+            model_prompts = prompts()
+            own_prefixes = (
+                model_prompts.get("document") or model_prompts.get("passage") or "",
+                model_prompts.get("query") or "",
+            )
+        document, query = (
+            model if typed is None else typed for typed, model in zip(explicit, own_prefixes, strict=True)
+        )
         return document, query
 
     def quick_identity(self) -> ModelIdentity:
@@ -314,34 +319,34 @@ class SentenceTransformersEmbedder(Embedder):
 
         Of a layer the registry knows nothing.
         """
-        facts = find_model(self.name)
-        if self.layer is not None or facts is None or (Path(self.name).expanduser().exists() and not self.packaged):
+        entry = find_model(self.name)
+        if self.layer is not None or entry is None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
-        source = self.source if self.packaged else packaged_source(facts.name) or ModelSource(facts.name)
-        return self._identity(source, facts.dim, facts.normalized, dict)
+        source = self.source if self.packaged else packaged_source(entry.name) or ModelSource(entry.name)
+        return self._identity(source, entry.dim, entry.normalized, dict)
 
     @property
     def profile(self) -> Profile:
         """Free; as far as the registry and the model's files on this machine tell, without reading weights."""
-        facts, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
+        entry, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
         kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
         tokenizer = None if folder is None else folder / "tokenizer.json"
         document_prefix, query_prefix = self._prefixes(
-            facts, lambda: _read(folder, "config_sentence_transformers.json").get("prompts") or {}
+            entry, lambda: _read(folder, "config_sentence_transformers.json").get("prompts") or {}
         )
         sizes = [_read(folder, "config.json").get("hidden_size")]
         if self.layer is None and folder is not None:
             sizes += [
                 _read(path.parent, path.name).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))
             ]
-        known = facts.dim if facts is not None and self.layer is None else None
+        dim = entry.dim if entry is not None and self.layer is None else None
         return Profile(
             self._spec_of(name, kind),
             kind=kind,
-            dim=known or next((size for size in reversed(sizes) if isinstance(size, int)), None),
+            dim=dim or next((size for size in reversed(sizes) if isinstance(size, int)), None),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
-            max_tokens=self.length or _max_tokens(facts, folder),
+            max_tokens=self.length or _max_tokens(entry, folder),
             is_paid=False,
             is_local=True,
             counter=read_tokenizer(tokenizer) if tokenizer and tokenizer.is_file() else estimate_word_pieces(),
@@ -378,7 +383,7 @@ class SentenceTransformersEmbedder(Embedder):
     def variants(self) -> Iterator[Variant]:
         """Documents embedded with another pooling of the same tokens, or cut off at another length."""
         number = None if self.layer is None else self.layer.number
-        if number is None and all(type(part).__name__ in ("Pooling", "Normalize") for part in list(self.model)[1:]):
+        if number is None and all(type(module).__name__ in ("Pooling", "Normalize") for module in list(self.model)[1:]):
             number = getattr(_config(self.model), "num_hidden_layers", None)
         for mode, model in other_poolings(self.model):
             layer = None if number is None else Layer(number, mode)
@@ -434,7 +439,7 @@ class SentenceTransformersEmbedder(Embedder):
 
 def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> SentenceTransformersEmbedder:
     names = ("device", "document_prefix", "query_prefix", "batch_size", "layer", "length")
-    return SentenceTransformersEmbedder(name, packaged=packaged, **options.given(*names))
+    return SentenceTransformersEmbedder(name, packaged=packaged, **options.chosen(*names))
 
 
 def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbedder:

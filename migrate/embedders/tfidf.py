@@ -53,14 +53,14 @@ class TfidfState:
         """The contents of `STATE_NAME` and `WEIGHTS_NAME`; equal states give equal bytes."""
         from safetensors.numpy import save
 
-        facts = {
+        state = {
             "format_version": FORMAT_VERSION,
             "kind": "tfidf",
             "dim": len(self.fallback),
             "vocabulary": list(self.vocabulary),
         }
         weights: dict[str, NDArray[Any]] = {"components": self.components, "fallback": self.fallback, "idf": self.idf}
-        return canonical_json(facts).encode() + b"\n", save(weights)
+        return canonical_json(state).encode() + b"\n", save(weights)
 
     @cached_property
     def revision(self) -> str:
@@ -105,19 +105,19 @@ def read_state(folder: Path, *, dim: int) -> TfidfState:
     return state
 
 
-def _check_facts(facts: Any, folder: Path, dim: int) -> None:
-    if not isinstance(facts, dict) or facts.get("kind") != "tfidf":
+def _check_facts(state: Any, folder: Path, dim: int) -> None:
+    if not isinstance(state, dict) or state.get("kind") != "tfidf":
         raise InputError(f"{folder}: holds no saved state of a tfidf embedder; name the folder that does")
-    if facts.get("format_version") != FORMAT_VERSION:
+    if state.get("format_version") != FORMAT_VERSION:
         raise InputError(
-            f"{folder}: a state of format version {facts.get('format_version')!r}, not {FORMAT_VERSION}; fit it again"
+            f"{folder}: a state of format version {state.get('format_version')!r}, not {FORMAT_VERSION}; fit it again"
         )
-    if facts.get("dim") != dim:
-        raise InputError(f"{folder}: the saved state is of tfidf:{facts.get('dim')}, not of tfidf:{dim}; name that")
+    if state.get("dim") != dim:
+        raise InputError(f"{folder}: the saved state is of tfidf:{state.get('dim')}, not of tfidf:{dim}; name that")
 
 
-def _build(facts: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path, dim: int) -> TfidfState:
-    words = facts.get("vocabulary")
+def _build(state: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path, dim: int) -> TfidfState:
+    words = state.get("vocabulary")
     expected = {"components": (dim, len(words or ())), "fallback": (dim,), "idf": (len(words or ()),)}
     shapes = {name: array.shape for name, array in weights.items()}
     if not isinstance(words, list) or shapes != expected or len(set(map(str, words))) != len(words):
@@ -166,8 +166,8 @@ class TfidfEmbedder(Embedder):
 
     def state(self) -> Mapping[str, bytes]:
         """Learned state as files; equal states are equal bytes."""
-        facts, weights = self._fitted.to_files()
-        return {STATE_NAME: facts, WEIGHTS_NAME: weights}
+        state, weights = self._fitted.to_files()
+        return {STATE_NAME: state, WEIGHTS_NAME: weights}
 
     @property
     def _fitted(self) -> TfidfState:
@@ -199,10 +199,10 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
         weights: csr_matrix = vectorizer.fit_transform(text.text for text in corpus)
     except ValueError as error:
         raise InputError(f"tfidf:{dim}: the corpus has no words; give documents with texts") from error
-    documents, words = weights.shape
-    if dim > min(documents, words):
+    documents, n_words = weights.shape
+    if dim > min(documents, n_words):
         raise InputError(
-            f"tfidf:{dim} needs {dim} documents and words, found {documents} and {words}; choose a smaller dimension"
+            f"tfidf:{dim} needs {dim} documents and words, found {documents} and {n_words}; choose a smaller dimension"
         )
     with np.errstate(divide="ignore", invalid="ignore"):  # shares of the variance, unused
         svd = TruncatedSVD(n_components=dim, n_iter=7, random_state=seed).fit(weights)

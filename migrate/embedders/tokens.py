@@ -127,24 +127,24 @@ def make_counter(text: str) -> TokenizerCounter:
     """Make a counter from the content of a `tokenizer.json`; the library may raise anything on other content."""
     from tokenizers import Tokenizer
 
-    facts = json.loads(text)
+    tokenizer = json.loads(text)
     model = Tokenizer.from_str(text)
     # What the file remembers of cutting and padding is for embedding, not for counting.
     model.no_truncation()
     model.no_padding()
-    return WordCounter(model) if is_wordwise(facts) else TokenizerCounter(model)
+    return WordCounter(model) if is_wordwise(tokenizer) else TokenizerCounter(model)
 
 
-def is_wordwise(facts: Any) -> bool:
+def is_wordwise(tokenizer: Any) -> bool:
     """Return True if a text has as many tokens as its words have one by one.
 
     BERT's normalizer and pre-tokenizer see nothing beyond a blank: white space always ends a word.
     An added token with a blank inside would be the exception.
     """
-    if not isinstance(facts, dict):
+    if not isinstance(tokenizer, dict):
         return False
-    kinds = {(facts.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer")}
-    added = [token.get("content", " ") for token in facts.get("added_tokens", [])]
+    kinds = {(tokenizer.get(component) or {}).get("type") for component in ("normalizer", "pre_tokenizer")}
+    added = [token.get("content", " ") for token in tokenizer.get("added_tokens", [])]
     return kinds == {"BertNormalizer", "BertPreTokenizer"} and not any(set(" \n") & set(text) for text in added)
 
 
@@ -184,8 +184,8 @@ class WordCounter(TokenizerCounter):
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text, the special ones among them."""
         split = [text.replace("\n", " ").split(" ") for text in texts]
-        fresh = [word for word in set().union(*split) if word not in self._known]
-        self._known.update(zip(fresh, self._lengths(fresh, add_special_tokens=False), strict=True))
+        new_words = [word for word in set().union(*split) if word not in self._known]
+        self._known.update(zip(new_words, self._lengths(new_words, add_special_tokens=False), strict=True))
         tokens_of = self._known.__getitem__
         counts = [sum(map(tokens_of, words)) for words in split]
         if len(self._known) > 2_000_000:  # some 300 MB
@@ -237,15 +237,15 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
     Runs of ASCII letters, ASCII letters, capitals, digits, other ASCII marks, runs of blanks inside a line, line ends,
     characters of two bytes in UTF-8, characters of three or four.
     """
-    parts = [text.encode(errors="surrogatepass") for text in texts]
-    classes = _CLASSES[np.frombuffer(b"\n".join([*parts, b""]), dtype=np.uint8)]
-    before = np.concatenate([[_LINE], classes[:-1]])
+    encoded = [text.encode(errors="surrogatepass") for text in texts]
+    classes = _CLASSES[np.frombuffer(b"\n".join([*encoded, b""]), dtype=np.uint8)]
+    previous_classes = np.concatenate([[_LINE], classes[:-1]])
     before_that = np.concatenate([[_LINE, _LINE], classes[:-2]])[: len(classes)]
     letter = classes <= _UPPER
-    inner = (classes == _BLANK) & (before == _BLANK) & (before_that != _BLANK) & (before_that != _LINE)
-    marked = [letter & (before > _UPPER), letter, inner]
+    inner = (classes == _BLANK) & (previous_classes == _BLANK) & (before_that != _BLANK) & (before_that != _LINE)
+    marked = [letter & (previous_classes > _UPPER), letter, inner]
     marked += [classes == kind for kind in (_UPPER, _DIGIT, _MARK, _LINE, _TWO, _THREE)]
-    starts = np.cumsum([0, *(len(part) + 1 for part in parts)])[:-1]
+    starts = np.cumsum([0, *(len(part) + 1 for part in encoded)])[:-1]
     words, letters, runs, upper, digits, marks, lines, two, three = (_sums(kind, starts) for kind in marked)
     return np.column_stack([words, letters, upper, digits, marks, runs, lines - 1, two, three])  # each got a line end
 

@@ -34,7 +34,7 @@ class ModelSource:
 
 def _packaged_folder() -> Path | None:
     package = find_spec(_PACKAGE)
-    folders = [Path(place) / "model" for place in (package.submodule_search_locations or [])] if package else []
+    folders = [Path(location) / "model" for location in (package.submodule_search_locations or [])] if package else []
     return next((folder for folder in folders if (folder / "modules.json").is_file()), None)
 
 
@@ -83,8 +83,8 @@ def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
 
 
 def _full_name(name: str) -> str:
-    facts = find_model(name)
-    return facts.name if facts else name
+    entry = find_model(name)
+    return entry.name if entry else name
 
 
 def _find_on_hub(name: str) -> ModelSource:
@@ -138,11 +138,15 @@ def weights_revision(source: ModelSource) -> str | None:
     if folder is None:
         return None
     try:
-        parts = [folder / module["path"] for module in read_json(folder / "modules.json")]
+        folders = [folder / module["path"] for module in read_json(folder / "modules.json")]
     except (OSError, MalformedError, KeyError, TypeError):
-        parts = [folder]
+        folders = [folder]
     # As they are loaded: safetensors before pickles, and no other export
-    files = [file for part in parts for file in (sorted(part.glob("*.safetensors")) or sorted(part.glob("*.bin")))]
+    files = [
+        file
+        for subfolder in folders
+        for file in (sorted(subfolder.glob("*.safetensors")) or sorted(subfolder.glob("*.bin")))
+    ]
     if len(files) <= 1:
         return _sha256_of(files[0]) if files else None
     lines = "".join(f"{_sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)

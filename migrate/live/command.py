@@ -42,7 +42,7 @@ def command() -> None:
 @options.quiet
 def run(
     store: str,
-    asked: WorkerOptions,
+    request: WorkerOptions,
     safe: MarginOptions,
     target: str | None,
     yes: bool,
@@ -65,12 +65,12 @@ def run(
     if model.cache_file is not None:
         model = replace(model, cache=str(model.cache_file.absolute()))
     embedder = load_model_of(opened, target, "--target", model)
-    if asked.budget is None and not yes and embedder.profile.is_paid is not False:
+    if request.budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
             f"{store}: all of its texts would be embedded by {embedder.identity.spec}, which may cost money; say how "
             "far to go with --budget, or agree with --yes"
         )
-    worker = Worker(location, embedder, replace(asked, margin=safe.margin, margin_from=safe.origin))
+    worker = Worker(location, embedder, replace(request, margin=safe.margin, margin_from=safe.origin))
     line = shlex.join(["lead-migrate", "live", "status", store])
     advise(f"working at {store}; `{line}` says how it is doing")
     report = worker.run()

@@ -43,7 +43,7 @@ class ConfidenceSequence:
 
     >>> scores = ConfidenceSequence()
     >>> for _ in range(300):
-    ...     scores = scores.after(1.0)
+    ...     scores = scores.with_score(1.0)
     >>> round(scores.lower(0.05), 3), scores.upper(0.05)
     (0.987, 1.0)
     """
@@ -52,7 +52,7 @@ class ConfidenceSequence:
     total: float = 0.0
     variation: float = 0.0
 
-    def after(self, score: float) -> ConfidenceSequence:
+    def with_score(self, score: float) -> ConfidenceSequence:
         """Return the sequence with one score more."""
         if not 0 <= score <= 1:
             raise UsageError(f"the score {score} is not between 0 and 1; correct it")

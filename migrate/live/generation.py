@@ -46,7 +46,7 @@ def generation_of(store: Store) -> str:
     if manifest is not None and manifest.model is not None:
         identity.append([manifest.model.spec, manifest.model.revision])
     if files is not None:
-        identity.append(sorted(stamp.facts for stamp in files.stamps))
+        identity.append(sorted(stamp.signature for stamp in files.stamps))
     return hashlib.sha256(canonical_json(identity).encode(errors="surrogatepass")).hexdigest()[:16]
 
 

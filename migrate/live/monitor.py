@@ -158,14 +158,14 @@ class Monitor:
         if not pool.queries:  # documents that they were answered with are gone
             return replace(self, last=last, n_documents=count)
         if self.calibration is None:
-            calibration, kinds = pool.calibrated(self.error), self.kinds.seen(pool.vectors)
+            calibration, kinds = pool.calibrated(self.error), self.kinds.with_usual(pool.vectors)
             return replace(self, last=last, n_documents=count, calibration=calibration, kinds=kinds)
         low, high, first_low, first_high = self.low, self.high, self.first_low, self.first_high
-        kinds, is_first = self.kinds.after(pool.vectors)
+        kinds, is_first = self.kinds.with_new(pool.vectors)
         for below, above, first in zip(*pool.scores(self.calibration), is_first, strict=True):
-            low, high = low.after(float(below)), high.after(float(above))
+            low, high = low.with_score(float(below)), high.with_score(float(above))
             if first:
-                first_low, first_high = first_low.after(float(below)), first_high.after(float(above))
+                first_low, first_high = first_low.with_score(float(below)), first_high.with_score(float(above))
         monitor = replace(self, last=last, n_documents=count, low=low, high=high)
         return replace(monitor, kinds=kinds, first_low=first_low, first_high=first_high)
 
@@ -203,7 +203,7 @@ class Monitor:
     @classmethod
     def kept_in(cls, state: LiveState) -> Self | None:
         """Return the one that a state keeps; None where it keeps none."""
-        content = state.noted(_MONITOR)
+        content = state.value(_MONITOR)
         return None if content is None else cls.of_json(content)
 
     def as_json(self) -> dict[str, Any]:
@@ -313,20 +313,20 @@ class ServedPool:
             return EpochCalibration(temperature, ((0.0,),), 1.0)
         vectors = dict(zip(around.rows.tolist(), self._true_vectors(around.rows), strict=True))
         bands = []
-        for part in around.drawn:
+        for drawn in around.drawn:
             true = [
                 score_rows(self.vectors[query : query + 1], vectors[row][None], self.metric)[0, 0]
-                for query, row in zip(part.queries.tolist(), part.rows.tolist(), strict=True)
+                for query, row in zip(drawn.queries.tolist(), drawn.rows.tolist(), strict=True)
             ]
-            errors = np.sort(np.asarray(true - part.scores, np.float64))[::-1]
+            errors = np.sort(np.asarray(true - drawn.scores, np.float64))[::-1]
             # The largest of each group of neighbours, of about 1,000: no chance comes out lower by it.
             bands.append(tuple(errors[:: max(-(-len(errors) // 1_000), 1)].tolist()))
         for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
             bands[band] = bands[band] or bands[band + 1]
-        lately = [self._recent(query) for query in range(len(self.queries))]
+        recent = [self._recent(query) for query in range(len(self.queries))]
         _, most = calibrate(
             self.run,
-            lately,
+            recent,
             with_groups(self.query_set, self.vectors),
             self.metric,
             temperature,

@@ -78,7 +78,7 @@ class Account:
     @property
     def tokens(self) -> int:
         """Tokens that were sent, as they are counted."""
-        return int((self.state.noted(_SPENT) or {}).get("tokens", 0))
+        return int((self.state.value(_SPENT) or {}).get("tokens", 0))
 
     @property
     def usd(self) -> float:

@@ -346,7 +346,7 @@ class LiveSearcher:
             lacking[present],
             unit_rows(rows) if cosine else rows,
             metric=info.metric,
-            kept=min(max(k, _MONITORED), len(hits.ids)),
+            depth=min(max(k, _MONITORED), len(hits.ids)),
         )
         ranked = np.array([score for _, score in best], np.float32)
         return LiveAnswer(tuple(doc_id for doc_id, _ in best), ranked, len(ids) - len(present), generation.key)

@@ -154,8 +154,8 @@ class LiveState(OwnDatabase):
         that is known of documents and queries.
         """
         with self.transaction():
-            forgotten = [] if self.noted("generation") in (None, generation) else ["true_documents"]
-            if self.noted("model") not in (None, model):
+            forgotten = [] if self.value("generation") in (None, generation) else ["true_documents"]
+            if self.value("model") not in (None, model):
                 forgotten = ["demand", "true_documents", "refused", "queries", "choosers"]
             for table in forgotten:
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
@@ -223,7 +223,7 @@ class LiveState(OwnDatabase):
     @property
     def true_version(self) -> int:
         """A number that is another after each `mark_true` and `settle`."""
-        return int(self.noted("change") or 0)
+        return int(self.value("change") or 0)
 
     def refuse(self, documents: Mapping[str, tuple[bytes, str]]) -> None:
         """Note that the model takes no vector of these texts, by id: their `text_hash`, and why."""
@@ -287,7 +287,7 @@ class LiveState(OwnDatabase):
 
     def worker(self) -> WorkerFacts:
         """Return what the worker last said of itself."""
-        entry = self.noted("worker") or {}
+        entry = self.value("worker") or {}
         return WorkerFacts(**{field.name: entry[field.name] for field in fields(WorkerFacts) if field.name in entry})
 
     def set_worker(self, entry: WorkerFacts) -> None:
@@ -298,7 +298,7 @@ class LiveState(OwnDatabase):
         """Keep a fact under a name, as JSON holds it."""
         self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
 
-    def noted(self, name: str) -> Any:
+    def value(self, name: str) -> Any:
         """Return the fact of that name; None where there is none."""
         rows = self._read("SELECT fact FROM facts WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None

@@ -84,7 +84,7 @@ def status_of(location: str) -> LiveStatus:
         return LiveStatus(
             location=location,
             count=count,
-            true=len(state.true_documents()) if state.noted("generation") in (None, generation_of(store)) else None,
+            true=len(state.true_documents()) if state.value("generation") in (None, generation_of(store)) else None,
             queued=len(state.queue(1_000_000)),
             refused=len(state.refused()),
             verdict=None if monitor is None else monitor.verdict(waiting),

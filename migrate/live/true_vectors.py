@@ -97,7 +97,7 @@ class LiveVectors:
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="live-cache")
         # The cache is written to for each text that is new in it, which a query should not wait for.
         model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-        self._model = model.with_model(lambda inner: inner.beside(attempts=3))
+        self._model = model.with_model(lambda inner: inner.with_attempts(attempts=3))
         self._own = threading.local()
         self._count = count
         self._lock = threading.Lock()
@@ -242,7 +242,7 @@ class LiveVectors:
         """The embedder of this thread: a call that hangs keeps no other waiting."""
         if not hasattr(self._own, "embedder"):
             # Nobody waits for a third attempt: there is a pause instead, for all queries at once.
-            self._own.embedder = self.embedder.with_model(lambda model: model.beside(attempts=2))
+            self._own.embedder = self.embedder.with_model(lambda model: model.with_attempts(attempts=2))
         embedder: Embedder = self._own.embedder
         return embedder
 

@@ -60,7 +60,7 @@ _RENEWED: Final = "own shares at which the stitch was fitted again"
 
 @dataclass
 class LiveSurvey:
-    """The documents of a store: hashes of the `texts` by id, and of those that are `true`; ids `left`, in their order.
+    """The documents of a store: hashes of the `texts` by id, and of the `true` ones; ids `remaining`, in their order.
 
     `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
     `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if
@@ -72,7 +72,7 @@ class LiveSurvey:
     true: dict[str, bytes] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     embedded: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    remaining: list[str] = field(default_factory=list)
     n_embedded: int = 0
     judged: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class LiveSurvey:
     @property
     def is_complete(self) -> bool:
         """True if every document has its true vector, but those that the model refuses."""
-        return not self.embedded and not self.left and len(self.true) + self.refused == self.count
+        return not self.embedded and not self.remaining and len(self.true) + self.refused == self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Worker:
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
-            if self.state.noted(STOP):
+            if self.state.value(STOP):
                 self._publish()
                 return "stopped", "asked to stop"
             try:
@@ -214,7 +214,7 @@ class Worker:
 
     def _end(self) -> tuple[WorkerPhase, str] | None:
         """Return the phase and why, where nothing is left; None where another look at the store found something."""
-        if not self.survey.embedded and not self.survey.left and not self.survey.is_complete:
+        if not self.survey.embedded and not self.survey.remaining and not self.survey.is_complete:
             n_true = len(self.survey.true)
             self._survey()
             if len(self.survey.true) != n_true and not self.survey.is_complete:
@@ -224,7 +224,7 @@ class Worker:
             refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
             equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
-        if survey.left and not self.options.from_queue:
+        if survey.remaining and not self.options.from_queue:
             return "paused", f"the budget of {self.budget} is used up"
         return "running", "nothing more was asked for"
 
@@ -288,8 +288,8 @@ class Worker:
                 else:
                     ranked.append((sure, row, document.id))
         survey.n_embedded = len(survey.true) + len(survey.embedded)
-        survey.left = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
-        self.state.settle(survey.true, refused.keys() & set(survey.left))
+        survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
+        self.state.settle(survey.true, refused.keys() & set(survey.remaining))
         if self.renewal is not None and not self.survey.count:  # at first
             self.renewal.require_documents(store, self.embedder, survey.texts)
         self.survey, self._surveyed_at = survey, time.monotonic()
@@ -320,8 +320,8 @@ class Worker:
         queued = (doc_id for doc_id in self.state.queue(_BATCH + len(waiting)) if doc_id in survey.rows)
         ids = [doc_id for doc_id in queued if doc_id not in waiting and doc_id not in survey.true][:size]
         chosen = set(ids)
-        while not self.options.from_queue and len(ids) < size and survey.left:
-            doc_id = survey.left.pop()
+        while not self.options.from_queue and len(ids) < size and survey.remaining:
+            doc_id = survey.remaining.pop()
             if doc_id not in chosen and doc_id not in waiting and doc_id not in survey.true:
                 ids.append(doc_id)
         return self._documents(ids)
@@ -343,7 +343,7 @@ class Worker:
     def _fill(self, documents: Sequence[Document]) -> str | None:
         """Embed documents and hand them to the writer; return why that is the end of it, where it is."""
         self._note_choosers()
-        cached = self.embedder.known(documents, "document")
+        cached = self.embedder.are_cached(documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
         fits = self.account.fits(new)
         unpaid = {document.id for document in new[fits:]}
@@ -355,11 +355,11 @@ class Worker:
                 if as_files(self.store) is None:  # where one was left out, the survey is made anew
                     self.survey.true.update({document.id: text_hash(document.text) for document in chunk})
         except RemoteError:
-            self.survey.left.extend(document.id for document in batch)
+            self.survey.remaining.extend(document.id for document in batch)
             raise
         if not unpaid:
             return None
-        self.survey.left.extend(sorted(unpaid))
+        self.survey.remaining.extend(sorted(unpaid))
         return f"the budget of {self.budget} is used up"
 
     def _note_choosers(self) -> None:
@@ -373,7 +373,7 @@ class Worker:
         try:
             yield documents, self.embedder.embed_documents(list(documents))
         except SpendingError:  # queries were quicker to spend it
-            self.survey.left.extend(document.id for document in documents)
+            self.survey.remaining.extend(document.id for document in documents)
         except InputError as error:
             if len(documents) == 1:
                 self.embedder.find(list(documents), "document")  # if the cache is to blame, it fails again
@@ -398,7 +398,7 @@ class Worker:
         renewal, survey = self.renewal, self.survey
         if renewal is None or not survey.count:
             return
-        done = tuple(self.state.noted(_RENEWED) or ())
+        done = tuple(self.state.value(_RENEWED) or ())
         true = {**survey.true, **self.writer.waiting}
         due = renewal.due(len(true) / survey.count, (*done, *self._not_renewed))
         if not due:
@@ -431,7 +431,7 @@ class Worker:
         queries = self.state.kept_queries(self._monitor.last, limit=200)
         if now or len(queries) >= 50 or since >= _MINUTE_S:
             self._looked_at = time.monotonic()
-            if len(queries) >= self._monitor.wants and (self._room() or not self.survey.left):
+            if len(queries) >= self._monitor.wants and (self._room() or not self.survey.remaining):
                 try:
                     self._judge(queries)
                 except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict
@@ -453,7 +453,7 @@ class Worker:
 
     def _tell(self, verdict: LiveVerdict) -> None:
         """Run the shell command where the verdict has become NOT SAFE: once, and whatever comes of it."""
-        if self.state.noted(_SAID) == str(verdict.outcome):
+        if self.state.value(_SAID) == str(verdict.outcome):
             return
         if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
             with suppress(subprocess.TimeoutExpired, OSError):
@@ -495,7 +495,7 @@ class Worker:
         """Wait, unless somebody asks to stop; return whether it waited for so long."""
         end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
-            if self.state.noted(STOP):
+            if self.state.value(STOP):
                 return False
             time.sleep(min(remaining, _POLL_S))
         return True

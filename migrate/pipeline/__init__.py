@@ -13,7 +13,7 @@ from migrate.steps.base import RESTART, argument, function, option, parameter
 from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET
 
 if TYPE_CHECKING:
-    from migrate.audit.places import Places
+    from migrate.audit.locations import Locations
     from migrate.cost.spending import PlannedModel
     from migrate.pipeline.job import Migration, RunJob
     from migrate.steps.base import ModelLike, StoreLike
@@ -65,7 +65,7 @@ class Run(JudgedStep["Migration"]):
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
     prefix: int | None = field(default=None, metadata=parameter(PREFIX["help"]))
     restart: bool = field(default=False, metadata=RESTART)
-    places: Places | None = field(
+    locations: Locations | None = field(
         default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
     )
 

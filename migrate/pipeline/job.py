@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.audit.arms import own_arms
 from migrate.audit.inputs import AGAIN
-from migrate.audit.places import Places, places_of
+from migrate.audit.locations import Locations, locations_of
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
@@ -168,7 +168,7 @@ class RunJob:
         return find_finished(folder, folder / REPORT, self.made_from)
 
     @cached_property
-    def kept(self) -> Kept:
+    def earlier(self) -> Kept:
         """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
         check_plan(self.step.plan, self.store.info.count, None if own_arms() else ())
         if self.step.force:
@@ -180,7 +180,7 @@ class RunJob:
         """The models that are asked, each with what is left to embed."""
         judges, source, cap = self.questions.queries, self.source_embedder, self.step.cap
         texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
-        _, fit = self.kept, self.fit.inputs  # what cannot be done is refused before anything is counted
+        _, fit = self.earlier, self.fit.inputs  # what cannot be done is refused before anything is counted
         target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=texts_again)
         if source is None:
             return (target,)
@@ -195,7 +195,7 @@ class RunJob:
         """
         step, store, folder = self.step, self.store, self.step.folder
         state = None if step.restart else RunState.read(folder)
-        names = state.steps if state and state.steps else self.kept.outputs
+        names = state.steps if state and state.steps else self.earlier.outputs
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()
@@ -209,17 +209,17 @@ class RunJob:
 
     def run(self, documents_per_s: float | None) -> Migration:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
-        step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.kept.outputs
+        step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.earlier.outputs
         outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
         fitted, restart, progress = None, step.restart, step.progress
-        opened = open_steps(folder, outputs, made_from, kept=kept_outputs, force=step.force, restart=restart)
+        opened = open_steps(folder, outputs, made_from, kept_details=kept_outputs, force=step.force, restart=restart)
         with opened as (steps, force):
-            if steps.known(STITCH) is None:
+            if steps.finished(STITCH) is None:
                 fitted = self.fit.execute()
                 fitted.save(folder / STITCH, force=force)
                 steps.note(STITCH)
             saved = load_stitch(folder / STITCH).with_base(self.embedder)
-            recorded = steps.known(STORE)
+            recorded = steps.finished(STORE)
             if recorded is None:
                 translate = Translate(
                     self.store, saved, folder / STORE, force=force, restart=restart, progress=progress
@@ -232,7 +232,7 @@ class RunJob:
                 translation = Translation(
                     folder / STORE, **{**recorded, "remarks": tuple(recorded["remarks"]), **observations}
                 )
-            if not self.is_pooled and steps.known(REFERENCE) is None:
+            if not self.is_pooled and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
@@ -244,23 +244,23 @@ class RunJob:
             made_here = {
                 name: output_facts
                 for name in (STITCH, STORE, REFERENCE)
-                if (output_facts := steps.known(name)) is not None
+                if (output_facts := steps.finished(name)) is not None
             }
             finished_outputs = {**made_here, REPORT: {}, PAGE: {}}
             note_finished(folder, report, made_from, finished_outputs, page=folder / PAGE, force=force)
         return Migration(fitted or saved, translation, report)
 
     @property
-    def places(self) -> Places:
+    def locations(self) -> Locations:
         """The stores and files that are read and left, as the next command names them."""
-        store, folder, places = self.store, self.step.folder, self.step.places or Places()
+        store, folder, locations = self.store, self.step.folder, self.step.locations or Locations()
         return replace(
-            places,
+            locations,
             source=store.info.location,
             translated=str(folder / STORE),
             stitch=str(folder / STITCH),
-            full=places.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
-            target=places.target or ("--target", self.embedder.identity.spec),
+            full=locations.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+            target=locations.target or ("--target", self.embedder.identity.spec),
             report=str(folder / REPORT),
             has_texts=store.info.has_texts,
         )
@@ -284,9 +284,9 @@ class RunJob:
             cap=step.cap,
         )
         report = audit.execute()
-        locations = places_of(audit.translated, self.store, self.embedder)
+        locations = locations_of(audit.translated, self.store, self.embedder)
         places = replace(
-            self.places, can_switch=locations.can_switch, can_serve=locations.can_serve, server=locations.server
+            self.locations, can_switch=locations.can_switch, can_serve=locations.can_serve, server=locations.server
         )
         stores = {"source": content_of(self.store)} if "source" not in report.stores else {}
-        return replace(report, places=places, stores={**report.stores, **stores})
+        return replace(report, locations=places, stores={**report.stores, **stores})

@@ -57,7 +57,7 @@ def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
         rows.append(("cached", f"{count.cached:,} documents of {count.cached_tokens:,} tokens are paid for already"))
     if size is not None:
         about = "" if size.is_exact else "about "
-        rows.append(("bytes", f"{size_text(size.now)} now, {about}{size_text(size.after)} after"))
+        rows.append(("bytes", f"{size_text(size.now)} now, {about}{size_text(size.total_after)} after"))
     return rows
 
 
@@ -118,7 +118,9 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
         "tokens": {"source": target.counter.source, "exact": target.counter.exact, "error": target.counter.error},
         "texts": {**counted, "distinct": count.distinct, "to_embed": count.to_embed},
         "chunking": assessment.chunking,
-        "bytes": None if assessment.size is None else {**as_plain(assessment.size), "after": assessment.size.after},
+        "bytes": None
+        if assessment.size is None
+        else {**as_plain(assessment.size), "after": assessment.size.total_after},
         "rate": assessment.rate,
         "plans": assessment.plans,
         "answers": assessment.answers,

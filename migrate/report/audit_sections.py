@@ -31,7 +31,7 @@ from migrate.report.audit import (
 from migrate.report.decision import decision_chart, decision_rows, interval
 from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_blocks
-from migrate.report.page import Content, content, element, items, note, sentence, stamp, words
+from migrate.report.page import Content, content, element, items, note, sentence, stamp, with_code
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import (
     IntervalChart,
@@ -127,7 +127,7 @@ def _key_figures(recommended: Recommendation, report: AuditReport) -> Iterator[t
         ("at least", bounds.lower),
     ):
         yield name, f"{100 * value:.1f} %" if is_share else f"{value:.3f}"
-    yield "still to pay", recommended.left or "not known"
+    yield "still to pay", recommended.remaining or "not known"
 
 
 def _subject(report: AuditReport) -> str:
@@ -278,7 +278,7 @@ def _arms(report: AuditReport) -> Iterator[Block]:
     yield element("details", element("summary", "What the arms are"), meanings)
     if report.skipped_arms:
         yield element("h3", "Skipped arms")
-        yield items([element("b", name), " ", words(need)] for name, need in report.skipped_arms.items())
+        yield items([element("b", name), " ", with_code(need)] for name, need in report.skipped_arms.items())
 
 
 def _arms_chart(report: AuditReport) -> IntervalChart:

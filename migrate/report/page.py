@@ -58,10 +58,10 @@ def html(*content: Content) -> str:
     return for_markup(markup.removeprefix("<body>").removesuffix("</body>"))
 
 
-def words(text: str) -> list[Content]:
+def with_code(text: str) -> list[Content]:
     """Return a text in which `this` is code.
 
-    >>> html(words("type `fit`"))
+    >>> html(with_code("type `fit`"))
     'type <code>fit</code>'
     """
     pieces = text.split("`")
@@ -73,7 +73,7 @@ def words(text: str) -> list[Content]:
 
 def sentence(text: str) -> list[Content]:
     """Return a text as a sentence, in which `this` is code."""
-    return words(f"{text[:1].upper()}{text[1:]}.")
+    return with_code(f"{text[:1].upper()}{text[1:]}.")
 
 
 def content(block: Block) -> Content:
@@ -94,7 +94,7 @@ def content(block: Block) -> Content:
             cells = [element("div", element("dt", name), element("dd", value)) for name, value in block.rows]
             return element("dl", cells, class_="figures") if cells else None
         case Listed():
-            return items(map(words, block.lines))
+            return items(map(with_code, block.lines))
         case Heading():
             return element("h3", block.text)
         case Note():
@@ -139,7 +139,7 @@ def stamp(text: str, colour: str) -> Element:
 
 def notebook_piece(answer: str, *blocks: Block) -> str:
     """Return a result as notebooks show it: the answer, and what it rests on."""
-    return html(element("p", element("strong", words(answer))), *map(content, blocks))
+    return html(element("p", element("strong", with_code(answer))), *map(content, blocks))
 
 
 def report_page(report: Report) -> str:

@@ -47,7 +47,7 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "mean_norm": _mean_norm(fitted),
         "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
         "loss_curve": [] if curve is None else curve,
-        "facts": dict(fitted.stitch.facts() or manifest.stitch.kind_facts or {}),
+        "facts": dict(fitted.stitch.kind_facts() or manifest.stitch.kind_facts or {}),
         "arrays": {name: list(array.shape) for name, array in fitted.stitch.saved().items()},
         "files": sorted(manifest.stitch.files or ()),
         "made_by": f"lead-migrate {manifest.tool_version}",

@@ -136,7 +136,7 @@ _STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.I
 def audit_suite(report: AuditReport) -> Suite:
     """Return the verdict, and where staying is possible, the case that it is not better."""
     verdict = report.verdict
-    store, message = report.places.translated, "; ".join([report.sentence, *report.caveats])
+    store, message = report.locations.translated, "; ".join([report.sentence, *report.caveats])
     cases = [Case("verdict", _STATES[_judged(report)], message, _title(report))]
     gain = verdict.gain_over_stay
     if gain is not None:
@@ -174,7 +174,7 @@ def _title(report: AuditReport) -> str:
     verdict, is_alone = report.verdict, report.plan == TRANSLATED
     bounds = verdict.retention if is_alone else report.family[report.plan]
     provisional = " (provisional)" if verdict.provisional else ""
-    subject = report.places.translated + ("" if is_alone else f" in plan {report.plan}")
+    subject = report.locations.translated + ("" if is_alone else f" in plan {report.plan}")
     figure = f"keeps {bounds.estimate:.2f}" if bounds.is_known else "is not measured"
     return f"{_judged(report)}{provisional}: {subject} {figure}"
 
@@ -206,7 +206,7 @@ def _audit_markdown(report: AuditReport) -> str:
     outcome = _judged(report)
     state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else _STATES[outcome]
     folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
-    heading = _heading(state, report.places.translated)
+    heading = _heading(state, report.locations.translated)
     return f"{heading} {verdict}\n\n{as_markdown(audit_brief(report))}\n\n{folded}\n"
 
 

@@ -49,7 +49,7 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
 
 def _table(report: AuditReport, width: int) -> TextTable:
     options = _shown(report.options)
-    has_costs = width >= _NARROW and any(option.left < float("inf") for option in options)
+    has_costs = width >= _NARROW and any(option.remaining < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
     columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]
     width_used = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
@@ -77,11 +77,11 @@ def _cells(option: Option, *, has_costs: bool) -> list[str]:
 
 
 def _cost(option: Option) -> str:
-    if option.left == float("inf"):
+    if option.remaining == float("inf"):
         return "-"
-    if not option.left:
+    if not option.remaining:
         return "0"
-    return dollars(option.usd_left) if option.usd_left is not None else f"{option.left / _MILLION:.2f}M tokens"
+    return dollars(option.usd_left) if option.usd_left is not None else f"{option.remaining / _MILLION:.2f}M tokens"
 
 
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:

@@ -27,10 +27,10 @@ def plan_text(step: Sync) -> str:
     """Return a text of what would be done."""
     comparison = step.comparison
     if comparison.is_current:
-        return f"{comparison.output.where}: up to date with {comparison.old.info.location}"
+        return f"{comparison.output.display_name}: up to date with {comparison.old.info.location}"
     counts = comparison.changes.counts
     will = f"{counts.to_embed:,} would get true vectors" if counts.to_embed else "nothing would be embedded"
-    lines = [f"{comparison.output.where}: {counts_text(counts)}", will]
+    lines = [f"{comparison.output.display_name}: {counts_text(counts)}", will]
     if counts.to_embed:
         lines.append(step.estimate().sentence)
     return "\n".join([*lines, *(f"note: {remark}" for remark in comparison.remarks)])
@@ -54,7 +54,7 @@ def plan_document(step: Sync) -> dict[str, Any]:
     """Return what would be done, for programs."""
     comparison, estimate = step.comparison, step.estimate()
     counts = asdict(comparison.changes.counts)
-    content = {"path": comparison.output.where, "up_to_date": comparison.is_current, "dry_run": True, **counts}
+    content = {"path": comparison.output.display_name, "up_to_date": comparison.is_current, "dry_run": True, **counts}
     return document("sync", {**content, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": comparison.remarks})
 
 

@@ -133,8 +133,8 @@ def _columns(text: str) -> int:
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
-    taken = _columns(text)
-    return [text] if taken <= columns else wrap_text(text, max(columns * len(text) // taken, 1))
+    column_texts = _columns(text)
+    return [text] if column_texts <= columns else wrap_text(text, max(columns * len(text) // column_texts, 1))
 
 
 def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:

@@ -56,9 +56,9 @@ def rerank(
     true_vectors: Vectors,
     *,
     metric: Metric,
-    kept: int,
+    depth: int,
 ) -> list[tuple[str, float]]:
-    """Return the best `kept` documents of a pool and their scores, best first; no document twice, ties by key.
+    """Return the best `depth` documents of a pool and their scores, best first; no document twice, ties by key.
 
     A document with a true vector is scored by it, any other as `scores`, (n,), say, the store's or `estimate_scores`:
     true and translated vectors are of one length (`benchmarks/beside.py`). Other arguments are as of `estimate_scores`.
@@ -73,9 +73,9 @@ def rerank(
         exact = 2 * exact - np.einsum("nd,nd->n", true, true)
     nearness[true_places] = exact
     nearness = np.fmax(nearness, -np.inf)  # what is not a number is nowhere
-    count = kept + len(keys) - len(set(keys))
+    count = depth + len(keys) - len(set(keys))
     if count < len(keys):  # the others cannot be among the best; sorting them costs more than all the rest
         chosen = np.flatnonzero(nearness >= np.partition(nearness, -count)[-count])
         keys, nearness = [keys[position] for position in chosen.tolist()], nearness[chosen]
-    best = rank(zip(keys, nearness.tolist(), strict=True), kept)
+    best = rank(zip(keys, nearness.tolist(), strict=True), depth)
     return [(key, max(square - near, 0.0)) for key, near in best] if metric == "l2" else best

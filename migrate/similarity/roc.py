@@ -56,6 +56,6 @@ def auc(scores: Matrix, positive: Mask) -> Bounded:
 def auc_difference(first: Matrix, second: Matrix, positive: Mask) -> Bounded:
     """AUC of the first scores minus that of the second, of the same documents, with DeLong's bounds."""
     pairs = zip(_placements(first, positive), _placements(second, positive), strict=True)
-    above, below = (one - other for one, other in pairs)
+    above, below = (auc - rival for auc, rival in pairs)
     estimate, error = float(above.mean()), Z_95 * _error(above, below)
     return Bounded(estimate, estimate - error, estimate + error)

@@ -138,7 +138,7 @@ class Stitch(ABC):
         self.restore(arrays).reach = Reach.restore(arrays)
         return self
 
-    def facts(self) -> dict[str, float]:
+    def kind_facts(self) -> dict[str, float]:
         """Numbers about the fit that are worth showing, such as the chosen λ."""
         return {}
 

@@ -350,7 +350,7 @@ class FittedStitch:
                 stitch=self.stitch.spec,
                 norm=self.norm,
                 first_tokens=self.first_tokens,
-                kind_facts=self.stitch.facts() or self.manifest.stitch.kind_facts or {},
+                kind_facts=self.stitch.kind_facts() or self.manifest.stitch.kind_facts or {},
                 selection=_selection_facts(self.selection),
                 arrays=tuple(sorted(arrays)),
                 files={name: sha256_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
@@ -367,7 +367,7 @@ def fit_norm(target: Vectors) -> float:
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:
     """The selection without its timings, which differ from run to run."""
-    details = selection.facts()
+    details = selection.as_details()
     for row in details["candidates"]:
         del row["fit_s"]
     return details

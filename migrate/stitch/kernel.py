@@ -120,9 +120,9 @@ def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
 
 
-def in_order(parts: Iterable[KernelPart]) -> tuple[KernelPart, ...]:
+def in_order(kernel_parts: Iterable[KernelPart]) -> tuple[KernelPart, ...]:
     """The parts sorted by name, so that their sum is the same to the last digit."""
-    return tuple(sorted(parts, key=lambda part: part.name))
+    return tuple(sorted(kernel_parts, key=lambda kernel_part: kernel_part.name))
 
 
 def restore_parts(arrays: Arrays, n: int) -> tuple[KernelPart, ...]:

@@ -405,7 +405,7 @@ class Additive(StretchableStitch):
                 raise ValueError(f"the {name} {matrix.shape} for {len(self.mean_)} and {self.dim_} dimensions")
         return self
 
-    def facts(self) -> dict[str, float]:
+    def kind_facts(self) -> dict[str, float]:
         """Weights, and the penalty in units of their sum, where the stitch was fitted in this process."""
         if self.weighing is None:
             return {}

@@ -312,7 +312,7 @@ class Ridge(Affine):
         self.lambda_ = path.best_lambda
         return path.coefficients
 
-    def facts(self) -> dict[str, float]:
+    def kind_facts(self) -> dict[str, float]:
         """The chosen λ and the share of the prior, where the stitch was fitted in this process."""
         share = {} if self.prior is None else {"share of prior": self.share}
         return {"lambda": self.lambda_, **share} if hasattr(self, "lambda_") else {}
@@ -405,7 +405,7 @@ class LowRank(StretchableStitch):
         self.offset_ = _narrow(spread.of(self.offset_))
         return self
 
-    def facts(self) -> dict[str, float]:
+    def kind_facts(self) -> dict[str, float]:
         """The rank that was kept."""
         return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
 

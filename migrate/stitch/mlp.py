@@ -279,7 +279,7 @@ class Mlp(StretchableStitch):
         self.loss_curve_ = arrays["loss_curve"]
         return self
 
-    def facts(self) -> dict[str, float]:
+    def kind_facts(self) -> dict[str, float]:
         """Layers, epochs that were trained, and the best held-out loss where pairs were held out."""
         if not hasattr(self, "loss_curve_"):
             return {}

@@ -125,10 +125,10 @@ def _load(folder: Path) -> FittedStitch:
     return fitted
 
 
-def _required(fact: Fact | None, name: str) -> Fact:
-    if fact is None:
+def _required(value: Fact | None, name: str) -> Fact:
+    if value is None:
         raise LookupError(f"its manifest has no {name!r}")
-    return fact
+    return value
 
 
 def _group(tensors: Mapping[str, NDArray[Any]], group: str) -> dict[str, NDArray[Any]]:

@@ -203,7 +203,7 @@ class Selection:
         plain = [row for row, kind in judged if kind is not None and not kind.reads_texts]
         return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
 
-    def facts(self) -> dict[str, Any]:
+    def as_details(self) -> dict[str, Any]:
         """Return the facts that a file keeps of it."""
         content = asdict(replace(self, tuned={}))
         del content["tuned"]
@@ -288,7 +288,7 @@ def select_stitch(
         judged.append(_judge(spec, pairs, neighbours, prior=prior, tuned=(tuned or {}).get(spec)))
     plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
     chosen, choice = _choose(plain, pairs, neighbours)
-    stitches = {one.row.stitch: one.stitch for one in judged}
+    stitches = {judgement.row.stitch: judgement.stitch for judgement in judged}
     rows = [candidate.row for candidate in judged] + _controls(choices, stitches.get(RidgeText.kind), pairs, neighbours)
     progress("fit candidates", len(choices), len(choices))
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)

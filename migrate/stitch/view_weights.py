@@ -124,8 +124,8 @@ class Search:
         documents are alike in more than queries ask for, and what texts tell of one answers queries better than it
         finds its neighbours.
         """
-        own = weighing.weights
-        groups = [{n: own[n] for n in own if (n in texts) is is_text} for is_text in (True, False)]
+        own_weights = weighing.weights
+        groups = [{n: own_weights[n] for n in own_weights if (n in texts) is is_text} for is_text in (True, False)]
         if not all(groups):
             return weighing
         penalties = [weighing.penalty * factor for factor in (1 / 3, 1.0, 3.0, 10.0)]

@@ -32,7 +32,7 @@ from migrate.stores.kept import keep
 from migrate.stores.records import import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import JOURNALS
-from migrate.stores.switching import ASIDE, others
+from migrate.stores.switching import ASIDE, not_switched
 from migrate.vectors import Document, Vectors
 
 _OWN: Final = "lead-migrate"
@@ -161,13 +161,13 @@ class ChromaDriver(ClientDriver):
     def identity(self, name: str) -> Any:
         """Return the id of the collection."""
         if self.is_server:
-            found = self._find(name)
-            return None if found is None else str(found.id)
+            collection_id = self._find(name)
+            return None if collection_id is None else str(collection_id.id)
         question = (
             "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
             "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
         )
-        return next((found for (found,) in self._ask(question, name, *self.tenant.values())), None)
+        return next((collection_id for (collection_id,) in self._ask(question, name, *self.tenant.values())), None)
 
     def _find(self, name: str) -> Any:
         """Return the collection that has a name; None if there is none."""
@@ -249,9 +249,9 @@ class ChromaDriver(ClientDriver):
         journals = (f"{_DATABASE}{ending}" for ending in JOURNALS)  # one may come after the names were listed
         return {*filter(pattern.fullmatch, names), *journals}
 
-    def beside(self) -> Path | None:
+    def companion_folder(self) -> Path | None:
         """Return the folder, or the one in it that belongs to this of several collections."""
-        return super().beside() if self.is_server or not self._own_folder.is_dir() else self._own_folder
+        return super().companion_folder() if self.is_server or not self._own_folder.is_dir() else self._own_folder
 
     @property
     def _own_folder(self) -> Path:
@@ -407,7 +407,7 @@ class ChromaDriver(ClientDriver):
         )
         strangers = [key for key, collection in by_id.items() if collection.name in targets and key not in goals]
         if strangers or not by_id.keys() >= goals.keys():
-            raise others(self.location)
+            raise not_switched(self.location)
         for name, key in targets.items():
             holder = next((collection for collection in by_id.values() if collection.name == name), None)
             if holder is by_id[key]:

@@ -26,7 +26,7 @@ from migrate.files import output_errors, work_folder
 from migrate.stores.driver import Driver
 from migrate.stores.kept import forget, keep, sync_tree
 from migrate.stores.sqlite_read import read_only
-from migrate.stores.switching import others
+from migrate.stores.switching import not_switched
 
 
 class ClientDriver(Driver):
@@ -259,7 +259,7 @@ class AliasDriver(ClientDriver):
         """Let aliases lead to collections."""
         aliases = self.aliases()
         if not {aliases.get(alias) for alias in targets} <= set(targets.values()):
-            raise others(self.location)
+            raise not_switched(self.location)
         self.lead(targets)
 
 

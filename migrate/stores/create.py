@@ -134,7 +134,7 @@ class FaissOutput(Output):
         """Return a writer that reads the documents once all rows are there."""
         return FlatWriter(source, content, dim)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of index and documents, and that this kind was asked for."""
         written_as = StoreFacts(written_as={"kind": "faiss"}).as_details()
         return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}

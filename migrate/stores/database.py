@@ -162,10 +162,10 @@ class DatabaseStore(Store):
                 raise self._changed()
             file.sync()
 
-    def _pages(self, **wanted: bool) -> Iterator[Page]:
+    def _pages(self, **columns: bool) -> Iterator[Page]:
         with self.driver.errors():
-            for page in self.driver.pages(**wanted):
-                yield replace(page, vectors=self._as_matrix(page)) if wanted.get("vectors", True) else page
+            for page in self.driver.pages(**columns):
+                yield replace(page, vectors=self._as_matrix(page)) if columns.get("vectors", True) else page
 
     def _as_matrix(self, page: Page) -> Vectors:
         return np.asarray(page.vectors, np.float32).reshape(len(page.ids), self.info.dim)
@@ -303,7 +303,7 @@ class DatabaseStore(Store):
     @property
     def folder(self) -> Path | None:
         """The folder with what lies beside the store."""
-        return self.driver.beside() if self.info.manifest else None
+        return self.driver.companion_folder() if self.info.manifest else None
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store."""
@@ -517,7 +517,7 @@ class DatabaseFolder(Output):
         driver = self._driver(str(content), Address(str(content), self._name))
         return DatabaseWriter(driver, source, content, dim)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how it is opened; the files have no hashes, as the database changes them by itself."""
         options = source.driver.address.options if _is_of(source, self._driver) else {}
         driver = self._driver(str(content), Address(str(content), self._name, options))
@@ -541,7 +541,7 @@ class DatabaseServer(ServerOutput):
         """Return a writer of the collection under its unpublished name."""
         return DatabaseWriter(self._class(self.location, self._address), source, content, dim)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the name, with the options that the source of a copy is opened with, and those of this location."""
         opened_as = source.opened_as or "" if _is_of(source, self._class) else ""
         index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"

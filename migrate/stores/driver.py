@@ -258,7 +258,7 @@ class Driver(ABC):
 
     # Manifest, confidence and model state, which lie beside a store.
 
-    def beside(self) -> Path | None:
+    def companion_folder(self) -> Path | None:
         """Return the folder that they are in; None if there can be none."""
         return kept_folder(self.token(self.name)) if self.is_server else self.folder
 
@@ -269,7 +269,7 @@ class Driver(ABC):
         return manifest if self.is_server or self._is_own(manifest) else None
 
     def _manifest_beside(self) -> Manifest | None:
-        folder = self.beside()
+        folder = self.companion_folder()
         return None if folder is None else find_manifest(folder, "store")
 
     def _is_own(self, manifest: Manifest | None) -> bool:
@@ -279,7 +279,7 @@ class Driver(ABC):
 
     def keep_manifest(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
-        folder = self.beside()
+        folder = self.companion_folder()
         if folder is None:
             raise no_place(self.location)
         path = folder / MANIFEST_NAME
@@ -379,7 +379,7 @@ class Driver(ABC):
         """Keep others from writing to some collections meanwhile, if the database can."""
         yield
 
-    def noted(self, name: str) -> Mapping[str, Any] | None:
+    def switch_record(self, name: str) -> Mapping[str, Any] | None:
         """Return what `note` has recorded of the switch of an old name."""
         path = self._notes(name)
         return read_noted(path, path, _SWITCH_SHAPE) if path.is_file() else None

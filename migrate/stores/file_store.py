@@ -117,7 +117,7 @@ class FileStore(Store):
         return hashlib.sha256("".join(self.document_hashes().values()).encode()).hexdigest()
 
     def _versions(self) -> tuple[Any, ...]:
-        return tuple(sorted(stamp.facts for stamp in self.stamps))
+        return tuple(sorted(stamp.signature for stamp in self.stamps))
 
     def _sha256(self, name: str) -> str:
         """Return the hash of a file in the folder, read again only if its stamp is another."""

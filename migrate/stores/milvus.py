@@ -104,10 +104,10 @@ class MilvusDriver(AliasDriver):
         """Find the collection or alias, choose the vector, and load the collection if nobody has."""
         self.name = self.choose_name(self.names())
         self.collection_name = self.collection_of(self.name)
-        self.facts = self.client.describe_collection(self.collection_name)
-        self.fields = {field["name"]: field for field in self.facts["fields"]}
+        self.description = self.client.describe_collection(self.collection_name)
+        self.fields = {field["name"]: field for field in self.description["fields"]}
         self.types = {name: str(getattr(field["type"], "name", field["type"])) for name, field in self.fields.items()}
-        properties = self.facts.get("properties") or {}
+        properties = self.description.get("properties") or {}
         stored = {option: properties[_OWN + option] for option in self.options if _OWN + option in properties}
         self.asked = {**stored, **self.address.options}
         self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
@@ -181,7 +181,7 @@ class MilvusDriver(AliasDriver):
     @property
     def _written_fields(self) -> list[str]:
         """All fields but those that functions fill; `$meta` is what Milvus calls the dynamic ones."""
-        dynamic = ["$meta"] if self.facts.get("enable_dynamic_field") else []
+        dynamic = ["$meta"] if self.description.get("enable_dynamic_field") else []
         return [*(name for name, field in self.fields.items() if not field.get("is_function_output")), *dynamic]
 
     def _batches(self, fields: list[str], partition: str | None, at_once: int) -> Iterator[list[dict[str, Any]]]:
@@ -239,7 +239,7 @@ class MilvusDriver(AliasDriver):
                     f"{self.location}: vectors of field {name} may be null, which is not kept; copy the collection "
                     "with a field of vectors that may not"
                 )
-        if self.facts.get("struct_array_fields"):
+        if self.description.get("struct_array_fields"):
             raise UnsupportedStoreError(f"{self.location}: fields of structs are not kept; copy it without them")
 
     # Serving.
@@ -363,7 +363,7 @@ class MilvusDriver(AliasDriver):
     def _settings(self, dim: int, remarks: list[str]) -> dict[str, Any]:
         """Return how to create a collection as this one, for vectors of another dimension."""
         fields = []
-        for field in self.facts["fields"]:
+        for field in self.description["fields"]:
             changed = {**field, "auto_id": False} if field.get("is_primary") else dict(field)
             if field["name"] == self.vector:
                 changed["params"] = {**field["params"], "dim": dim}
@@ -372,18 +372,18 @@ class MilvusDriver(AliasDriver):
             remarks.append("Milvus gave the ids (auto_id); they stay, so new records need ids from your programs")
         functions = [
             {**function, **{key: list(function[key]) for key in ("input_field_names", "output_field_names")}}
-            for function in self.facts.get("functions") or []
+            for function in self.description.get("functions") or []
         ]
         make = _client().CollectionSchema.construct_from_dict
-        schema = make({**self.facts, "fields": fields, "functions": functions})
-        properties = {key: str(value) for key, value in (self.facts.get("properties") or {}).items()}
+        schema = make({**self.description, "fields": fields, "functions": functions})
+        properties = {key: str(value) for key, value in (self.description.get("properties") or {}).items()}
         properties |= {_OWN + option: value for option, value in self.asked.items()}
         settings = {"schema": schema, "properties": properties or None}
         if None in self.partitions:  # of a partition key
-            settings["num_partitions"] = self.facts["num_partitions"]
-        if (shards := self.facts.get("num_shards")) and int(shards) > 1:
+            settings["num_partitions"] = self.description["num_partitions"]
+        if (shards := self.description.get("num_shards")) and int(shards) > 1:
             settings["num_shards"] = int(shards)
-        return {**settings, "consistency_level": self.facts.get("consistency_level_name") or "Bounded"}
+        return {**settings, "consistency_level": self.description.get("consistency_level_name") or "Bounded"}
 
     def _new_rows(self, page: Page) -> tuple[str | None, list[dict[str, Any]]]:
         """Return the records of a page with their new vectors, and their partition."""

@@ -26,7 +26,7 @@ class Output(OutputFolder):
         self.location = str(path) if location is None else location
 
     @property
-    def where(self) -> Path | str:
+    def display_name(self) -> Path | str:
         """The path of a folder, else the location, for a person."""
         return self.path
 
@@ -35,7 +35,7 @@ class Output(OutputFolder):
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
         return {} if type(self) is Output else {"output": f"{type(self).__name__} {self.location}"}
 
-    def beside(self, ending: str) -> Path:
+    def sibling(self, ending: str) -> Path:
         """Return a path for what belongs to the store and is no part of it."""
         return self.path.with_name(f"{self.path.name}.{ending}")
 
@@ -50,7 +50,7 @@ class Output(OutputFolder):
         """
         return source.destination(content, dim)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the facts of the files in `content` for the manifest."""
         return hash_written(source, content, sha256)
 
@@ -70,10 +70,10 @@ class ServerOutput(Output):
         self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
 
     @property
-    def where(self) -> str:
+    def display_name(self) -> str:
         """The location."""
         return self.location
 
-    def beside(self, ending: str) -> Path:
+    def sibling(self, ending: str) -> Path:
         """Return a path in the current folder."""
         return Path(f"{self.name}.{ending}")

@@ -32,7 +32,7 @@ from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
 from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
 from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
-from migrate.stores.switching import RECORD_SHAPE, others, read_noted
+from migrate.stores.switching import RECORD_SHAPE, not_switched, read_noted
 from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
@@ -214,13 +214,13 @@ class PgvectorDriver(Driver):
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
         return list(self._ask(self._select(f"count(*), {changes}"))[0])
 
-    def _select(self, columns: str, clauses: str = "", **parts: Any) -> Composed:
+    def _select(self, columns: str, clauses: str = "", **values: Any) -> Composed:
         """Return a question about the records that have a vector."""
         from psycopg.sql import Identifier
 
         text = " ".join(["SELECT", columns, "FROM {table} t WHERE {column} IS NOT NULL AND {where}", clauses])
         names = {"table": Identifier(*self.table.path), "column": Identifier("t", self.table.column)}
-        return sql(text, **names, where=self.where, key=Identifier("t", self.key_column), **parts)
+        return sql(text, **names, where=self.where, key=Identifier("t", self.key_column), **values)
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read ids and vectors as they lie in the table; whole records are copied by PostgreSQL itself."""
@@ -372,7 +372,7 @@ class PgvectorDriver(Driver):
         """The name, with the options that say how the columns are read."""
         return self.name + options_text({key: self.asked[key] for key in self.options[1:] if key in self.asked})
 
-    def beside(self) -> Path | None:
+    def companion_folder(self) -> Path | None:
         """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
         return self._folder
 
@@ -408,13 +408,13 @@ class PgvectorDriver(Driver):
         question = sql("SELECT name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
         return self._ask(question, values)
 
-    def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, others: bool = True) -> None:
-        """Put files beside a store, next to `others` that are there; those of the same names are replaced."""
+    def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, keeps_others: bool = True) -> None:
+        """Put files beside a store; delete all that are there first, or those of the same names (`keeps_others`)."""
         with self._transaction():
             columns = "(store text, name text, content bytea NOT NULL, PRIMARY KEY (store, name))"
             self._ask(sql("CREATE TABLE IF NOT EXISTS {} {columns}", (schema, FILES), columns=columns))
             deletion = sql("DELETE FROM {} WHERE store = %s AND (name = ANY(%s) OR %s)", (schema, FILES))
-            self._ask(deletion, [store, list(files), not others])
+            self._ask(deletion, [store, list(files), not keeps_others])
             for name, content in files.items():
                 self._ask(sql("INSERT INTO {} VALUES (%s, %s, %s)", (schema, FILES)), [store, name, content])
 
@@ -582,14 +582,14 @@ class PgvectorDriver(Driver):
             name = join_names([schema, table, *([column] if column else [])])
             store = f"{table}.{tables.find_table(self._ask, self.location, name).column}"
             files[_PUBLISHED] = (token_in(content) or "").encode()
-            self._write_files(schema, store, files, others=False)
+            self._write_files(schema, store, files, keeps_others=False)
 
     def drop(self, name: str) -> None:
         """Drop a table, with what lies beside it."""
         schema, table, column = self._target(name)
         with self._transaction():
             self._ask(sql("DROP TABLE {}", (schema, table)))
-            self._write_files(schema, f"{table}.{column}", {}, others=False)
+            self._write_files(schema, f"{table}.{column}", {}, keeps_others=False)
 
     def successor(self, ending: str) -> str:
         """Return a table in the same schema."""
@@ -637,7 +637,7 @@ class PgvectorDriver(Driver):
         if identities == targets:
             return
         if set(identities.values()) != set(targets.values()):
-            raise others(self.location)
+            raise not_switched(self.location)
         (schema, old, column), (_, new, _) = map(self._target, targets)
         between = f"{STAGING}switching"
         with self._transaction():
@@ -646,7 +646,7 @@ class PgvectorDriver(Driver):
                 move = sql("UPDATE {} SET store = %s WHERE store = %s", (schema, FILES))
                 self._ask(move, [f"{new_name}.{column}", f"{name}.{column}"])
 
-    def noted(self, name: str) -> Mapping[str, Any] | None:
+    def switch_record(self, name: str) -> Mapping[str, Any] | None:
         """Return what is recorded of a switch of an old table."""
         return next((record for record, names in self._switches(name) if names[0] == self._target(name)[:2]), None)
 
@@ -665,7 +665,7 @@ class PgvectorDriver(Driver):
         """Record a switch, or remove the record."""
         schema, table, column = self._target(name)
         files = {} if record is None else {_SWITCH: canonical_json(dict(record)).encode()}
-        self._write_files(schema, f"switch of {table}.{column}", files, others=False)
+        self._write_files(schema, f"switch of {table}.{column}", files, keeps_others=False)
 
 
 def connect(url: str) -> Connection[Any]:

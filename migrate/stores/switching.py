@@ -92,20 +92,20 @@ class Exchange:
     def at(cls, backend: Driver | Folders, name: str) -> Exchange | None:
         """Return the exchange that is recorded of an old name."""
         with backend.errors():
-            record = backend.noted(name)
+            record = backend.switch_record(name)
         return None if record is None else cls(backend, *record["aliases"])
 
     def record(self) -> Record | None:
         """Return the record of the last switch, finished or not; None if nothing was switched."""
         with self.places.errors():
-            record = self.places.noted(self.old)
+            record = self.places.switch_record(self.old)
         return None if record is None else record["record"]
 
     def switch(self, record: Record) -> None:
         """Let the new store answer under the old name; `record` is kept until it is undone or forgotten."""
         backend = self.places
         with self._alone():
-            recorded = backend.noted(self.old)
+            recorded = backend.switch_record(self.old)
             if recorded is None:
                 for name in (self.old, self.new):
                     if (old := backend.switched_with(name)) is not None:
@@ -123,7 +123,7 @@ class Exchange:
         """Let the old store answer under its name again, and the new one under its own."""
         backend = self.places
         with self._alone():
-            record = backend.noted(self.old)
+            record = backend.switch_record(self.old)
             if record is None:
                 return
             if record.get("goal") == FORGOTTEN:
@@ -136,7 +136,7 @@ class Exchange:
         """Delete the old store, which stepped aside, and the record, and nothing else."""
         backend = self.places
         with self._alone():
-            record = backend.noted(self.old)
+            record = backend.switch_record(self.old)
             if record is None:
                 return
             goal, replaced = record.get("goal", SWITCHED), backend.identity(self.new)
@@ -146,7 +146,7 @@ class Exchange:
                         f"{self.old}: the switch did not come to its end; run switch or rollback again, then forget"
                     )
                 if replaced not in (None, record["old"]):
-                    raise others(backend.location_of(self.old))
+                    raise not_switched(backend.location_of(self.old))
                 backend.note(self.old, {**record, "goal": FORGOTTEN})
             if replaced == record["old"]:
                 backend.drop(self.new)
@@ -174,7 +174,7 @@ def moved(location: object, old: object) -> UsageError:
     return UsageError(f"{location}: this is part of a switch of {old}; run rollback or forget of {old} first")
 
 
-def others(location: object) -> InputError:
+def not_switched(location: object) -> InputError:
     """Return the error of stores that are not those that were switched."""
     return InputError(
         f"{location}: other stores have come to the places of the two that were switched; put them back, or remove "
@@ -248,7 +248,7 @@ class Folders:
         """Return the old folder of the recorded switch that a folder is part of."""
         return switched_folder(Path(name))
 
-    def noted(self, name: str) -> dict[str, Any] | None:
+    def switch_record(self, name: str) -> dict[str, Any] | None:
         """Return what the journal has."""
         if not self._journal.is_file():
             return None
@@ -263,13 +263,13 @@ class Folders:
         if record["goal"] != FORGOTTEN:
             tokens = {_token(path) for path in (self.old, self.new, self._spare)}
             if not {record["old"], record["new"]} <= tokens:
-                raise others(self._journal)
+                raise not_switched(self._journal)
         state = {key: value for key, value in record.items() if key != "aliases"}
         with atomic_file(self._journal, force=True) as temporary:
             write_json(temporary, {**state, "paths": list(record["aliases"])})
 
     def _remove_journal(self) -> None:
-        record = self.noted("")
+        record = self.switch_record("")
         if record is not None and _token(self._gone) in (record["old"], ""):  # a killed run may have deleted the token
             shutil.rmtree(self._gone)
         self._journal.unlink(missing_ok=True)
@@ -298,7 +298,7 @@ class Folders:
             else:
                 self._bring(first, self.old) or self._bring(second, self.new)
         else:
-            raise others(self._journal)
+            raise not_switched(self._journal)
         for folder in {self.old.parent, self.new.parent}:
             sync_path(folder)
 
@@ -308,7 +308,7 @@ class Folders:
             return False
         path_now = next((path for path in (self.old, self.new, self._spare) if _token(path) == targets), None)
         if path_now is None:
-            raise others(self._journal)
+            raise not_switched(self._journal)
         os.rename(path_now, free)
         return True
 

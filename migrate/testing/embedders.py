@@ -119,15 +119,15 @@ class EmbedderTests:
 
     def test_vectors_come_in_parts_and_all_of_them_once(self, wrapped: Embedder) -> None:
         documents = self.documents()
-        parts: dict[int, Vectors] = {}
+        vectors_at: dict[int, Vectors] = {}
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
-            assert not parts.keys() & set(positions), "a position twice"
-            parts.update(zip(positions, vectors, strict=True))
+            assert not vectors_at.keys() & set(positions), "a position twice"
+            vectors_at.update(zip(positions, vectors, strict=True))
 
         wrapped.embed_each(documents, "document", keep)
-        assert sorted(parts) == list(range(len(documents))), f"positions {sorted(parts)}"
-        self.same(np.stack([parts[row] for row in range(len(documents))]), wrapped.embed_documents(documents))
+        assert sorted(vectors_at) == list(range(len(documents))), f"positions {sorted(vectors_at)}"
+        self.same(np.stack([vectors_at[row] for row in range(len(documents))]), wrapped.embed_documents(documents))
 
     def test_progress_ends_at_the_total(self, wrapped: Embedder) -> None:
         calls: list[tuple[int, int | None]] = []
@@ -135,16 +135,16 @@ class EmbedderTests:
         assert bool(calls) and calls[-1] == (len(self.texts), len(self.texts)), f"progress {calls}"
 
     def test_the_identity_is_stable_and_the_same_after_a_reload(self, embedder: Embedder, make: Make) -> None:
-        before = embedder.identity
+        identity = embedder.identity
         vectors = embedder.embed_documents(self.documents())
-        again = make()
-        assert embedder.identity == before, f"{embedder.identity} after embedding, {before} before"
-        assert again.identity == before, f"{again.identity} after a reload, {before} before"
-        assert again.quick_identity() == before, f"quick identity {again.quick_identity()}, identity {before}"
-        assert before.dim == vectors.shape[1], f"identity of dimension {before.dim}, vectors of {vectors.shape[1]}"
+        reloaded = make()
+        assert embedder.identity == identity, f"{embedder.identity} after embedding, {identity} before"
+        assert reloaded.identity == identity, f"{reloaded.identity} after a reload, {identity} before"
+        assert reloaded.quick_identity() == identity, f"quick identity {reloaded.quick_identity()}, identity {identity}"
+        assert identity.dim == vectors.shape[1], f"identity of dimension {identity.dim}, vectors of {vectors.shape[1]}"
         unit = bool(np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3))
-        assert unit == before.normalized, f"normalized {before.normalized}, norms {np.linalg.norm(vectors, axis=1)}"
-        self.same(again.embed_documents(self.documents()), vectors)
+        assert unit == identity.normalized, f"normalized {identity.normalized}, norms {np.linalg.norm(vectors, axis=1)}"
+        self.same(reloaded.embed_documents(self.documents()), vectors)
 
     def test_another_dimension_is_refused(self, wrapped: Embedder) -> None:
         dim = wrapped.identity.dim
@@ -182,21 +182,23 @@ class EmbedderTests:
         if not embedder.cacheable:
             pytest.skip(NOT_CACHEABLE)
         cached = CachedEmbedder(embedder, tmp_path / "cache.sqlite")
-        assert cached.known(self.documents(), "document") == [False] * len(self.texts), "an empty cache knows texts"
+        assert cached.are_cached(self.documents(), "document") == [False] * len(self.texts), (
+            "an empty cache knows texts"
+        )
         vectors = cached.embed_documents(self.documents())
-        again = CachedEmbedder(make(), tmp_path / "cache.sqlite")
-        assert all(again.known(self.documents(), "document")), "a text was not kept"
-        assert (again.embed_documents(self.documents()) == vectors).all(), "another vector than was kept"
-        assert again.misses == 0, f"{again.misses} texts embedded again"
+        reopened = CachedEmbedder(make(), tmp_path / "cache.sqlite")
+        assert all(reopened.are_cached(self.documents(), "document")), "a text was not kept"
+        assert (reopened.embed_documents(self.documents()) == vectors).all(), "another vector than was kept"
+        assert reopened.misses == 0, f"{reopened.misses} texts embedded again"
 
     def test_a_cache_keeps_prefixes_apart(self, embedder: Embedder) -> None:
-        other = embedder.with_prefixes("passage: ", "query: ")
-        if other is None:
+        prefixed = embedder.with_prefixes("passage: ", "query: ")
+        if prefixed is None:
             pytest.skip("it takes no prefixes")
-        assert other.identity.document_prefix == "passage: ", "the identity has another document prefix"
-        assert other.identity.query_prefix == "query: ", "the identity has another query prefix"
+        assert prefixed.identity.document_prefix == "passage: ", "the identity has another document prefix"
+        assert prefixed.identity.query_prefix == "query: ", "the identity has another query prefix"
         for role in _roles():
-            assert other.cache_scope(role) != embedder.cache_scope(role), "one cache scope for two prefixes"
+            assert prefixed.cache_scope(role) != embedder.cache_scope(role), "one cache scope for two prefixes"
 
     def test_errors_are_of_the_tree(self, embedder: Embedder) -> None:
         """A text that nothing can embed is embedded all the same, or refused in one line."""

@@ -106,8 +106,8 @@ class StoreTests(ABC):
 
     def _order(self, documents: Sequence[Document]) -> list[int]:
         """Return which of the given documents each row of the store has."""
-        places = range(len(documents))
-        return list(places) if self.has_rows else sorted(places, key=lambda place: documents[place].id)
+        positions = range(len(documents))
+        return list(positions) if self.has_rows else sorted(positions, key=lambda position: documents[position].id)
 
     def test_info_says_what_is_there(self, tmp_path: Path) -> None:
         for metric in self.metrics:
@@ -145,9 +145,9 @@ class StoreTests(ABC):
         store = self._open(tmp_path / "store")
         whole = read_all(store.scan())
         for start, stop in ((0, None), (10, 50), (11, 12), (COUNT - 1, None), (50, COUNT + 10)):
-            part = read_all(store.scan(start, stop, batch_size=7))
-            assert list(part.ids) == list(whole.ids)[start:stop], (start, stop)
-            assert np.array_equal(part.vectors, whole.vectors[start:stop]), (start, stop)
+            rows = read_all(store.scan(start, stop, batch_size=7))
+            assert list(rows.ids) == list(whole.ids)[start:stop], (start, stop)
+            assert np.array_equal(rows.vectors, whole.vectors[start:stop]), (start, stop)
         assert not list(store.scan(20, 20))
         assert not list(store.scan(COUNT))
 
@@ -167,25 +167,25 @@ class StoreTests(ABC):
 
     def test_a_snapshot_stays_the_same_while_the_store_does(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        before = store.snapshot()
-        assert store.snapshot() == before
-        store.check_unchanged(before)
+        snapshot = store.snapshot()
+        assert store.snapshot() == snapshot
+        store.check_unchanged(snapshot)
 
     def test_a_snapshot_notices_other_vectors_ids_and_texts(self, tmp_path: Path) -> None:
         documents, vectors = example_documents(), example_vectors()
-        before = self._open(tmp_path / "store").snapshot()
+        snapshot = self._open(tmp_path / "store").snapshot()
         other_id = [Document("another", documents[0].text, documents[0].metadata), *documents[1:]]
         other_text = [Document(documents[0].id, "another text", documents[0].metadata), *documents[1:]]
-        assert self._open(tmp_path / "vectors", vectors=-vectors).snapshot().difference(before.fingerprint)
-        assert self._open(tmp_path / "ids", other_id).snapshot().difference(before.fingerprint)
+        assert self._open(tmp_path / "vectors", vectors=-vectors).snapshot().difference(snapshot.fingerprint)
+        assert self._open(tmp_path / "ids", other_id).snapshot().difference(snapshot.fingerprint)
         texts = self._open(tmp_path / "texts", other_text).snapshot()
-        assert texts.difference(before.fingerprint) == "the same vectors, other texts"
+        assert texts.difference(snapshot.fingerprint) == "the same vectors, other texts"
 
     def test_a_store_that_is_written_to_is_not_unchanged(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        before = store.snapshot()
+        snapshot = store.snapshot()
         self._open(tmp_path / "store", vectors=example_vectors(seed=1))
-        _refused(StoreError, lambda: store.check_unchanged(before), "as the vectors are others now")
+        _refused(StoreError, lambda: store.check_unchanged(snapshot), "as the vectors are others now")
 
     def test_a_destination_is_a_store_of_the_same_kind_with_another_dimension(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
@@ -244,14 +244,14 @@ class StoreTests(ABC):
 
     def test_the_source_is_never_written_to(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        before = _hashes(tmp_path / "store")
+        hashes = _hashes(tmp_path / "store")
         list(store.scan())
         store.get(np.arange(3))
         list(store.documents())
         store.snapshot()
         documents, vectors = list(store.documents()), read_all(store.scan()).vectors
         self._written(store, tmp_path / "new", example_vectors(dim=5))
-        assert _hashes(tmp_path / "store") == before
+        assert _hashes(tmp_path / "store") == hashes
         assert list(store.documents()) == documents
         assert np.array_equal(read_all(store.scan()).vectors, vectors)
 
@@ -288,9 +288,9 @@ class StoreTests(ABC):
             for row, document in enumerate(example_documents())
         ]
         store = self._open(tmp_path / "store", documents)
-        kept = {document.id for row, document in enumerate(documents) if row % 3 == 1}
+        passing_ids = {document.id for row, document in enumerate(documents) if row % 3 == 1}
         found = open_search(store).search(_QUERIES, COUNT, self.filter_by("part", 1))
-        _expect(found, _exact(store, _QUERIES, COUNT, kept))
+        _expect(found, _exact(store, _QUERIES, COUNT, passing_ids))
         assert not any(hits.ids for hits in open_search(store).search(_QUERIES, 5, self.filter_by("part", 9)))
 
     def test_a_filter_that_means_nothing_is_refused(self, tmp_path: Path) -> None:
@@ -301,20 +301,20 @@ class StoreTests(ABC):
         store = self._open(tmp_path / "store")
         if not isinstance(store, DatabaseStore):
             return
-        before, documents, snapshot = read_all(store.scan()), list(store.documents()), store.snapshot()
-        ids = [before.ids[row] for row in (COUNT - 1, 3, 17, 3)]
+        old_rows, documents, snapshot = read_all(store.scan()), list(store.documents()), store.snapshot()
+        ids = [old_rows.ids[row] for row in (COUNT - 1, 3, 17, 3)]
         new = example_vectors(4, seed=9)
         assert store.put_vectors([*ids, "not there"], np.concatenate([new, new[:1]])) == 3
         assert store.put_vectors([], new[:0]) == 0
-        expected = before.vectors.copy()
+        expected = old_rows.vectors.copy()
         expected[[COUNT - 1, 3, 17, 3]] = new  # of a document that is named twice, the last
-        again = open_store(store.info.location)
-        after = read_all(again.scan())
-        assert list(after.ids) == list(before.ids)
-        assert np.array_equal(after.vectors, expected)
-        assert list(again.documents()) == documents
-        assert again.info.count == COUNT
-        for searched in (store, again):
+        reopened = open_store(store.info.location)
+        new_rows = read_all(reopened.scan())
+        assert list(new_rows.ids) == list(old_rows.ids)
+        assert np.array_equal(new_rows.vectors, expected)
+        assert list(reopened.documents()) == documents
+        assert reopened.info.count == COUNT
+        for searched in (store, reopened):
             assert open_search(searched).search(new[2:3], 1)[0].ids == (ids[2],)
         _refused(StoreError, lambda: store.check_unchanged(snapshot), "as the vectors are others now")
 
@@ -322,12 +322,12 @@ class StoreTests(ABC):
         store = self._open(tmp_path / "store")
         if not isinstance(store, DatabaseStore):
             return
-        before = read_all(store.scan())
+        old_rows = read_all(store.scan())
         for wrong in (np.ones((2, DIM + 1)), np.array([[np.nan] * DIM, [1] * DIM]), np.array([[1] * DIM, [0] * DIM])):
             _refused(
-                VectorError, partial(store.put_vectors, list(before.ids[:2]), wrong.astype(np.float32)), f"of {wrong}"
+                VectorError, partial(store.put_vectors, list(old_rows.ids[:2]), wrong.astype(np.float32)), f"of {wrong}"
             )
-        assert np.array_equal(read_all(open_store(store.info.location).scan()).vectors, before.vectors)
+        assert np.array_equal(read_all(open_store(store.info.location).scan()).vectors, old_rows.vectors)
 
     def test_threads_that_search_while_vectors_are_put_see_the_old_vector_or_the_new_one(self, tmp_path: Path) -> None:
         if not self.serves_threads:
@@ -339,20 +339,20 @@ class StoreTests(ABC):
         search = open_search(store)
 
         def ask(seed: int) -> int:
-            asked = 0
-            while not ends.is_set() or not asked:
-                queries = example_vectors(2, seed=seed + asked)
+            n_answers = 0
+            while not ends.is_set() or not n_answers:
+                queries = example_vectors(2, seed=seed + n_answers)
                 both = [_scores(store, queries, side) for side in sides]
                 for number, hits in enumerate(search.search(queries, COUNT)):
                     assert len(set(hits.ids)) == len(hits.ids) >= _MOSTLY * COUNT  # a graph may lose a node or two
                     expected = np.stack([scores[number, [rows[i] for i in hits.ids]] for scores in both])
                     is_close = np.isclose(expected, np.asarray(hits.scores), rtol=1e-3, atol=1e-4)
                     assert is_close.any(axis=0).all(), (hits, expected)
-                asked += 1
-            return asked
+                n_answers += 1
+            return n_answers
 
         with ThreadPoolExecutor(4) as pool:
-            asking = [pool.submit(ask, 100 * seed) for seed in range(1, 5)]
+            searches = [pool.submit(ask, 100 * seed) for seed in range(1, 5)]
             try:
                 for turn in range(8 if isinstance(store, DatabaseStore) else 0):
                     for first in range(0, COUNT, 20):
@@ -361,7 +361,7 @@ class StoreTests(ABC):
                         assert store.put_vectors(ids[part], sides[(turn + 1) % 2][part]) == 20
             finally:
                 ends.set()
-            assert all(thread.result() for thread in asking)
+            assert all(thread.result() for thread in searches)
 
     def _written(self, store: Store, folder: Path, vectors: Vectors) -> tuple[Store, NDArray[np.int64]]:
         """The new store, and the row of the source that each of its rows is of."""
@@ -385,15 +385,15 @@ def _scores(store: Store, queries: Vectors, vectors: Vectors) -> Any:
     return queries.astype(np.float64) @ vectors.T
 
 
-def _exact(store: Store, queries: Vectors, k: int, kept: set[str] | None = None) -> list[Hits]:
-    """The nearest of all documents, or of those in `kept`."""
+def _exact(store: Store, queries: Vectors, k: int, passing_ids: set[str] | None = None) -> list[Hits]:
+    """The nearest of all documents, or of those in `passing_ids`."""
     whole = read_all(store.scan())
-    rows = [row for row, doc_id in enumerate(whole.ids) if kept is None or doc_id in kept]
+    rows = [row for row, doc_id in enumerate(whole.ids) if passing_ids is None or doc_id in passing_ids]
     scores = _scores(store, queries, whole.vectors[rows])
     order = np.argsort(scores if store.info.metric == "l2" else -scores, axis=1)[:, :k]
     return [
-        Hits(tuple(whole.ids[rows[place]] for place in places), scores[query, places].astype(np.float32))
-        for query, places in enumerate(order)
+        Hits(tuple(whole.ids[rows[position]] for position in positions), scores[query, positions].astype(np.float32))
+        for query, positions in enumerate(order)
     ]
 
 
@@ -410,7 +410,7 @@ class _Output:
 
     def __init__(self, location: Path | str, folder: Path) -> None:
         self.place: Output = output_of(location)
-        self._content, shards = (folder.with_name(f"{folder.name}.{part}") for part in ("content", "shards"))
+        self._content, shards = (folder.with_name(f"{folder.name}.{ending}") for ending in ("content", "shards"))
         for path in (self._content, shards):
             path.mkdir()
         self._shards = ShardFolder(shards)
@@ -432,7 +432,7 @@ class _Output:
         writer = self.place.writer(store, self._content, dim)
         writer.begin()
         for shard in self._shards:
-            put = self._shards.facts(shard)["put"]
+            put = self._shards.details(shard)["put"]
             assert put is None or writer.is_sound(shard, put)
         writer.finish(self._shards.all_rows(dim, COUNT))
         return writer

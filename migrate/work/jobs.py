@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from migrate import __version__
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.files import beside, canonical_json, require_room
+from migrate.files import canonical_json, hidden_sibling, require_room
 from migrate.work.remote import Folder
 from migrate.work.rows import Rows
 from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, unpack, write_values
@@ -168,7 +168,7 @@ class Work:
 
     def __init__(self, output: Path, job: StoreJob) -> None:
         self.output, self.job = output, job
-        self.path = beside(output, "work")
+        self.path = hidden_sibling(output, "work")
         self.content = self.path / "content"
         self.shards = ShardFolder(self.path / "shards")
         self._writer: StoreWriter | None = None

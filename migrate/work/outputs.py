@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import DatasetError, LeadMigrateError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import (
-    beside,
+    hidden_sibling,
     output_errors,
     output_lock,
     refuse_existing,
@@ -64,7 +64,7 @@ class RunState:
 
     def write(self) -> None:
         """Put it into the work folder of the output, durably and at once."""
-        folder, content = beside(self.output, "work"), asdict(self)
+        folder, content = hidden_sibling(self.output, "work"), asdict(self)
         unfinished = folder / ".work.json"
         del content["output"]
         write_bytes(unfinished, json.dumps({"version": _VERSION, **content}, sort_keys=True).encode())
@@ -74,7 +74,7 @@ class RunState:
     @classmethod
     def read(cls, output: Path) -> RunState | None:
         """Return the state of an output that an earlier run has not finished; None where there is nothing usable."""
-        path = beside(output, "work") / _STATE
+        path = hidden_sibling(output, "work") / _STATE
         try:
             content = json.loads(path.read_bytes())
             if content.pop("version") == _VERSION:
@@ -86,13 +86,13 @@ class RunState:
         _log.warning("%s: the file is damaged; what is unfinished is begun anew", path)
         return None
 
-    def known(self, name: str) -> Facts | None:
+    def finished(self, name: str) -> Facts | None:
         """Return what is known of a finished output of several; None where it is still to be made."""
         return self.steps.get(name) if (self.output / name).exists() else None
 
-    def note(self, name: str, facts: Facts | None = None) -> None:
+    def note(self, name: str, details: Facts | None = None) -> None:
         """Note that an output of several is complete."""
-        self.steps[name] = facts or {}
+        self.steps[name] = details or {}
         with output_errors(self.output):
             self.write()
 
@@ -116,7 +116,7 @@ def _durable(output: Path, command: str) -> ShardFolder | None:
     state = RunState.read(output)
     if state is None or state.configuration.get("command") != command:
         return None
-    return ShardFolder(beside(output, "work") / "shards")
+    return ShardFolder(hidden_sibling(output, "work") / "shards")
 
 
 class OutputFolder:
@@ -134,7 +134,7 @@ class OutputFolder:
     @property
     def work_path(self) -> Path:
         """The folder in which it is made."""
-        return beside(self.path, "work")
+        return hidden_sibling(self.path, "work")
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -205,16 +205,16 @@ def open_steps(
     names: Sequence[str],
     configuration: Configuration,
     *,
-    kept: Mapping[str, Facts] | None = None,
+    kept_details: Mapping[str, Facts] | None = None,
     force: bool,
     restart: bool,
 ) -> Iterator[tuple[RunState, bool]]:
     """Hold `folder`; yield what an earlier run of the same command has left in it, and if that may be replaced.
 
-    `kept` are outputs of a finished run, with what is known of them: they are complete, and may be replaced. Refuses
+    `kept_details` are outputs of a finished run, with what is known of them: complete, and replaceable. Refuses
     `names` that are there and were not made by an earlier run of the same configuration.
     """
-    output, kept = OutputFolder(folder), dict(kept or {})
+    output, kept_details = OutputFolder(folder), dict(kept_details or {})
     with output.held():
         if not restart:
             output.refuse_older()
@@ -222,18 +222,18 @@ def open_steps(
         # Where a state is, nothing was in the way when it was begun: what is there now was made under it.
         ours = state is not None
         for name in () if ours else names:
-            refuse_existing(folder / name, force=force or name in kept)
+            refuse_existing(folder / name, force=force or name in kept_details)
         if state is None or restart or not state.steps:
             output.clear()
             output.work_path.mkdir()
-            state = RunState(folder, configuration.as_json(), steps=kept.copy())
+            state = RunState(folder, configuration.as_json(), steps=kept_details.copy())
             state.write()
         else:
             configuration.check(state.configuration, folder)
         try:
-            yield state, force or ours or bool(kept)
+            yield state, force or ours or bool(kept_details)
         except BaseException:
-            if state.steps.keys() <= kept.keys():  # a finished run stays one
+            if state.steps.keys() <= kept_details.keys():  # a finished run stays one
                 output.clear()
             raise
         output.clear()
@@ -347,7 +347,7 @@ def _fill(work: Work, output: OutputFolder, state: RunState, runner: Runner, pro
 def _dim(work: Work) -> int:
     """Return the dimension that the job knows, or that of the shards that are there."""
     first = next(iter(work.shards), None)
-    dim = work.job.dim if work.job.dim is not None or first is None else work.shards.facts(first)["dim"]
+    dim = work.job.dim if work.job.dim is not None or first is None else work.shards.details(first)["dim"]
     if dim is None:
         raise DatasetError("there are no documents to embed; is the corpus empty?")
     return int(dim)
@@ -360,7 +360,7 @@ def _check_shards(work: Work, output: OutputFolder) -> None:
     writer, damaged = work.writer(_dim(work)), 0
     for shard in list(work.shards):
         is_sound = work.shards.is_sound(shard)
-        put = work.shards.facts(shard).get("put") if is_sound else None
+        put = work.shards.details(shard).get("put") if is_sound else None
         if not is_sound or (put is not None and not writer.is_sound(shard, put)):
             work.shards.remove(shard)
             damaged += len(shard)

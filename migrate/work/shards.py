@@ -59,7 +59,7 @@ class Block:
     """Rows that follow each other: arrays by name, each with one entry a row, and facts that JSON can hold."""
 
     arrays: Mapping[str, NDArray[Any]]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
     file: str | None = None
     """The shared file that it came by."""
     is_new: bool = True
@@ -71,10 +71,10 @@ class Block:
         return self.arrays[VECTORS]
 
 
-def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any]) -> list[memoryview]:
+def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any]) -> list[memoryview]:
     """The bytes of a shard file, in pieces that are not copied; arrays are given in parts that follow each other."""
     names = {np.dtype(dtype): name for name, dtype in _TYPES.items()}
-    header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(facts), sort_keys=True)}}
+    header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(details), sort_keys=True)}}
     buffers, end = [], 0
     for name, arrays_of in sorted(arrays.items()):
         begin = end
@@ -91,13 +91,13 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any])
 def unpack(content: bytes) -> Block:
     """Return the opposite of `pack`."""
     begin, header = _read_header(io.BytesIO(content))
-    facts = json.loads(header.pop("__metadata__")["facts"])
+    details = json.loads(header.pop("__metadata__")["facts"])
     arrays = {
         name: np.frombuffer(content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]],
                             _TYPES[entry["dtype"]]).reshape(entry["shape"])
         for name, entry in header.items()
     }  # fmt: skip
-    return Block(arrays, facts)
+    return Block(arrays, details)
 
 
 def _read_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
@@ -151,9 +151,9 @@ class ShardFolder:
         """Take note of a file that is here."""
         self._names[shard] = name
 
-    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], facts: Mapping[str, Any]) -> None:
+    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any]) -> None:
         """Put the file of a shard here, durably."""
-        self.add(shard, self.folder.write_hashed(shard.name, pack(arrays, facts)))
+        self.add(shard, self.folder.write_hashed(shard.name, pack(arrays, details)))
 
     def is_sound(self, shard: Shard) -> bool:
         """Return whether the file has the content that its name says."""
@@ -167,10 +167,10 @@ class ShardFolder:
         """Remove a shard, which is to be made again."""
         (self.path / self._names.pop(shard)).unlink(missing_ok=True)
 
-    def facts(self, shard: Shard) -> dict[str, Any]:
+    def details(self, shard: Shard) -> dict[str, Any]:
         """Return the facts of a shard."""
-        facts: dict[str, Any] = json.loads(self._header(shard)[1]["__metadata__"]["facts"])
-        return facts
+        details: dict[str, Any] = json.loads(self._header(shard)[1]["__metadata__"]["facts"])
+        return details
 
     def names(self, shard: Shard) -> list[str]:
         """Return the names of its arrays."""

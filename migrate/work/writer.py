@@ -68,7 +68,7 @@ class StoreWriter(ABC):
     def sync(self) -> None:
         """Make durable what was put."""
 
-    def is_sound(self, shard: Shard, facts: Facts) -> bool:
+    def is_sound(self, shard: Shard, details: Facts) -> bool:
         """Return whether what `put` has said of a shard is still so; called in the order of the shards."""
         return True
 
@@ -158,15 +158,15 @@ class FlatFileWriter(StoreWriter):
         with output_errors(self.path):
             sync_path(self.path)
 
-    def is_sound(self, shard: Shard, facts: Facts) -> bool:
+    def is_sound(self, shard: Shard, details: Facts) -> bool:
         """Return whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
         begin, end = self._offset(shard.start), self._offset(shard.stop)
         in_order = self._end == begin
-        if facts["end"] != end or facts["begin"] != (begin if facts["begin"] else 0):
+        if details["end"] != end or details["begin"] != (begin if details["begin"] else 0):
             return False
-        if not facts["begin"] and not in_order:
+        if not details["begin"] and not in_order:
             return False
-        whole, own_digest = self._sha256.copy() if in_order else None, hashlib.sha256() if facts["begin"] else None
+        whole, own_digest = self._sha256.copy() if in_order else None, hashlib.sha256() if details["begin"] else None
         with self.path.open("rb") as file:
             file.seek(begin)
             while begin < end and (content := file.read(min(1 << 20, end - begin))):
@@ -174,7 +174,7 @@ class FlatFileWriter(StoreWriter):
                 for digest in filter(None, (whole, own_digest)):
                     digest.update(content)
         file_digest = own_digest or whole
-        if begin != end or file_digest is None or file_digest.hexdigest() != facts["sha256"]:
+        if begin != end or file_digest is None or file_digest.hexdigest() != details["sha256"]:
             return False
         if whole is not None:
             self._sha256, self._end = whole, end
@@ -217,11 +217,11 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -
     Returns a function, to be called from any thread, that makes durable what was put, and returns the content of the
     shard's file. Of vectors that another machine has put already there are no blocks.
     """
-    arrays, facts = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
+    arrays, details = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
 
     def vectors() -> Iterator[Vectors]:
         for block in blocks:
-            facts.update(block.facts)
+            details.update(block.details)
             for name, values in block.arrays.items():
                 if name != VECTORS:
                     arrays[name].append(values)
@@ -234,15 +234,15 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -
     if first is not None:
         writer = open_writer(first.shape[1])
         stream = chain([first], stream)
-        facts["put"] = writer.put(shard, stream)
-        if facts["put"] is None:
+        details["put"] = writer.put(shard, stream)
+        if details["put"] is None:
             arrays[VECTORS] = list(stream)
-        facts["dim"] = first.shape[1]
+        details["dim"] = first.shape[1]
 
     def seal() -> tuple[Arrays, Facts]:
-        if writer is not None and facts["put"] is not None:
+        if writer is not None and details["put"] is not None:
             writer.sync()
-        return arrays, facts
+        return arrays, details
 
     return seal
 

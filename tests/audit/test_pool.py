@@ -154,7 +154,7 @@ def test_no_query_scores_less_and_no_two_stage_arm_keeps_more_in_a_pool_than_in_
         within = scores(ranked(true, np.array(pool)))
         assert (within >= full - 1e-12).all()
         some = dict(list(arms.items())[:reached])
-        ours = {**bootstrap.family(some, within, others=len(arms) - reached)}
+        ours = {**bootstrap.family(some, within, n_others=len(arms) - reached)}
         ours["chance"] = bootstrap.retention(chance, within)
         for name, found in ours.items():
             assert found.estimate <= theirs[name].estimate + 1e-12 and found.lower <= theirs[name].lower + 1e-12
@@ -246,11 +246,11 @@ def test_documents_add_what_they_do_alone_and_no_more_together(seed):
     temperature = float(rng.uniform(0.1, 2))
     others = rng.normal(scale=1.5, size=int(rng.integers(1, 20)))
     room, before = Room(pool[:CUT], temperature), gains_of(pool, temperature)
-    alone = room.taken(others)
+    alone = room.gain_of(others)
     assert alone == pytest.approx([np.log(gains_of([*pool, s], temperature) / before) for s in others], abs=1e-12)
     together = np.log(gains_of([*pool, *others], temperature) / before)
     assert together <= alone.sum() + 1e-12
-    assert (room.taken(pool[CUT - 1 : CUT]) < 1e-12).all() and room.taken(np.array([-9.0])) == 0
+    assert (room.gain_of(pool[CUT - 1 : CUT]) < 1e-12).all() and room.gain_of(np.array([-9.0])) == 0
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -217,7 +217,7 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     assert f"{outcome} (provisional: {basis})" in "".join(suite.itertext())
     assert suite.find(".//property[@name='provisional']").get("value") == basis
     mark = "❌" if outcome == "NOT SAFE" else "⚠️"
-    heading = f"## {mark} lead-migrate: `{report.places.translated}`: {outcome} (p"
+    heading = f"## {mark} lead-migrate: `{report.locations.translated}`: {outcome} (p"
     assert audit_suite(report).markdown.startswith(heading)
     assert repr(report).startswith(f"<AuditReport {outcome} (provisional: ")
 
@@ -260,7 +260,7 @@ def test_synthetic_queries_are_titles_or_first_sentences():
         Document("g", "3 + 4 = 7. 12 13 14 15. And then some words"),
         Document("b", "Another part of the same document"),
     ]
-    found = {own: (query.text, query.part) for own, query in make_queries(documents, lambda document: document.id)}
+    found = {own: (query.text, query.origin) for own, query in make_queries(documents, lambda document: document.id)}
     assert found == {
         "a": ("Green tea lowers blood pressure.", "first sentence"),
         "b": ("On black tea", "title"),

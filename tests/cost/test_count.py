@@ -77,7 +77,7 @@ def test_bytes_of_a_flat_store_are_told_to_the_byte(corpus, tmp_path, store_form
         embedder, output = load_embedder(f"tfidf:{dim}"), tmp_path / str(dim)
         embed_corpus(lambda: corpus.documents, embedder, output, store_format=store_format)
     told, real = store_bytes(open_store(tmp_path / "16"), 24), store_bytes(open_store(tmp_path / "24"), 24)
-    assert told.is_exact and (told.index_after, told.after) == (real.index_now, real.now)
+    assert told.is_exact and (told.index_after, told.total_after) == (real.index_now, real.now)
 
 
 def test_the_bytes_of_an_index_are_those_of_its_file_and_of_no_other(corpus, tmp_path):

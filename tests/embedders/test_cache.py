@@ -59,7 +59,7 @@ def test_asks_only_for_what_it_has_not_seen_and_once_for_what_occurs_twice(path,
     np.testing.assert_array_equal(second[[2, 0, 2]], first[[0, 3, 2]])
     np.testing.assert_array_equal(second, CountingEmbedder().embed_documents(documents("c", "x", "a")))
     assert second.dtype == np.float32
-    assert cached.known(documents("a", "z", "a"), "document") == [True, False, True]
+    assert cached.are_cached(documents("a", "z", "a"), "document") == [True, False, True]
 
 
 def test_progress_shows_what_was_known_and_what_is_new(path, documents):

@@ -162,7 +162,7 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, error, server, t
     with pytest.raises(error):
         cached.embed(asked, "document", progress=progress)
     assert 0 < len(server.billed) < len(texts)
-    assert sum(cached.known(texts, "document")) == len(server.billed) == cached.misses
+    assert sum(cached.are_cached(texts, "document")) == len(server.billed) == cached.misses
     assert api.usage_tokens == server.billed_tokens
     assert 1 < server.most_in_flight <= 8
     server.gate = None

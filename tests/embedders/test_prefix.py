@@ -101,11 +101,11 @@ def test_the_cache_inside_knows_what_was_left(tmp_path):
     cached = CachedEmbedder(letters, tmp_path / "cache.sqlite")
     documents = [Document("a", "one two three"), Document("b", "one two four"), Document("c", "one two")]
     embedder = PrefixEmbedder(cached, 2)
-    assert embedder.known(documents, "document") == [False] * 3
+    assert embedder.are_cached(documents, "document") == [False] * 3
     embedder.embed_documents(documents)
     assert letters.given == [("document", "one two")], "one text is left of all three"
-    assert embedder.known(documents, "document") == [True] * 3
-    assert cached.known(documents, "document") == [False, False, True], "a short text is the same either way"
+    assert embedder.are_cached(documents, "document") == [True] * 3
+    assert cached.are_cached(documents, "document") == [False, False, True], "a short text is the same either way"
     assert set(embedder.find(documents, "document")) == {0, 1, 2}
 
 

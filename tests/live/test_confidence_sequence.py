@@ -14,7 +14,7 @@ from migrate.live.confidence_sequence import _BETS, _LOG_WEIGHTS, ConfidenceSequ
 def sequence_of(scores):
     sequence = ConfidenceSequence()
     for score in scores:
-        sequence = sequence.after(float(score))
+        sequence = sequence.with_score(float(score))
     return sequence
 
 
@@ -62,7 +62,7 @@ def test_bounds_hold_at_all_looks_together_also_of_a_mean_that_changes():
     for _ in range(runs):
         sequence, low, high = ConfidenceSequence(), False, False
         for chance, truth in zip(chances, truths, strict=True):
-            sequence = sequence.after(float(rng.random() < chance))
+            sequence = sequence.with_score(float(rng.random() < chance))
             low |= sequence.lower(0.05) > truth
             high |= sequence.upper(0.05) < truth
         wrong += low + high
@@ -73,7 +73,7 @@ def test_a_sequence_that_was_kept_goes_on_to_the_last_bit():
     scores = np.random.default_rng(0).random(50)
     kept = ConfidenceSequence(**json.loads(json.dumps(asdict(sequence_of(scores[:20])))))
     for score in scores[20:]:
-        kept = kept.after(float(score))
+        kept = kept.with_score(float(score))
     assert kept == sequence_of(scores)
 
 
@@ -86,4 +86,4 @@ def test_bounds_of_nothing_say_nothing_and_narrow_with_the_error():
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
 def test_scores_beyond_0_and_1_are_refused(score):
     with pytest.raises(UsageError, match="not between 0 and 1"):
-        ConfidenceSequence().after(score)
+        ConfidenceSequence().with_score(score)

@@ -69,8 +69,8 @@ def test_all_is_there_when_it_is_opened_again(path):
         told = state.worker()
         assert replace(told, updated=0.0) == facts and told.updated > 0
         assert [noted for _, noted in state.history()] == [{"share": 0.1}]
-        assert state.noted("retention") == [1, 2] and state.noted("other") is None
-        assert state.noted("generation") == "g1" and state.noted(STOP)
+        assert state.value("retention") == [1, 2] and state.value("other") is None
+        assert state.value("generation") == "g1" and state.value(STOP)
     assert path.stat().st_mode & 0o077 == 0
 
 

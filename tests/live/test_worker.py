@@ -158,7 +158,7 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
         Worker(location, embedder, options(budget=budget)).run()
         asked.append(len(embedder.embedder.asked))
         with state_of(location) as state:
-            tokens = state.noted("own spent by the worker")["tokens"]
+            tokens = state.value("own spent by the worker")["tokens"]
         assert 300 < tokens <= int(budget.removesuffix("tok"))
     assert asked[0] == asked[1] < asked[2]
 

@@ -206,5 +206,5 @@ def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target, leaning):
     known = TrueVectors(list(store.get(rows).ids), target.embed_documents(list(store.documents(rows))))
     alone = dataclasses.replace(leaning, prior=None)
     with_prior, without = (refit_same_kind(store, one, known, rows) for one in (leaning, alone))
-    assert with_prior.stitch.facts()["share of prior"] > 0
-    assert "share of prior" not in without.stitch.facts()
+    assert with_prior.stitch.kind_facts()["share of prior"] > 0
+    assert "share of prior" not in without.stitch.kind_facts()

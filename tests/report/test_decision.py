@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.audit.places import Places
+from migrate.audit.locations import Locations
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
 from migrate.audit.report import AuditReport
@@ -50,27 +50,27 @@ def report(translated=POOR, two_stage=POOR, stay=POOR, outcome=Outcome.NOT_SAFE,
     return replace(made, **changes)
 
 
-PLACES = Places(
+PLACES = Locations(
     source="old",
     translated="new",
     full="new-full",
     target=("--target", "tfidf:32"),
-    again=("audit", "new", "--report=report.json"),
+    audit_again=("audit", "new", "--report=report.json"),
     can_switch=True,
 )
 
 
 def test_a_safe_store_has_been_paid_for():
-    made = report(SURE, SURE, outcome=Outcome.SAFE, pool=POOL, is_kept=True, places=PLACES)
+    made = report(SURE, SURE, outcome=Outcome.SAFE, pool=POOL, is_kept=True, locations=PLACES)
     found = recommend(made)
     assert found.headline == (
         "SAFE: the translated store keeps 98.0 % (at least 96.0 %), nothing more to pay; staying keeps 80.0 %"
     )
-    assert (found.plan, found.left) == ("translated", "nothing")
-    assert found.command == PLACES.again and "--report" in found.remark, "the proof is not kept yet"
-    kept = recommend(replace(made, places=replace(PLACES, report="report.json")))
+    assert (found.plan, found.remaining) == ("translated", "nothing")
+    assert found.command == PLACES.audit_again and "--report" in found.remark, "the proof is not kept yet"
+    kept = recommend(replace(made, locations=replace(PLACES, report="report.json")))
     assert (kept.command, kept.remark) == (("switch", "old", "new", "--report", "report.json"), "")
-    other = recommend(replace(made, places=replace(PLACES, can_switch=False)))
+    other = recommend(replace(made, locations=replace(PLACES, can_switch=False)))
     assert (other.command, other.remark) == (None, "let your programs open new, and embed queries with tfidf:32")
 
 
@@ -93,17 +93,17 @@ def test_what_a_pool_has_embedded_for_two_stages_is_paid():
 
 
 def test_two_stages_are_served_while_a_worker_completes_the_store():
-    made = report(two_stage=SURE, pool=POOL, is_kept=True, places=PLACES)
+    made = report(two_stage=SURE, pool=POOL, is_kept=True, locations=PLACES)
     found = recommend(made)
     assert found.headline == (
         "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %), $5.00 more for "
         "as many queries; staying keeps 80.0 %; translated alone keeps 80.0 %, NOT SAFE"
     )
-    assert (found.plan, found.left, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
+    assert (found.plan, found.remaining, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
     assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
     assert "--plan two-stage-50 --report FILE" in found.remark
-    places = replace(PLACES, target=("--target", "openai:own", "--base-url=http://localhost:9/v1"))
-    first, second, _ = recommend(replace(made, places=places)).serving
+    locations = replace(PLACES, target=("--target", "openai:own", "--base-url=http://localhost:9/v1"))
+    first, second, _ = recommend(replace(made, locations=locations)).serving
     assert first.endswith(", load_embedder")
     assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
 
@@ -111,14 +111,14 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
 @pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
 def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, plan):
     pool = replace(POOL, tokens=round(paid * 1e7), usd=None, full_usd=None)
-    found = recommend(without_prices(report(two_stage=SURE, pool=pool, is_kept=True, places=PLACES)))
+    found = recommend(without_prices(report(two_stage=SURE, pool=pool, is_kept=True, locations=PLACES)))
     assert found.plan == plan
     assert found.command[0] == ("reembed" if plan == FULL else "live")
 
 
 def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
-    places = replace(PLACES, can_serve=False)
-    found = recommend(report(two_stage=SURE, places=places))
+    locations = replace(PLACES, can_serve=False)
+    found = recommend(report(two_stage=SURE, locations=locations))
     assert found.headline.startswith(
         "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %); the model's "
         "vectors are all at hand, so a full re-embed ($100.00) is as good"
@@ -127,7 +127,7 @@ def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
 
 
 def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
-    made = report(two_stage=SURE, pool=POOL, is_kept=True, places=replace(PLACES, report="report.json"))
+    made = report(two_stage=SURE, pool=POOL, is_kept=True, locations=replace(PLACES, report="report.json"))
     judged = made.judging("two-stage-50")
     assert (made.outcome, judged.outcome) == (Outcome.NOT_SAFE, Outcome.SAFE)
     assert judged.sentence.startswith("SAFE: two-stage 50, retention 0.980")
@@ -147,7 +147,7 @@ def test_another_plan_has_an_outcome_of_its_own(bounds, outcome):
 
 
 def test_first_tokens_are_paid_for_where_a_cache_keeps_them():
-    made = report(pool=POOL, is_kept=True, places=PLACES)
+    made = report(pool=POOL, is_kept=True, locations=PLACES)
     made = replace(made, arms=(*made.arms, arm("prefix:24", 6.0)), family={"prefix:24": SURE})
     found = recommend(made)
     assert found.headline.startswith("SAFE by the first 24 tokens of each text: keeps 98.0 %")
@@ -156,8 +156,8 @@ def test_first_tokens_are_paid_for_where_a_cache_keeps_them():
 
 
 def test_a_reference_that_is_there_is_to_be_used():
-    made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full", places=PLACES)
-    assert {option.left for option in options_of(made)} == {0.0}
+    made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full", locations=PLACES)
+    assert {option.remaining for option in options_of(made)} == {0.0}
     found = recommend(made)
     assert found.headline == (
         "SAFE: the full re-embed that this was compared with is there, nothing more to pay; staying keeps 80.0 %; "
@@ -168,14 +168,14 @@ def test_a_reference_that_is_there_is_to_be_used():
 
 @pytest.mark.parametrize("changes", [{}, {"pool": replace(POOL, documents=1_000)}])
 def test_a_full_reembed_that_is_in_the_cache_costs_nothing_more(changes):
-    found = recommend(report(SURE, outcome=Outcome.SAFE, is_kept=True, places=PLACES, **changes))
+    found = recommend(report(SURE, outcome=Outcome.SAFE, is_kept=True, locations=PLACES, **changes))
     assert found.headline.startswith("re-embed: every text is in the embedding cache, nothing more to pay")
     assert found.command == ("reembed", "old", "--target", "tfidf:32", "-o", "new-full")
 
 
 def test_without_a_safe_option_a_full_reembed_is_left_which_costs_time_or_money():
     made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
-    assert recommend(without_prices(made)).left == "3 min", "980 of 1,000 documents are left"
+    assert recommend(without_prices(made)).remaining == "3 min", "980 of 1,000 documents are left"
     found = recommend(report(pool=POOL, is_kept=True))
     assert found.headline.startswith("re-embed, $98.00 more: no other way is shown to be SAFE")
     assert found.command is None, "nobody knows where the stores are"
@@ -241,10 +241,12 @@ BUILT = (*AUDIT, "--reference=build", BEIR)
 def test_a_doubt_leads_on_to_what_clears_it_up(about, again, command, without_texts, tmp_path, monkeypatch):
     """Without texts, `None` for the same: no reference is built, and no query is made from them."""
     monkeypatch.chdir(tmp_path)
-    places = replace(PLACES, again=again)
-    made = report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", about), doubt("odder")), places=places)
+    locations = replace(PLACES, audit_again=again)
+    made = report(
+        SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", about), doubt("odder")), locations=locations
+    )
     assert recommend(made).command == command
-    bare = recommend(replace(made, places=replace(places, has_texts=False))).command
+    bare = recommend(replace(made, locations=replace(locations, has_texts=False))).command
     assert bare == (without_texts or command)
 
 
@@ -252,7 +254,7 @@ def test_too_small_a_store_is_embedded_again_and_one_of_true_vectors_alone_is_a_
     made = report(SURE, outcome=Outcome.INCONCLUSIVE)
     found = recommend(replace(made, verdict=replace(made.verdict, n_documents=60)))
     assert found.plan == FULL and "too small to audit" in found.headline
-    made = report(POOR, places=PLACES)
+    made = report(POOR, locations=PLACES)
     arms = tuple(replace(one, tokens=1e7, usd=100.0) if one.name == TRANSLATED else one for one in made.arms)
     found = recommend(replace(made, arms=arms))
     assert found.headline.startswith("the store is a full re-embed itself")
@@ -260,9 +262,9 @@ def test_too_small_a_store_is_embedded_again_and_one_of_true_vectors_alone_is_a_
 
 
 def test_unknown_prices_are_left_out():
-    assert recommend(without_prices(report())).left == "10.00M tokens"
+    assert recommend(without_prices(report())).remaining == "10.00M tokens"
     unknown = without_prices(report(), tokens=None)
-    assert recommend(unknown).left == ""
+    assert recommend(unknown).remaining == ""
     assert decision_chart(unknown) is None
 
 

@@ -23,7 +23,7 @@ def test_the_best_of_a_pool_are_those_of_the_whole_of_it_sorted(metric):
         exact = vectors @ query if metric == "ip" else -((vectors - query) ** 2).sum(axis=1)
         nearness = np.where(np.isin(np.arange(n), true), exact, scores if metric == "ip" else -scores)
         expected = rank(zip(keys, nearness.tolist(), strict=True), min(kept, n))
-        found = rerank(query, keys, scores, true, vectors[true], metric=metric, kept=min(kept, n))
+        found = rerank(query, keys, scores, true, vectors[true], metric=metric, depth=min(kept, n))
         assert [key for key, _ in found] == [key for key, _ in expected]
         sign = 1 if metric == "ip" else -1
         shown = [max(sign * value, 0) if metric == "l2" else value for _, value in expected]

@@ -240,8 +240,8 @@ def test_what_is_tuned_is_kept_in_every_fit(world):
     half = pairs.take(np.arange(0, 160, 2))
     fitted = half.fit(tuned)
     assert fitted.weighing == tuned.weighing
-    assert fitted.facts()["weight vector"] == tuned.weighing.weights["vector"]
-    assert fitted.facts()["lambda"] == tuned.weighing.penalty
+    assert fitted.kind_facts()["weight vector"] == tuned.weighing.weights["vector"]
+    assert fitted.kind_facts()["lambda"] == tuned.weighing.penalty
     assert not hasattr(tuned, "alpha_")
     assert RidgeText().fit(x, y, pairs.texts).weighing == tuned.weighing, "one that was not tuned finds its own"
 
@@ -293,7 +293,7 @@ def test_of_more_pairs_than_were_searched_all_have_a_say_in_the_penalty(world, t
     refined = stitch.transform(x, texts)
     assert np.abs(off - plain_fit).max() > 1e-3
     np.testing.assert_allclose(refined, plain_fit, atol=1e-5)
-    assert stitch.facts()["lambda"] == pytest.approx(right.penalty)
+    assert stitch.kind_facts()["lambda"] == pytest.approx(right.penalty)
 
 
 @pytest.mark.parametrize("stitch", STITCHES)

@@ -117,7 +117,7 @@ def test_lambda_is_chosen_by_retrieval_among_left_out_predictions(n, p, q, noise
     by_mse = min(range(len(grid)), key=lambda index: losses[index][1])
     fitted = Ridge().fit(x, y)
     assert fitted.lambda_ == pytest.approx(grid[best], rel=1e-6)
-    assert fitted.facts() == {"lambda": fitted.lambda_}
+    assert fitted.kind_facts() == {"lambda": fitted.lambda_}
     assert seed != 0 or best != by_mse, "the case must tell retrieval from squared error"
 
 
@@ -211,7 +211,7 @@ def test_lowrank_is_ridge_projected_on_its_leading_directions(n, p, q, rank):
     for rows in (x, make_pairs(7, p, q, seed=9)[0]):
         expected = (ridge.predict(rows) - mean) @ leading.T @ leading + mean
         np.testing.assert_allclose(fitted.transform(rows), expected, atol=1e-4)
-    assert fitted.facts() == {"rank": rank}
+    assert fitted.kind_facts() == {"rank": rank}
 
 
 @pytest.mark.parametrize(
@@ -231,13 +231,13 @@ def test_lowrank_keeps_the_rank_with_the_least_leave_one_out_error(n, p, q, true
         rank: np.square(y - mean - left_out @ directions[:rank].T @ directions[:rank]).sum()
         for rank in {min(2**power, len(directions)) for power in range(3, 10)}
     }
-    assert LowRank().fit(x, y).facts() == {"rank": min(errors, key=errors.__getitem__)}
+    assert LowRank().fit(x, y).kind_facts() == {"rank": min(errors, key=errors.__getitem__)}
 
 
 def test_lowrank_takes_no_more_ranks_than_there_are():
     x, y = make_pairs(40, 6, 5)
     fitted = LowRank(99).fit(x, y)
-    assert fitted.facts() == {"rank": 5}
+    assert fitted.kind_facts() == {"rank": 5}
     assert fitted.spec == "lowrank:99"
     np.testing.assert_allclose(fitted.transform(x), Ridge().fit(x, y).transform(x), atol=1e-4)
 

@@ -127,7 +127,7 @@ def test_the_loss_curve_falls_and_its_epochs_are_counted():
     assert epochs.tolist() == list(range(1, len(epochs) + 1))
     assert training[-1] < 0.3 * training[0]
     assert held_out.min() < 0.3 * held_out[0]
-    assert stitch.facts() == {"layers": 2.0, "epochs": float(len(epochs)), "held_out_loss": float(held_out.min())}
+    assert stitch.kind_facts() == {"layers": 2.0, "epochs": float(len(epochs)), "held_out_loss": float(held_out.min())}
 
 
 @pytest.mark.parametrize("n", [2, 3, 19])
@@ -137,7 +137,7 @@ def test_fewer_than_twenty_pairs_are_all_trained_on_for_the_whole_schedule(n, la
     x, y = linear_pairs(n)
     stitch = Mlp(layers, training=SHORT).fit(x, y)
     assert stitch.loss_curve_.shape == (30, 2)
-    assert "held_out_loss" not in stitch.facts()
+    assert "held_out_loss" not in stitch.kind_facts()
     assert np.isfinite(stitch.transform(x)).all()
 
 
@@ -217,7 +217,7 @@ def test_a_loaded_stitch_has_the_same_curve_and_facts_and_translates_without_tor
     loaded = load_stitch(tmp_path / "stitch")
     assert learned(loaded.stitch) == learned(stitch)
     assert loaded.stitch.loss_curve_.dtype == np.float32
-    assert loaded.stitch.facts() == stitch.facts() == loaded.manifest.details["facts"]
+    assert loaded.stitch.kind_facts() == stitch.kind_facts() == loaded.manifest.details["facts"]
     subprocess.run([sys.executable, "-c", TRANSLATE, str(tmp_path / "stitch")], check=True)
 
 

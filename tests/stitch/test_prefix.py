@@ -82,7 +82,7 @@ def test_it_leans_on_first_tokens_that_say_much(make_pairs, landmarks):
     assert with_base.weighing.base_share > 0
     with_base.landmarks = landmarks
     fitted, without = (pairs.fit(one) for one in (with_base, tune("ridge+text", pairs)[0]))
-    assert fitted.facts()["share of first tokens"] > 0
+    assert fitted.kind_facts()["share of first tokens"] > 0
     assert cosine(fitted, new) > cosine(without, new) + 0.1
 
 

@@ -314,7 +314,7 @@ def test_several_outputs_of_a_command_are_noted_until_all_are_there(tmp_path):
         pass
     assert json.loads((tmp_path / ".run.work" / "work.json").read_text())["steps"] == {"a": {"n": 1}}
     with steps() as (state, may_replace):
-        assert state.known("a") == {"n": 1} and state.known("b") is None and may_replace
+        assert state.finished("a") == {"n": 1} and state.finished("b") is None and may_replace
         state.note("b")
     assert names(tmp_path) == ["run"]
     with pytest.raises(UsageError, match="a exists"), steps():

@@ -76,7 +76,7 @@ def processes(work, shards):
     found = ShardFolder(work.path / "shards")
     assert list(found) == sorted(shards) == list(work.shards)
     assert [found.array(shard, "vectors")[0, 0] for shard in found] == [shard.start for shard in found]
-    return {found.facts(shard)["pid"] for shard in found}
+    return {found.details(shard)["pid"] for shard in found}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_file_of_an_earlier_run_is_taken_and_made_again_where_it_is_damaged(tm
         folder.write(left, b"damaged")
     with LocalRunner(1).pool(lambda _: Echo(), ahead=1, most=None, folder=folder) as pool:
         block = pool.call(1)
-        assert block.facts == {"number": 1} and block.file == left and block.is_new is not is_sound
+        assert block.details == {"number": 1} and block.file == left and block.is_new is not is_sound
         assert pool.call(1).is_new, "what was left is taken once"
         pool.release([left])
         assert folder.names() == []
@@ -151,7 +151,7 @@ def test_a_pool_that_is_stopped_while_calls_begin_ends_them_all_in_one_line():
             def call_until_stopped(number, pool=pool):
                 with pytest.raises(OutputError, match="a worker process ended"):
                     while True:
-                        assert pool.call(number).facts == {"number": number}
+                        assert pool.call(number).details == {"number": number}
 
             calls = [threads.submit(call_until_stopped, number) for number in range(4)]
             time.sleep(pause_s)

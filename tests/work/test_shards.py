@@ -41,7 +41,7 @@ def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
     arrays = {"vectors": [ROWS[:rows]], "confidence": [ROWS[:rows, 0]]}
     content = b"".join(pack(arrays, FACTS))
     block = unpack(content)
-    assert block.facts == FACTS
+    assert block.details == FACTS
     judge = load(content)
     for name, (values,) in arrays.items():
         assert np.array_equal(block.arrays[name], values) and np.array_equal(judge[name], values)
@@ -66,7 +66,7 @@ def test_another_process_sees_what_is_finished_and_nothing_else(shards):
     again = ShardFolder(shards.path)
     assert list(again) == [Shard(0, 13), Shard(13, 20), Shard(20, 50)]
     assert again.rows == again.rows_before_gap == 50
-    assert again.facts(Shard(0, 13)) == FACTS and again.names(Shard(0, 13)) == ["sources", "vectors"]
+    assert again.details(Shard(0, 13)) == FACTS and again.names(Shard(0, 13)) == ["sources", "vectors"]
     assert again.all_values("sources").tolist() == list(range(50))
     again.remove(Shard(13, 20))
     assert Shard(13, 20) not in ShardFolder(shards.path)

@@ -160,8 +160,8 @@ def _rows_of(rows: Vectors) -> Matrix:
 
 def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
     """Yield each row with its name."""
-    for place, row in enumerate(_rows_of(rows)):
-        yield (name if rows.ndim == 1 or len(rows) == 1 else f"{name}[{place}]"), row
+    for position, row in enumerate(_rows_of(rows)):
+        yield (name if rows.ndim == 1 or len(rows) == 1 else f"{name}[{position}]"), row
 
 
 def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:

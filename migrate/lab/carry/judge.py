@@ -118,17 +118,17 @@ class Judge:
 
     def probe(self, array: str, name: str, row: Matrix, bias: float, folds: Folds) -> Judgement:
         """Judge a probe, (p,) and its intercept: `folds` are maps back, of all but each fold."""
-        before = self._old @ row + bias
+        old_scores = self._old @ row + bias
         scores = self._scores(
             folds, lambda affine: affine.matrix @ row, lambda affine: bias + float(row @ affine.offset)
         )
         draft, judged = Judgement("probe", array, name, judged_by="labels"), self._mask(name)
         if judged is None:
-            decisions = before > 0
+            decisions = old_scores > 0
             if min(decisions.sum(), (~decisions).sum()) < FEWEST_OF_A_CLASS:
-                decisions = before > np.median(before)
+                decisions = old_scores > np.median(old_scores)
             draft, judged = replace(draft, judged_by="decisions"), (np.ones_like(decisions), decisions)
-        return self._judged(draft, judged, before, scores, _probe)
+        return self._judged(draft, judged, old_scores, scores, _probe)
 
     def _mask(self, name: str) -> tuple[Mask, Mask] | None:
         """Mark the documents with labels, and those with this one; None where these are too few."""
@@ -187,8 +187,8 @@ def _cosine(a: Matrix, b: Matrix) -> float:
 
 def _settled(row: Matrix, maps: Sequence[AffineMap]) -> Bounded:
     """Return the cosine between the direction as all pairs carry it and as resamples of them do."""
-    whole, *others = [row @ affine.matrix for affine in maps]
-    cosines = [_cosine(whole, other) for other in others] or [1.0]
+    whole, *refits = [row @ affine.matrix for affine in maps]
+    cosines = [_cosine(whole, refit) for refit in refits] or [1.0]
     return _bounds([float(np.mean(cosines)), *cosines])
 
 

@@ -25,11 +25,11 @@ def carry_blocks(done: Carried) -> list[Block]:
 def _sentence(done: Carried) -> str:
     kinds = (("direction", done.directions), ("probe", done.probes))
     counts = []
-    for kind, kept in kinds:
-        given = {row.array for row in done.judgements if row.kind == kind}
-        if given:
-            there = sum(not name.endswith(INTERCEPT) for name in kept)
-            counts.append(f"{there} of {len(given)} {kind}{'s' if len(given) != 1 else ''}")
+    for kind, carried in kinds:
+        arrays = {row.array for row in done.judgements if row.kind == kind}
+        if arrays:
+            n_carried = sum(not name.endswith(INTERCEPT) for name in carried)
+            counts.append(f"{n_carried} of {len(arrays)} {kind}{'s' if len(arrays) != 1 else ''}")
     return f"carried {' and '.join(counts)}, by the {done.pairs:,} documents of the stitch's sample"
 
 
@@ -53,10 +53,10 @@ def _figure(value: Bounded | None) -> str:
 
 def carry_document(done: Carried) -> dict[str, Any]:
     """Return the same as JSON."""
-    facts = {
+    content = {
         "pairs": done.pairs,
         "carried": {"directions": sorted(done.directions), "probes": sorted(done.probes)},
         "left_out": done.left_out,
         "judgements": done.judgements,
     }
-    return document("carry", facts)
+    return document("carry", content)

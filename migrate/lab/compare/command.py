@@ -94,7 +94,7 @@ def command(
     from migrate.report.page import report_page
     from migrate.report.terminal import report_text
 
-    stores, places = _with_groups(stores, groups)
+    stores, positions = _with_groups(stores, groups)
     _refuse_outputs(outputs, table, options.local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
     paths = list(map(realpath, stores))
@@ -103,7 +103,7 @@ def command(
         advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
     with progress_bar() as progress:
         comparison = compare(
-            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+            *stores, sample=sample, stitches=stitches, labels=by_id, groups=positions, seed=seed, progress=progress
         )
     document = compare_document(comparison)
     _write(comparison, table, force=force)
@@ -122,10 +122,10 @@ def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[
         if not sign or not name or not locations or name in named:
             raise UsageError(f"--group {group!r}: this is no name of its own with stores; write it such as old=a,b")
         named[name] = locations
-    only_there = dict.fromkeys(one for members in named.values() for one in members if one not in stores)
+    only_there = dict.fromkeys(member for members in named.values() for member in members if member not in stores)
     everything = (*stores, *only_there)
-    places = {name: [everything.index(location) for location in members] for name, members in named.items()}
-    return everything, places or None
+    positions = {name: [everything.index(location) for location in members] for name, members in named.items()}
+    return everything, positions or None
 
 
 def _refuse_outputs(outputs: Outputs, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:

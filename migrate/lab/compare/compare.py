@@ -17,7 +17,7 @@ import migrate.lab.compare.report  # noqa: F401 - how a comparison looks in a no
 from migrate.errors import StoreError, UsageError
 from migrate.lab.compare.comparison import Compared, LocalDocument, LocalDocuments, StoresComparison
 from migrate.lab.compare.figures import matrix_of
-from migrate.lab.compare.groups import Contrast, Groups, Places, check_groups, contrast, layer_distances
+from migrate.lab.compare.groups import Contrast, Groups, Positions, check_groups, contrast, layer_distances
 from migrate.lab.compare.labels import judge_labels
 from migrate.report.terminal import cut
 from migrate.similarity.measures import MEASURES
@@ -44,7 +44,7 @@ def compare(
     sample: int = SAMPLE,
     stitches: Sequence[str] = (RIDGE,),
     labels: Mapping[str, str] | None = None,
-    groups: Places | None = None,
+    groups: Positions | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> StoresComparison:
@@ -97,10 +97,10 @@ def compare(
         downstream = judge_labels([vectors[rows] for vectors in matched.vectors], of_rows, seed=seed)
     names = distinct_names([store.info.location for store in opened])
     fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
-    places = range(len(spaces))
-    for spec, a, b in _counted(list(product(specs, places, places)), "fit stitches", progress):
+    positions = range(len(spaces))
+    for spec, a, b in _counted(list(product(specs, positions, positions)), "fit stitches", progress):
         fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
-    first, pairs = fitted[specs[0]], _counted(list(combinations(places, 2)), "compare spaces", progress)
+    first, pairs = fitted[specs[0]], _counted(list(combinations(positions, 2)), "compare spaces", progress)
     local = tuple(_local_documents(space, matched.ids) for space in spaces)
     comparison = StoresComparison(
         stores=tuple(
@@ -140,19 +140,19 @@ def distinct_names(locations: Sequence[str]) -> list[str]:
     depth = next(d for d in depths if len({path[-d:] for path in paths}) == len(set(paths)))
     names = [str(Path(*path[-depth:])) for path in paths]
     names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
-    times = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    times = [names[: position + 1].count(name) for position, name in enumerate(names)]
     return [name if time == 1 else f"{name} ({time})" for name, time in zip(names, times, strict=True)]
 
 
-def _compare_groups(comparison: StoresComparison, places: Places) -> Groups:
-    members = list(places.values())
+def _compare_groups(comparison: StoresComparison, positions: Positions) -> Groups:
+    members = list(positions.values())
     contrasts, angles = [], np.empty(0)
     for measure in MEASURES:
         if measure.key in ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty"):
             matrix = np.array(matrix_of(measure, comparison), dtype=float)
             contrasts.append(Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed)))
             angles = matrix if measure.key == "cka_distance" else angles
-    return Groups(places, tuple(contrasts), layer_distances(angles, members))
+    return Groups(positions, tuple(contrasts), layer_distances(angles, members))
 
 
 def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:

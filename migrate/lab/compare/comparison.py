@@ -91,7 +91,7 @@ class StoresComparison:
     def own_stitches(self) -> tuple[Stitching, ...]:
         """The stitches of each store to itself, of the first kind."""
         fitted = self.stitches[self.specs[0]]
-        return tuple(fitted[place, place] for place in range(len(self.stores)))
+        return tuple(fitted[position, position] for position in range(len(self.stores)))
 
     def __repr__(self) -> str:
         names = [store.name for store in self.stores]

@@ -34,8 +34,8 @@ def matrix_of(measure: Measure, comparison: StoresComparison, stitch: str | None
             value -= stitches[column, column].stitch.penalty
         return value if value is not None and isfinite(value) else None
 
-    places = range(len(comparison.stores))
-    return tuple(tuple(figure(row, column) for column in places) for row in places)
+    positions = range(len(comparison.stores))
+    return tuple(tuple(figure(row, column) for column in positions) for row in positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,6 @@ def figures_of(comparison: StoresComparison) -> Iterator[MeasureFigures]:
         if not measure.directed or measure.is_control:
             yield MeasureFigures(measure, None, measure.key, matrix_of(measure, comparison), chance)
             continue
-        for place, spec in enumerate(comparison.specs):
-            name = f"{measure.key} {spec}" if place else measure.key
+        for position, spec in enumerate(comparison.specs):
+            name = f"{measure.key} {spec}" if position else measure.key
             yield MeasureFigures(measure, spec, name, matrix_of(measure, comparison, spec), chance)

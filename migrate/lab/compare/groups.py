@@ -12,7 +12,7 @@ from migrate.errors import UsageError
 
 DRAWS = 2_000
 
-Places = Mapping[str, Sequence[int]]
+Positions = Mapping[str, Sequence[int]]
 """The stores of each group by their places, in the order of layers where they are layers."""
 
 
@@ -59,17 +59,17 @@ class Groups:
     layer_distances : between groups of equally many stores, layer by layer; None between others
     """
 
-    places: Places
+    positions: Positions
     contrasts: tuple[Contrast, ...]
     layer_distances: tuple[tuple[float | None, ...], ...]
 
 
-def check_groups(places: Places, stores: int) -> None:
+def check_groups(positions: Positions, stores: int) -> None:
     """Make sure that groups can be set against each other."""
-    everything = [place for group in places.values() for place in group]
-    if len(places) < 2 or not all(places.values()):
+    everything = [position for group in positions.values() for position in group]
+    if len(positions) < 2 or not all(positions.values()):
         raise UsageError(
-            f"groups: {len(places)} cannot be compared, or one has no stores; name two or more with stores"
+            f"groups: {len(positions)} cannot be compared, or one has no stores; name two or more with stores"
         )
     if len(set(everything)) != len(everything) or not set(everything) <= set(range(stores)):
         raise UsageError("a store is in one group, and once; take it out of the other")

@@ -45,7 +45,10 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             ],
             "local_dimensions": [
                 {
-                    end: [{**asdict(one), "text": comparison.texts.get(one.id)} for one in documents]
+                    end: [
+                        {**asdict(document_pair), "text": comparison.texts.get(document_pair.id)}
+                        for document_pair in documents
+                    ]
                     for end, documents in _ends(local)
                 }
                 for local in comparison.local
@@ -95,8 +98,8 @@ def _groups_rows(groups: Groups) -> Iterator[list[str]]:
             mean: BoundedMean | None = getattr(contrast, name)
             if mean is not None:
                 yield [contrast.key, name, _exact(mean.lower), _exact(mean.mean), _exact(mean.upper)]
-    for start, line in zip(groups.places, groups.layer_distances, strict=True):
-        for end, distance in zip(groups.places, line, strict=True):
+    for start, line in zip(groups.positions, groups.layer_distances, strict=True):
+        for end, distance in zip(groups.positions, line, strict=True):
             if distance is not None and start != end:
                 yield ["layer_distance", f"{start} to {end}", "", _exact(distance), ""]
 
@@ -126,7 +129,7 @@ def _intervals(contrast: Contrast) -> Iterator[str]:
 
 def distance_rows(groups: Groups) -> list[list[str]]:
     """Return a head, and the distance of layers from each group to each; no rows where no two have as many stores."""
-    names = list(groups.places)
+    names = list(groups.positions)
     rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
     distances = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
     return [["", *names], *rows] if distances else []
@@ -359,11 +362,11 @@ def _sample_size(ends: tuple[str, str], pair: Similarity) -> str:
     )
 
 
-def _self_stitch_sentence(own: Mapping[str, Stitching]) -> str:
-    shares = " and ".join(f"{name} finds {stitch.stitch.overlap_at_10:.1%}" for name, stitch in own.items())
+def _self_stitch_sentence(self_stitches: Mapping[str, Stitching]) -> str:
+    shares = " and ".join(f"{name} finds {stitch.stitch.overlap_at_10:.1%}" for name, stitch in self_stitches.items())
     lost = (
         "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"
-        if min(stitch.stitch.overlap_at_10 for stitch in own.values()) < 0.98
+        if min(stitch.stitch.overlap_at_10 for stitch in self_stitches.values()) < 0.98
         else "what a stitch between them misses is not lost by the fit itself"
     )
     return f"stitched to itself in the same way, {shares} of its own neighbours: {lost}"

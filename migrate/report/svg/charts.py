@@ -40,7 +40,7 @@ class Interval:
     marked: bool = False
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """For whoever points at it."""
         upper = f"{self.upper:.3f}" if self.upper < np.inf else "no limit"
         return f"{self.name}: {self.estimate:.3f} ({self.lower:.3f} to {upper})"
@@ -96,7 +96,7 @@ def interval_chart(name: str, rows: Sequence[Interval], *, margin: float, label:
     level = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
     note = text(x, 34.0, f"margin {margin:g}", anchor="middle")
-    drawings = [(row, frame.drawing(row.words, level, _interval(frame, row))) for row in rows]
+    drawings = [(row, frame.drawing(row.description, level, _interval(frame, row))) for row in rows]
     return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(), note), label)
 
 
@@ -104,7 +104,7 @@ def _interval(frame: Frame, row: Interval) -> Element:
     low, middle, high = (frame.at_x(min(value, frame.x[1])) for value in (row.lower, row.estimate, row.upper))
     y, kind = frame.height / 2, "accent" if row.marked else "muted"
     line = element("line", class_=kind, x1=low, x2=high, y1=y, y2=y, stroke_width=4.0 if row.marked else 2.5)
-    return mark(row.words, line, element("circle", class_=kind, cx=middle, cy=y, r=5.5 if row.marked else 4.0))
+    return mark(row.description, line, element("circle", class_=kind, cx=middle, cy=y, r=5.5 if row.marked else 4.0))
 
 
 def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str) -> Chart:
@@ -207,7 +207,7 @@ def _point(frame: Frame, point: Point, x: float) -> Element:
         element("line", class_=point.kind, x1=x, x2=x, y1=low, y2=high, stroke_width=2.0),
         element("circle", class_=point.kind, cx=x, cy=middle, r=3.0 if point.kind == "minor" else 5.0),
     ]
-    return mark(row.words, *shapes, at=frame.at_x(point.cost))
+    return mark(row.description, *shapes, at=frame.at_x(point.cost))
 
 
 def _label(frame: Frame, point: Point, sides: tuple[float, float], y: float) -> Element:

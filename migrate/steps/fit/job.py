@@ -126,7 +126,7 @@ def _prefix_cost(step: Fit, base: PrefixEmbedder) -> PrefixCost:
     order = np.random.default_rng(step.seed).permutation(store.info.count)
     outside = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
     looked_up = list(store.documents(np.sort(outside)))
-    unpaid = 1 - sum(base.known(looked_up, "document")) / max(len(looked_up), 1)
+    unpaid = 1 - sum(base.are_cached(looked_up, "document")) / max(len(looked_up), 1)
     return PrefixCost(base.tokens, round(unpaid * store.info.count * first / max(whole, 1)), store.info.count)
 
 

@@ -114,7 +114,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
             raise UsageError("`stitch=` translates what `share=` leaves; add `share=30%`, or leave it out to embed all")
 
     @cached_property
-    def part(self) -> Translate | None:
+    def partial(self) -> Translate | None:
         """The translation of a store of which a share is embedded; None where all of it is."""
         if self.share is None or self.stitch is None:
             return None
@@ -153,10 +153,10 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         from migrate.cost.spending import PlannedModel
         from migrate.embed.corpus import AGAIN
 
-        if self.part is not None or self.from_cache:
-            return () if self.part is None else self.part.models
+        if self.partial is not None or self.from_cache:
+            return () if self.partial is None else self.partial.models
         self.refuse_existing()
-        return (PlannedModel(self.embedder, self.cap, documents=self.left, again=AGAIN),)
+        return (PlannedModel(self.embedder, self.cap, documents=self.documents_left, again=AGAIN),)
 
     def refuse_existing(self) -> None:
         """Make sure, before anything is counted, that nothing else has the name of the output."""
@@ -165,7 +165,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         if not self.is_done:
             output_of(self.output).refuse_existing(force=self.force)
 
-    def left(self) -> Iterable[Document]:
+    def documents_left(self) -> Iterable[Document]:
         """Return the documents that a full re-embed would still embed."""
         from migrate.embed.reference import documents_left
 
@@ -178,10 +178,10 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         from migrate.steps.reembed.fill import backfill_store
         from migrate.stores.registry import output_of
 
-        if self.part is not None:
-            return self.part.execute()
+        if self.partial is not None:
+            return self.partial.execute()
         if not self.from_cache and self.is_done:
-            return Embedding(output_of(self.output).where, self.source.info.count, self.embedder.identity.dim)
+            return Embedding(output_of(self.output).display_name, self.source.info.count, self.embedder.identity.dim)
         if self.from_cache and not self.embedder.is_cached:
             raise UsageError(
                 f"{self.source.info.location}: the vectors of {self.embedder.identity.spec} are in no cache; load the "

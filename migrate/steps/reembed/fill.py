@@ -108,7 +108,7 @@ def backfill_store(
     if is_full:
         note_content(target.location)
     return Backfill(
-        target.where,
+        target.display_name,
         store.info.count,
         n_true,
         manifest.counts.get(TRUE, 0),
@@ -137,7 +137,7 @@ def _cached_rows(
     choices = set[bytes]()
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        cached = is_cached[start : start + len(documents)] = embedder.known(documents, "document")
+        cached = is_cached[start : start + len(documents)] = embedder.are_cached(documents, "document")
         chosen = zip(embedder.choices(documents, "document"), cached, is_new[start:].tolist(), strict=False)
         choices.update(choice for choice, is_known, new in chosen if choice is not None and is_known and new)
     return is_cached, choices

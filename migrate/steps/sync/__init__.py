@@ -74,7 +74,9 @@ class Sync(PaidStep["Synced"]):
         comparison = self.comparison
         documents_left = partial(comparison.documents, restart=self.restart)
         return (
-            PlannedModel(comparison.embedder, self.cap, documents=documents_left, again=AGAIN, known=comparison.known),
+            PlannedModel(
+                comparison.embedder, self.cap, documents=documents_left, again=AGAIN, known=comparison.known_documents
+            ),
         )
 
     def execute(self) -> Synced:

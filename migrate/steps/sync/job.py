@@ -105,7 +105,7 @@ class SyncInputs:
         """Return whether the new store is a full re-embed."""
         return self.manifest.store.made_by == REEMBEDDED
 
-    def known(self) -> list[Document]:
+    def known_documents(self) -> list[Document]:
         """Return documents whose vectors prove that the model is the one of the new store."""
         return proof_documents(self.new, all_true=self.all_true) if self.changes.counts.to_embed else []
 
@@ -170,7 +170,13 @@ def sync(step: Sync) -> Synced:
     remarks = (*comparison.remarks, *remarks) if written else ()
     wall_s = time.perf_counter() - started
     return Synced(
-        comparison.output.where, counts, comparison.old.info.count, comparison.changes.n_true, written, wall_s, remarks
+        comparison.output.display_name,
+        counts,
+        comparison.old.info.count,
+        comparison.changes.n_true,
+        written,
+        wall_s,
+        remarks,
     )
 
 

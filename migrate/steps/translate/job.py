@@ -116,7 +116,7 @@ class TranslateJob:
     @property
     def refit_folder(self) -> Path:
         """The folder of the stitch that is fitted again."""
-        return self.output.beside("stitch") if self.step.save_stitch is None else Path(self.step.save_stitch)
+        return self.output.sibling("stitch") if self.step.save_stitch is None else Path(self.step.save_stitch)
 
     @cached_property
     def refit(self) -> Refit | None:
@@ -193,7 +193,7 @@ class TranslateJob:
             recall = index_recall(open_store(output.location))
         outside = details["outside"]
         return Translation(
-            output.where,
+            output.display_name,
             store.info.count,
             store.info.dim,
             fitted.dim,

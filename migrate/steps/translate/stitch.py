@@ -86,7 +86,7 @@ class Refit:
     embedder: Embedder
     log: Sequence[Query]
     policy: str
-    facts: Mapping[str, Any]
+    options: Mapping[str, Any]
     earlier: FittedStitch | None
     _choices: list[Choice] = field(default_factory=list, init=False, repr=False)
 
@@ -169,7 +169,7 @@ class Refit:
             np.flatnonzero(paid),
             reader=fitted.reader or fit_reader(store, self.embedder, seed=seed),
             details=StitchFacts(
-                reembedding={"asked": self.facts, **chosen, "tokens, about": choice.cost.tokens},
+                reembedding={"asked": self.options, **chosen, "tokens, about": choice.cost.tokens},
                 chosen_by=tuple(sorted(choosers)),
             ).as_details(),
             seed=seed,

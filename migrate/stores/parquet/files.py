@@ -82,7 +82,7 @@ class LocalFiles:
                 paths = sorted(path for path in [*listing, *rows] if path.is_file())
             stamps = [FileStamp.of(path) for path in paths]
         return [
-            ParquetFile(stamp.path.relative_to(self.folder).as_posix(), str(stamp.path), stamp.size, [*stamp.facts])
+            ParquetFile(stamp.path.relative_to(self.folder).as_posix(), str(stamp.path), stamp.size, [*stamp.signature])
             for stamp in stamps
         ]
 
@@ -99,7 +99,7 @@ class LocalFiles:
         """Open a file, and check before and after that it has not changed."""
         path = Path(file.path)
         with read_errors(path), path.open("rb") as opened:
-            if [*FileStamp.of(path).facts] != file.version:
+            if [*FileStamp.of(path).signature] != file.version:
                 raise StoreError(f"{path}: the file changed since it was opened; run again on a store at rest")
             stamp = FileStamp.of(path, opened.fileno())
             yield opened

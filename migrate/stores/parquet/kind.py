@@ -98,7 +98,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         super().__init__(location, files, options)
         self.index_path = Path(self.shards[0].path)
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
-        if [[*stamp.facts] for stamp in self.stamps] != [shard.version for shard in self.shards]:
+        if [[*stamp.signature] for stamp in self.stamps] != [shard.version for shard in self.shards]:
             raise StoreError(f"{files.location}: the files changed while they were opened; run again")
 
     @property

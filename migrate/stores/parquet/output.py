@@ -43,7 +43,7 @@ class ParquetOutput(Output):
         """Return a writer of the files."""
         return ParquetWriter(source, content, dim)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of the files, and that this kind was asked for."""
         return _shard_facts(content, sha256)
 
@@ -99,19 +99,19 @@ class ParquetWriter(StoreWriter):
         name = self._parts.get(shard)
         return None if name is None else self._write(shard, name, batches)
 
-    def is_sound(self, shard: Shard, facts: Mapping[str, Any]) -> bool:
+    def is_sound(self, shard: Shard, details: Mapping[str, Any]) -> bool:
         """Return whether the file is there: by its hash, or by its size where it would have to be fetched."""
-        name = str(facts["name"])
+        name = str(details["name"])
         if self._storage is not None:
-            return self._storage.files().size_of(name) == int(facts["bytes"])
+            return self._storage.files().size_of(name) == int(details["bytes"])
         path = self.folder / name
-        return path.is_file() and sha256_file(path) == str(facts["sha256"])
+        return path.is_file() and sha256_file(path) == str(details["sha256"])
 
     def finish(self, rows: Rows) -> None:
         """Write the files that are left, and `_shards.json` last."""
         written = {}
         for shard in rows.shards:
-            put = rows.shards.facts(shard).get("put")
+            put = rows.shards.details(shard).get("put")
             if put is not None:
                 written[put["name"]] = put
         with output_errors(self.folder):
@@ -290,7 +290,7 @@ class ObjectOutput(ServerOutput):
         """Return a writer of the files, on any machine."""
         return ParquetWriter(source, content, dim, self)
 
-    def facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of the files, and that this kind was asked for."""
         return _shard_facts(content, sha256)
 

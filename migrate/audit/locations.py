@@ -13,13 +13,13 @@ from migrate.stores.switching import why_no_switch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Locations:
     """The words by which commands name what an audit is of; None or empty for what is not there, or not known.
 
     `source`, `translated` and `stitch` are where these are, `full` is where a full re-embed can be written to, and
     `server` where a store like the source can lie beside it, where that is on a server and the new store in files.
     `target` are words that name the target model, `--target SPEC` and the options that belong to it, `model` those for
-    a command that finds the model's name in the store. `report` is where the JSON report is kept, `again` the command
+    a command that finds the model's name in the store. `report` is the JSON report, `audit_again` the command
     that audits the same again and keeps its report. `can_switch` says that the new store can trade names with the
     source, `can_serve` that `live` takes the target model: one whose vectors are worth keeping.
     """
@@ -31,7 +31,7 @@ class Places:
     target: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
     report: str | None = None
-    again: tuple[str, ...] = ()
+    audit_again: tuple[str, ...] = ()
     has_texts: bool = True
     can_switch: bool = False
     can_serve: bool = True
@@ -43,10 +43,10 @@ class Places:
         return self.translated if self.source is None else self.source
 
 
-def places_of(translated: Store, source: Store | None, embedder: Embedder) -> Places:
+def locations_of(translated: Store, source: Store | None, embedder: Embedder) -> Locations:
     """Return the places of two stores, as their locations were given, and the name of the target model."""
     old = translated if source is None else source
-    return Places(
+    return Locations(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
         full=old.successor("full") or str(_free_sibling(translated)),
