@@ -24,8 +24,10 @@ from statistics import median, quantiles
 
 VAGUE = frozenset(
     (
-        "anew", "asked", "asking", "beside", "found", "given", "home", "homes", "hurt", "known", "mine", "one", "other",
-        "others", "own", "rest", "said", "seen", "some", "such", "thing", "told", "wanted",
+        "after", "again", "anew", "answers", "aside", "asked", "asking", "before", "beside", "fact", "facts", "found",
+        "fresh", "given", "gone", "here", "home", "homes", "hurt", "kept", "known", "lately", "later", "left", "made",
+        "marks", "mine", "noted", "one", "other", "others", "own", "part", "parts", "place", "places", "rest", "said",
+        "seen", "some", "such", "taken", "there", "thing", "told", "wanted", "what", "where", "words",
     )
 )  # fmt: skip
 """Words that say nothing of what is held; a name counts if it is one of them, but for a leading underscore."""
