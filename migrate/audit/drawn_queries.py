@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import Scores
+from migrate.audit.measures import CUT, Scores
 from migrate.audit.verdict import Weighting
 from migrate.search.runs import Rankings
 
@@ -20,7 +20,7 @@ FLOOR = 0.1
 """The least chance to be drawn, so that no query weighs more than ten; `benchmarks/labels.py` compares others."""
 
 
-def greatest_change(first: Rankings, second: Rankings, query_ids: Sequence[str], k: int = 10) -> Scores:
+def greatest_change(first: Rankings, second: Rankings, query_ids: Sequence[str], k: int = CUT) -> Scores:
     """Return the greatest difference of nDCG@k between two runs that judgements could make, (q,), 0 to 1.
 
     The difference of DCG is a sum over documents of grade times the difference of discounts. For grades in a given

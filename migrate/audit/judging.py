@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from migrate.audit.drawn_queries import chances_of, draw_queries, greatest_change
+from migrate.audit.measures import CUT
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.datasets.graded import seal_of
 from migrate.files import atomic_file, write_bytes
 from migrate.vectors import Query
-
-TO_JUDGE = 300
-
-_DEPTH = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +30,12 @@ class Unjudged:
     documents: Mapping[str, str]
 
 
-def draw_unjudged(retriever: Retriever, n: int = TO_JUDGE) -> tuple[Unjudged, ...]:
+def draw_unjudged(retriever: Retriever, n: int = 300) -> tuple[Unjudged, ...]:
     """Return up to `n` queries, drawn by how much judgements could tell translated store and full re-embed apart."""
     queries, runs = retriever.query_set.distinct, retriever.compared
-    chances = chances_of(greatest_change(runs[TRANSLATED], runs[FULL], [query.id for query in queries], _DEPTH))
+    chances = chances_of(greatest_change(runs[TRANSLATED], runs[FULL], [query.id for query in queries]))
     drawn = [(queries[row], float(chances[row])) for row in draw_queries(chances, n, retriever.settings.seed).tolist()]
-    pools = {query.id: sorted({d for run in runs.values() for d in run.top(query.id, _DEPTH)}) for query, _ in drawn}
+    pools = {query.id: sorted({d for run in runs.values() for d in run.top(query.id, CUT)}) for query, _ in drawn}
     texts = retriever.texts(sorted({doc_id for pool in pools.values() for doc_id in pool}))
     return tuple(Unjudged(query, chance, {d: texts.get(d, "") for d in pools[query.id]}) for query, chance in drawn)
 

@@ -21,7 +21,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import ndcg
+from migrate.audit.measures import CUT, ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
@@ -32,16 +32,12 @@ from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_nor
 Rows = NDArray[np.int64]
 """Rows of the translated store."""
 
-CUT: Final = 10
-"""The k of nDCG@k."""
-
 SAMPLED: Final = 300
 """Errors to measure in each band, over all queries; in the last band, which holds most documents, for each query."""
 
 _EDGES: Final = (40, 160, 640, 2_560)
 
 _BINS: Final = 2_048
-_BLOCK: Final = 1_024
 _EXPONENT: Final = 600.0
 _DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
@@ -95,7 +91,8 @@ def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress)
 
 def _blocks(count: int) -> Iterator[slice]:
     """Return queries to score at a time, so that memory does not grow with them."""
-    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
+    height = 1_024
+    return (slice(start, min(start + height, count)) for start in range(0, count, height))
 
 
 def _numbered(store: Store, stage: str, progress: Progress) -> Iterator[tuple[int, Batch]]:

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import family_of
-from migrate.audit.measures import Scores
+from migrate.audit.measures import CUT, Scores
 from migrate.audit.outside import (
-    CUT,
     SAMPLED,
     ErrorTail,
     Lately,

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import QuerySet
+from migrate.check.comparison import spread
 from migrate.vectors import Vectors, unit_rows
 
 SPREADS: Final = 6.0
@@ -30,15 +31,6 @@ SPREADS: Final = 6.0
 
 MOST_ALIKE: Final = 0.95
 """Above this cosine queries are alike whatever is usual: in few dimensions any two may be near each other."""
-
-_USUAL: Final = 2_000
-"""So many queries say at most what is usual."""
-
-_BELOW, _FAR_BELOW = 0.1587, 0.0228
-"""Shares of a normal distribution that are more than one and two standard deviations below its median."""
-
-_BLOCK: Final = 1 << 22
-"""Cosines to look at at once."""
 
 
 def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
@@ -87,24 +79,21 @@ def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the
     lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes longer.
     """
-    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
+    sample = rows[spread(len(rows), 2_000)]
     pairs = np.triu_indices(len(sample), 1)
     if not len(pairs[0]):
         return MOST_ALIKE
-    lowest, low, middle = np.quantile((sample @ sample.T)[pairs], [_FAR_BELOW, _BELOW, 0.5])
+    # of a normal distribution, two standard deviations below the median, one, and the median
+    lowest, low, middle = np.quantile((sample @ sample.T)[pairs], [0.0228, 0.1587, 0.5])
     usual = middle + SPREADS * (middle - low)
     return float(min(usual, low + SPREADS * (low - lowest) if in_runs else usual, MOST_ALIKE))
 
 
 def _cosines(block: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Return the cosines of some rows with all, block by block, with the number of the first row of each."""
-    step = max(_BLOCK // len(rows), 1)
+    step = max((1 << 22) // len(rows), 1)
     for start in range(0, len(block), step):
         yield start, block[start : start + step] @ rows.T
-
-
-MOST_KINDS: Final = 2_000
-"""More kinds are not told apart one after the other: no verdict needs them, and each is a vector to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +128,8 @@ class Kinds:
         is_first: NDArray[np.bool_] = np.all(rows @ centred(firsts, mean).T <= threshold, axis=1)
         near = rows @ rows.T > threshold
         for position, packed_row in enumerate(packed):
-            is_new = packed_row not in known_rows and len(known_rows) < MOST_KINDS
+            # More kinds are not told apart: no verdict needs them, and each is a vector to keep
+            is_new = packed_row not in known_rows and len(known_rows) < 2_000
             is_first[position] &= is_new and not near[position, :position][is_first[:position]].any()
             if is_first[position]:
                 known_rows.add(packed_row)

@@ -39,9 +39,6 @@ PARENT_FIELD = "parent_id"
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
 
-_STREAM = 3
-_BLOCK = 1_000
-
 Keys = Mapping[str, str]
 """From each id of a store to the document that is judged: the parent of a chunk, else the id itself."""
 
@@ -212,8 +209,8 @@ def synthetic_queries(
     location = store.info.location
     if not store.info.has_texts:
         raise StoreError(f"{location} has no texts to make queries from; give queries: --queries FILE")
-    order = random_order(store, seed, _STREAM)
-    blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
+    order, height = random_order(store, seed, 3), 1_000
+    blocks = (order[start : start + height] for start in range(0, len(order), height))
     drawn = (document for rows in blocks for document in store.documents(rows))
     drawn_queries = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
     queries = [Query(doc_id, query.text) for doc_id, query in drawn_queries]

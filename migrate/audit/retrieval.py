@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.drawn_queries import chances_of, greatest_change
-from migrate.audit.measures import Scores, ndcg
+from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import BM25, DEPTHS, FULL, STAY, TRANSLATED, TWO_STAGE, ArmCost, Reranking
 from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.audit.verdict import Finding, Floor
+from migrate.check.comparison import spread
 from migrate.cost import Tally, usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
@@ -30,12 +31,8 @@ from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors, no_progress
 
-_FIRST = 10
 _READ = 2_000
 """Texts to count the tokens of, for a free model."""
-_QUERIES = 1_000
-"""Queries whose further documents are read together."""
-_BLOCK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +203,7 @@ class Retriever:
             return None
         if self.documents is not None or tally.target.is_api:
             return float(tally.cost(store.documents() if self.documents is None else self.documents).tokens)
-        rows = np.unique(np.linspace(0, store.info.count - 1, min(_READ, store.info.count)).astype(np.int64))
+        rows = spread(store.info.count, _READ)
         return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
 
     def search(self, name: str) -> TimedRun:
@@ -281,7 +278,7 @@ class Retriever:
 
     def _reranked(self, depth: int) -> Rankings:
         count = len(self._candidate_rows)
-        step = max(_BLOCK_BYTES // (4 * self.stores[FULL].info.dim * depth), 1)
+        step = max((1 << 28) // (4 * self.stores[FULL].info.dim * depth), 1)  # queries to 256 MiB of vectors
         rankings: dict[str, tuple[str, ...]] = {}
         for start in range(0, count, step):
             self.progress(f"rank {depth} again", start, count)
@@ -352,7 +349,7 @@ class Retriever:
         """Return a run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
         query_set = self.query_set
         if query_set.qrels is not None:
-            return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
+            return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, CUT))
         return self.agreement(run)
 
     def agreement(self, run: Rankings) -> Scores:
@@ -378,11 +375,12 @@ class Retriever:
         full, metric = self.search(FULL).run, self.stores[FULL].info.metric
         ids = self.query_set.query_ids
         worst = np.inf if metric == "l2" else -np.inf
-        scores = np.full((len(ids), _FIRST), worst)
-        for start in range(0, len(ids), _QUERIES):
-            block = range(start, min(start + _QUERIES, len(ids)))
+        scores = np.full((len(ids), CUT), worst)
+        together = 1_000  # queries whose further documents are read at once
+        for start in range(0, len(ids), together):
+            block = range(start, min(start + together, len(ids)))
             known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
-            tops = [run.top(ids[i], _FIRST) for i in block]
+            tops = [run.top(ids[i], CUT) for i in block]
             unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, known, strict=True)]
             rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*unknown)}
             for row, key in enumerate(self.keys[FULL].values() if rows else ()):

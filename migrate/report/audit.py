@@ -25,7 +25,6 @@ from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, filled_columns
 
-_SLICES, _FEWEST = 3, 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
@@ -41,7 +40,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
     measured = report.verdict.measured
     enough = sorted(
-        (group for group in informative_slices(report.diagnostics.slices) if group.queries >= _FEWEST),
+        (group for group in informative_slices(report.diagnostics.slices) if group.queries >= 10),
         key=lambda group: group.retention.estimate,
     )
     rows = [
@@ -52,7 +51,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
             f"{group.translated:.3f}",
             f"{group.retention.estimate:.3f}",
         ]
-        for group in enough[:_SLICES]
+        for group in enough[:3]
     ]
     return [["kinds of queries that keep least", "queries", "full", "translated", measured], *rows] if rows else []
 
@@ -126,13 +125,8 @@ def _budget_row(point: FrontierPoint) -> list[str]:
     ]
 
 
-_MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 _AGREEMENT = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
-_COSTS = ("Mtok", "usd")
-_NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
-_SAMPLE_LEFT_OUT = "the verdict without the documents that have true vectors"
-_MILLION = 1e6
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
@@ -142,7 +136,9 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if report.pool is not None:
         yield from report.pool.sentences
         if not report.pool.is_exact:
-            absent = [*_NOT_IN_POOL, *([_SAMPLE_LEFT_OUT] if verdict.provisional else [])]
+            absent = ["overlap and RBO", "topics", "the map of the spaces and how alike they are"]
+            if verdict.provisional:
+                absent.append("the verdict without the documents that have true vectors")
             yield f"left out, as they need the full re-embed: {', '.join(absent)}; `--reference build` has them"
     if report.skipped_arms:
         yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
@@ -173,12 +169,12 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
             *_means(arm, _QUALITY),
             *_compared(report.comparisons.get(arm.name)),
             f"{arm.seconds:.1f}",
-            "-" if arm.tokens is None else f"{arm.tokens / _MILLION:.2f}",
+            "-" if arm.tokens is None else f"{arm.tokens / 1e6:.2f}",
             "-" if arm.usd is None else f"{arm.usd:,.2f}",
         ]
         for arm in report.arms
     ]
-    return filled_columns([head, *rows], costs=_COSTS)
+    return filled_columns([head, *rows], costs=("Mtok", "usd"))
 
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
@@ -222,7 +218,7 @@ def _compared(comparison: Comparison | None) -> list[str]:
 def _record(comparison: Comparison) -> str:
     """Return queries won, tied and lost; as percentages where the counts would not fit."""
     counts = (comparison.wins, comparison.ties, comparison.losses)
-    if sum(counts) < _MANY_QUERIES:
+    if sum(counts) < 10_000:
         return "/".join(map(str, counts))
     return "/".join(f"{100 * count / sum(counts):.0f}%" for count in counts)
 

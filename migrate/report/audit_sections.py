@@ -46,8 +46,6 @@ from migrate.report.svg.charts import (
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import cut
 
-_MOST_QUERIES, _QUERIES = 100, 3
-_CHARACTERS = 60
 _COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
 _WORDS = {
     Outcome.SAFE: "The translated store can take over",
@@ -187,7 +185,7 @@ def _where_it_hurts(report: AuditReport) -> Iterator[Block]:
         yield _differences(report).figure()
     if worst := report.diagnostics.regressions:
         yield Heading("Queries that lose most")
-        yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:_QUERIES]])
+        yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:3]])
     if has_changes:
         yield Either([Heading("Queries that change most"), TextTable(rows, text_columns=[0])])
 
@@ -228,7 +226,7 @@ def _differences(report: AuditReport) -> Chart:
 def _query_names(report: AuditReport) -> list[str]:
     texts = report.query_texts or [""] * len(report.query_ids)
     return [
-        f"{query_id}, {cut(' '.join(text.split()), _CHARACTERS)}" if text else query_id
+        f"{query_id}, {cut(' '.join(text.split()), 60)}" if text else query_id
         for query_id, text in zip(report.query_ids, texts, strict=True)
     ]
 
@@ -236,7 +234,7 @@ def _query_names(report: AuditReport) -> list[str]:
 def _query_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = (report.arm(name).scores[report.measure] for name in (FULL, TRANSLATED))
-    order = np.argsort(-np.abs(translated - full), kind="stable")[:_MOST_QUERIES]
+    order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
     names = _query_names(report)
     return [
         ["query", FULL, TRANSLATED, "difference"],

@@ -12,9 +12,6 @@ from migrate.report.audit import span
 from migrate.report.svg.charts import Interval, Point, cost_chart
 from migrate.report.svg.frame import Chart
 
-_MILLION = 1e6
-_CONTROLS = (MEAN, RANDOM)
-
 
 def decision_chart(report: AuditReport) -> Chart | None:
     """Draw the quality of every option, arm and budget against its cost in all; None where too few costs are known.
@@ -53,7 +50,7 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
     """Yield arms that are no options, and the budgets of the frontier."""
     for arm in report.arms:
         comparison = report.comparisons.get(arm.name)
-        if comparison is None or comparison.standard != FULL or arm.name in {*shown, *_CONTROLS}:
+        if comparison is None or comparison.standard != FULL or arm.name in {*shown, MEAN, RANDOM}:
             continue
         if not comparison.retention.is_known:
             continue
@@ -95,8 +92,8 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
 
 def _amount_left(option: Option, *, is_priced: bool) -> str:
     amount = option.usd_left if is_priced else option.tokens_left
-    return "-" if amount is None else f"{amount if is_priced else amount / _MILLION:,.4f}"
+    return "-" if amount is None else f"{amount if is_priced else amount / 1e6:,.4f}"
 
 
 def _amount(usd: float | None, tokens: float | None, *, is_priced: bool) -> float:
-    return (usd or 0.0) if is_priced else (tokens or 0.0) / _MILLION
+    return (usd or 0.0) if is_priced else (tokens or 0.0) / 1e6

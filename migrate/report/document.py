@@ -57,12 +57,14 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
     }
 
 
-_POINT = ("policy", "share", "share_of_tokens", "documents", "tokens", "price_usd")
-
-
 def _point_document(point: FrontierPoint) -> dict[str, Any]:
     return {
-        **{name: getattr(point, name) for name in _POINT},
+        "policy": point.policy,
+        "share": point.share,
+        "share_of_tokens": point.share_of_tokens,
+        "documents": point.documents,
+        "tokens": point.tokens,
+        "price_usd": point.price_usd,
         "outcome": point.verdict.outcome.value,
         point.verdict.measured: as_plain(point.verdict.retention),
         "worse_than_stay": point.verdict.worse_than_stay,

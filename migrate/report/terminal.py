@@ -15,9 +15,6 @@ from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report,
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
 
-_NARROWEST = 10
-"""Columns that a text has at least."""
-
 
 def number(value: float | None) -> str:
     """Return a figure in few characters; a dash where there is none.
@@ -109,7 +106,7 @@ def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: i
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
-    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[index] for index in left) > _NARROWEST:
+    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[index] for index in left) > 10:
         widths[max(left, key=widths.__getitem__)] -= 1
     lines = []
     for row in cells:
