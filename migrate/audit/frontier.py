@@ -40,7 +40,7 @@ from migrate.steps.translate.choice import (
 )
 from migrate.steps.translate.refit import extended, refit_same_kind
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stores.base import Store
+from migrate.stores.base import Store, all_ids
 from migrate.translate import batch_rows, translated_batches
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Frontier:
         """The finding in words."""
         best = self.cheapest_safe
         if best is None:
-            margin = self.points[0].verdict.stands_for or self.points[0].verdict.margin
+            margin = self.points[0].verdict.asked_margin
             return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
         safe = "SAFE (provisional)" if best.verdict.provisional else "SAFE"
         if best.policy == SAMPLE:
@@ -190,9 +190,8 @@ class BudgetTrials:
     def _row_of(self) -> Mapping[str, int]:
         """The row of each document in the reference."""
         reference = self.retriever.stores[FULL]
-        ids = (doc_id for batch in reference.scan() for doc_id in batch.ids)
-        row_of = {doc_id: row for row, doc_id in enumerate(ids)}
-        missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
+        row_of = {doc_id: row for row, doc_id in enumerate(all_ids(reference))}
+        missing = [doc_id for doc_id in all_ids(self.store) if doc_id not in row_of]
         if missing:
             raise StoreError(
                 f"{reference.info.location} lacks {len(missing)} ids of {self.store.info.location}, such as "

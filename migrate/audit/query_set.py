@@ -30,7 +30,7 @@ from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
 from migrate.selection import random_order
 from migrate.selection.choosers import digest_of, is_chooser
-from migrate.stores.base import Store
+from migrate.stores.base import Store, all_ids
 from migrate.vectors import Document, Progress, Query, no_progress, query_key
 
 PARENT_FIELD = "parent_id"
@@ -277,7 +277,7 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
     """Return the judged document of each id of a store, in the store's order."""
     if not store.info.has_texts:
-        return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
+        return {doc_id: doc_id for doc_id in all_ids(store)}
     return keys_of(store.documents(), parent_field)
 
 

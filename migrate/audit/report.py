@@ -150,8 +150,7 @@ class AuditReport:
     def _outcome_in_family(self, name: str) -> Outcome:
         if name in self.ways_out:
             return Outcome.SAFE
-        limit = self.verdict.margin if self.verdict.harmful is None else self.verdict.harmful
-        is_below = self.verdict.has_enough and self.family[name].upper < limit
+        is_below = self.verdict.has_enough and self.family[name].upper < self.verdict.not_safe_below
         return Outcome.NOT_SAFE if is_below else Outcome.INCONCLUSIVE
 
     def judging(self, plan: str) -> AuditReport:

@@ -28,7 +28,7 @@ from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
-from migrate.stores.base import Store
+from migrate.stores.base import Store, all_ids
 from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors, no_progress
 
 _READ = 2_000
@@ -150,8 +150,7 @@ class Retriever:
     @cached_property
     def has_same_ids(self) -> bool:
         """True where translated store and reference hold the same ids, not only chunks of the same documents."""
-        ids, others = ({i for batch in self.stores[name].scan() for i in batch.ids} for name in (TRANSLATED, FULL))
-        return ids == others
+        return set(all_ids(self.stores[TRANSLATED])) == set(all_ids(self.stores[FULL]))
 
     @property
     def asked_depths(self) -> list[int]:
@@ -267,8 +266,7 @@ class Retriever:
     @cached_property
     def _candidate_rows(self) -> list[NDArray[np.int64]]:
         """The rows of the candidates in the reference."""
-        ids = (doc_id for batch in self.stores[FULL].scan() for doc_id in batch.ids)
-        row_of = {doc_id: row for row, doc_id in enumerate(ids)}
+        row_of = {doc_id: row for row, doc_id in enumerate(all_ids(self.stores[FULL]))}
         depth = max(self.rerank_depths)
         return [np.array([row_of[doc_id] for doc_id in own[:depth]], dtype=np.int64) for own in self.candidates]
 

@@ -437,6 +437,16 @@ class Verdict:
         return self.n_queries if self.n_groups is None else self.n_groups
 
     @property
+    def asked_margin(self) -> float:
+        """The share of retention to keep, whatever is measured; `margin` is what stands for it."""
+        return self.margin if self.stands_for is None else self.stands_for
+
+    @property
+    def not_safe_below(self) -> float:
+        """The retention, or agreement, below which it is NOT SAFE."""
+        return self.margin if self.harmful is None else self.harmful
+
+    @property
     def has_enough(self) -> bool:
         """True where there are enough queries for any verdict."""
         return self.n_independent >= FEWEST_QUERIES
@@ -491,7 +501,7 @@ class Verdict:
     @property
     def undecidable(self) -> bool:
         """True where no number of queries would settle the verdict, unless some are judged."""
-        return self.harmful is not None and self.harmful <= self.retention.estimate < self.margin
+        return self.not_safe_below <= self.retention.estimate < self.margin
 
     @property
     def measured(self) -> str:
@@ -512,7 +522,7 @@ class Verdict:
             below = (
                 "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
             )
-            return f"{span}: below {below} {self.stands_for or self.margin:g}"
+            return f"{span}: below {below} {self.asked_margin:g}"
         if not self.has_enough:
             return f"{span}; {self.counted} are too few for a verdict, at least {FEWEST_QUERIES} are needed"
         if self.lacks_documents:

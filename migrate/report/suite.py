@@ -146,7 +146,7 @@ def audit_suite(report: AuditReport) -> Suite:
     properties = {
         **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
         "SAFE from": f"{verdict.margin:g}",
-        "margin": f"{verdict.margin if verdict.stands_for is None else verdict.stands_for:g}",
+        "margin": f"{verdict.asked_margin:g}",
         "queries": str(verdict.n_queries),
         "independent groups": str(verdict.n_independent),
         **({"provisional": report.basis} if report.basis else {}),
