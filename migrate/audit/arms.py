@@ -96,7 +96,7 @@ def _bridge(retriever: Retriever) -> Choices:
         yield Skipped(BRIDGE, need)
         return
     meaning = "the source store, queries embedded by the target model and mapped back by a stitch"
-    cost = partial(retriever.cost_of_share, retriever.bridge_share)
+    cost = partial(retriever.cost_of_share, retriever.n_bridged / retriever.stores[TRANSLATED].info.count)
     yield Arm(BRIDGE, meaning, partial(retriever.search, BRIDGE), cost, is_alternative=True)
 
 
@@ -228,13 +228,6 @@ def own_arms() -> list[Callable[[Retriever], Choices]]:
     return [arms for arms in ARMS if arms not in _BUILT_IN]
 
 
-def select_arms(retriever: Retriever) -> tuple[list[Arm], dict[str, str]]:
-    """Return the arms that the inputs allow, and by name what each of the others needs."""
-    choices = [choice for arms in ARMS for choice in arms(retriever)]
-    skipped = {choice.name: choice.need for choice in choices if isinstance(choice, Skipped)}
-    return [choice for choice in choices if isinstance(choice, Arm)], skipped
-
-
 @dataclass(frozen=True, eq=False)
 class Measures:
     """The results of all arms by name, each against its standard, and what the `skipped` ones need.
@@ -253,7 +246,9 @@ class Measures:
 
 def measure_arms(retriever: Retriever, rules: Rules) -> Measures:
     """Answer the queries with every arm that the inputs allow, and measure what comes of it."""
-    arms, skipped = select_arms(retriever)
+    choices = [choice for choose in ARMS for choice in choose(retriever)]
+    arms = [choice for choice in choices if isinstance(choice, Arm)]
+    skipped = {choice.name: choice.need for choice in choices if isinstance(choice, Skipped)}
     alternatives = [arm.name for arm in arms if arm.is_alternative]
     plan = find_plan(retriever.settings.plan, (TRANSLATED, *alternatives), skipped)  # before anything is ranked
     runs = [(arm, arm.retrieve()) for arm in arms]

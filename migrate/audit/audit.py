@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from migrate.audit import findings as find
 from migrate.audit.arms import measure_arms
 from migrate.audit.diagnostics import diagnose
+from migrate.audit.drawn_queries import draw_unjudged
 from migrate.audit.held_out import audit_held_out, unexplained_documents
 from migrate.audit.inputs import prepare_audit
-from migrate.audit.judging import draw_unjudged
 from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
@@ -73,6 +73,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         findings=tuple(findings),
         manifest=_manifest(audit, len(query_set.distinct), retriever.n_documents),
         family=measures.family,
+        plan=measures.plan,
         skipped_arms=measures.skipped,
         held_out=held_out,
         diagnostics=diagnostics,
@@ -80,13 +81,12 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         unjudged=() if audit.judge_next is None else draw_unjudged(retriever),
-        reference_at=None if reference is None else reference.info.location,
+        reference_at=None if audit.full is None else audit.full.info.location,
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         places=places_of(audit.translated, audit.source_store, audit.embedder),
     )
-    report = report if find.has_standard(rules, scores) else report.without_standard()
-    return report.judging(measures.plan)
+    return report if find.has_standard(rules, scores) else report.without_standard()
 
 
 def _remarks(audit: Audit, skipped: Mapping[str, str]) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from migrate.steps.translate.choice import (
     Budget,
     Survey,
     choose_within,
+    require_confidence,
     survey_store,
     why_unsure,
 )
@@ -200,6 +201,26 @@ class BudgetTrials:
         return row_of
 
 
+def check_frontier(audit: Audit, store: Store, fitted: FittedStitch) -> None:
+    """Make sure, before anything is embedded, that budgets can be tried on the source store by this stitch."""
+    if not audit.query_set.queries:
+        raise InputError(f"{audit.query_set.name} has no queries to judge by; give some")
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    if difference is not None:
+        raise StitchError(
+            f"{store.info.location} is not the store that the stitch was fitted on ({difference}); name that one with "
+            "--source"
+        )
+    if not store.info.has_texts:
+        raise StoreError(f"{store.info.location} has no texts, which are what is re-embedded; give it some")
+    wrong = [share for share in audit.shares if not 0 < share <= 1]
+    if wrong or not audit.shares:
+        raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
+    if CONFIDENCE_POLICY in audit.policy:
+        require_confidence(fitted)
+
+
 def find_frontier(
     audit: Audit, reference: Store, stay: Scores | None = None, findings: tuple[Finding, ...] = ()
 ) -> Frontier:
@@ -216,19 +237,17 @@ def find_frontier(
     may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of
     them all is SAFE by mistake in 5 % of audits at most.
     """
-    store, fitted = _check(audit)
-    policies, log = audit.policy, audit.log
+    store, fitted = audit.source_store, audit.frontier_stitch
+    assert store is not None and fitted is not None  # noqa: S101 - `Audit.check` has seen to it
+    query_set, policies, log = audit.judging, audit.policy, audit.log
     unsure = why_unsure(fitted)
     usable = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
     usable = [policy for policy in usable if not unsure or policy != CONFIDENCE_POLICY]
     if not usable:
         raise UsageError(f"the policy {QUERY_LOG} needs a query log, and there is none; give one, or another policy")
-    vectors = audit.embedder.embed_queries(audit.judging.queries)
-    query_set, keys, names = (
-        with_groups(audit.judging, vectors),
-        document_keys(store, audit.parent_field),
-        (TRANSLATED, FULL),
-    )
+    vectors = audit.embedder.embed_queries(query_set.queries)
+    query_set = with_groups(query_set, vectors)
+    keys, names = document_keys(store, audit.parent_field), (TRANSLATED, FULL)
     # The ids of both stores are judged as the same documents
     retriever = Retriever(
         audit.settings,
@@ -253,25 +272,3 @@ def find_frontier(
         points.append(trials.refitted(policy, share))
     notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
     return Frontier(tuple(points), store.info.count, query_set.measure, tuple(notes))
-
-
-def _check(audit: Audit) -> tuple[Store, FittedStitch]:
-    """Return the store and the stitch that can be tried."""
-    store, fitted = audit.source_store, audit.frontier_stitch
-    if store is None or fitted is None:
-        raise UsageError("a frontier needs the source, and a stitch that was fitted on it")
-    if not audit.query_set.queries:
-        raise InputError(f"{audit.query_set.name} has no queries to judge by; give some")
-    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
-    if difference is not None:
-        raise StitchError(
-            f"{store.info.location} is not the store that the stitch was fitted on ({difference}); name that one with "
-            "--source"
-        )
-    if not store.info.has_texts:
-        raise StoreError(f"{store.info.location} has no texts, which are what is re-embedded; give it some")
-    wrong = [share for share in audit.shares if not 0 < share <= 1]
-    if wrong or not audit.shares:
-        raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
-    return store, fitted

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
+from migrate.audit.frontier import check_frontier
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import Keys, document_keys, keys_of
 from migrate.audit.reference import check_source, check_target, prove_reference, refuse_same_source
@@ -20,7 +21,6 @@ from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.steps.translate.choice import CONFIDENCE, require_confidence
 from migrate.stitch.fitted import QUERY, require_direction
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
@@ -58,8 +58,8 @@ def check_request(audit: Audit) -> None:
         raise UsageError(
             "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
         )
-    if audit.frontier_stitch is not None and CONFIDENCE in audit.policy:
-        require_confidence(audit.frontier_stitch)
+    if audit.frontier_stitch is not None and audit.source_store is not None:
+        check_frontier(audit, audit.source_store, audit.frontier_stitch)
     _check_bridge(audit)
     if audit.judge_next is not None:
         _check_drawing(audit)

@@ -169,11 +169,6 @@ class Retriever:
         info = self.stores[TRANSLATED].info
         return (info.manifest.counts.get(TRUE, 0) if info.manifest else 0) / info.count
 
-    @property
-    def bridge_share(self) -> float:
-        """The size of the bridge's sample as a share of the translated store's documents."""
-        return self.n_bridged / self.stores[TRANSLATED].info.count
-
     def cost_of_share(self, share: float) -> ArmCost:
         """Return the cost to embed a share, 0-1, of all documents; not known where there are no texts to count."""
         if self._tokens is None:

@@ -453,16 +453,14 @@ class Audit(JudgedStep["AuditReport"]):
 
         from migrate.audit.audit import audit_store
         from migrate.audit.downstream import audit_downstream
+        from migrate.audit.drawn_queries import write_unjudged
         from migrate.audit.frontier import find_frontier
-        from migrate.audit.judging import write_unjudged
 
         _ = self.judging  # before anything is embedded
         with ExitStack() as stack:
             full = stack.enter_context(self._built()) if self.reference == BUILD else self.full
             prefixes = {tokens: stack.enter_context(self._first(tokens)) for tokens in self.prefixes}
             report = audit_store(self, full, prefixes)
-            if self.reference == BUILD:
-                report = replace(report, reference_at=None)  # it goes away with this audit
             if self.stitch is not None and full is not None:
                 frontier = find_frontier(self, full, report.stay, report.findings)
                 report = report.with_frontier(frontier)

@@ -174,6 +174,9 @@ def coloured_verdict(text: str) -> str:
     )
 
 
+_LINES_EVERY_S = 30.0
+"""Seconds between two lines of progress where no bar is drawn; a stage that takes less has none."""
+
 _bar: tqdm[Any] | None = None
 """The bar that is on the terminal now. There is one terminal, and so one bar."""
 
@@ -229,7 +232,7 @@ def _drawn_bar(stage: str, done: int, total: int | None) -> tqdm[Any]:
 
 def _lines(stage: str, done: int, total: int | None) -> tqdm[Any]:
     form = "{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
-    wait_s = 30.0  # between two lines; a stage that takes less has none
+    wait_s = _LINES_EVERY_S
     return _tqdm(stage, done, total, every_s=wait_s, delay=wait_s, file=_Lines(), bar_format=form)
 
 

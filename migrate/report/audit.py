@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
 
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
@@ -16,14 +16,15 @@ from migrate.audit.results import (
     HYBRID,
     HYBRID_FULL,
     TRANSLATED,
-    ArmResult,
     Comparison,
 )
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
-from migrate.report.terminal import cut, filled_columns
+from migrate.report.terminal import cut, figure_or_dash, filled_columns, number
+from migrate.similarity import Similarity
+from migrate.similarity.measures import ABOVE_SELF, MEASURES
 
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
@@ -86,7 +87,7 @@ def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
             f"{threshold.old:.{_decimals([other.old for other in calibration.thresholds])}f}",
             f"{threshold.pass_rate:.0%}",
             f"{threshold.same_pass_rate:.4f}",
-            "-" if threshold.same_precision is None else f"{threshold.same_precision:.4f}",
+            figure_or_dash(threshold.same_precision, ".4f"),
         ]
         for threshold in calibration.thresholds
     ]
@@ -100,6 +101,16 @@ def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
         for hubs in diagnostics.hubness
     ]
     return [["arm", "documents", "skewness", "largest", "near none"], *rows]
+
+
+def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
+    """Return a head, and one row a measure: its name, what it says, and its figure for each space."""
+    rows = [
+        [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
+        for measure in MEASURES
+        if measure is not ABOVE_SELF
+    ]
+    return [["measure", "says", *similarities], *rows]
 
 
 def frontier_rows(frontier: Frontier) -> list[list[str]]:
@@ -118,7 +129,7 @@ def _budget_row(point: FrontierPoint) -> list[str]:
         f"{point.share:.1%}",
         f"{point.tokens:,}",
         f"{point.share_of_tokens:.1%}",
-        "-" if point.price_usd is None else f"{point.price_usd:,.4f}",
+        figure_or_dash(point.price_usd, ",.4f"),
         f"{bounds.estimate:.3f}",
         span(bounds),
         point.verdict.outcome.value,
@@ -126,7 +137,6 @@ def _budget_row(point: FrontierPoint) -> list[str]:
 
 
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
-_AGREEMENT = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
@@ -166,11 +176,11 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
     rows = [
         [
             arm.name,
-            *_means(arm, _QUALITY),
+            *(figure_or_dash(arm.mean(measure), ".3f") for measure in _QUALITY),
             *_compared(report.comparisons.get(arm.name)),
             f"{arm.seconds:.1f}",
-            "-" if arm.tokens is None else f"{arm.tokens / 1e6:.2f}",
-            "-" if arm.usd is None else f"{arm.usd:,.2f}",
+            figure_or_dash(None if arm.tokens is None else arm.tokens / 1e6, ".2f"),
+            figure_or_dash(arm.usd, ",.2f"),
         ]
         for arm in report.arms
     ]
@@ -179,8 +189,9 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
     """Return one row an arm: the share of what the full re-embed finds that it finds too."""
-    rows = [[arm.name, *_means(arm, _AGREEMENT)] for arm in report.arms]
-    shown = filled_columns([["against the full re-embed", *_AGREEMENT], *rows])
+    measures = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
+    rows = [[arm.name, *(figure_or_dash(arm.mean(measure), ".3f") for measure in measures)] for arm in report.arms]
+    shown = filled_columns([["against the full re-embed", *measures], *rows])
     return shown if set(shown[0][1:]) - {"judged@10"} else []
 
 
@@ -200,11 +211,6 @@ def legend(report: AuditReport) -> str:
         HYBRID_FULL: f"{HYBRID_FULL}: {FULL} and {BM25}",
     }
     return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
-
-
-def _means(arm: ArmResult, measures: Iterable[str]) -> list[str]:
-    means = [arm.mean(measure) for measure in measures]
-    return ["-" if mean is None else f"{mean:.3f}" for mean in means]
 
 
 def _compared(comparison: Comparison | None) -> list[str]:

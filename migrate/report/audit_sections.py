@@ -26,10 +26,10 @@ from migrate.report.audit import (
     legend,
     quality_rows,
     sentences,
+    similarity_rows,
     slice_rows,
 )
 from migrate.report.decision import decision_chart, decision_rows, interval
-from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_blocks
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, words
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
@@ -44,7 +44,7 @@ from migrate.report.svg.charts import (
     spectra,
 )
 from migrate.report.svg.frame import Chart, percent
-from migrate.report.terminal import cut
+from migrate.report.terminal import cut, figure_or_dash
 
 _COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
 _WORDS = {
@@ -334,8 +334,8 @@ def _pool(pool: PoolSummary) -> TextTable:
             f"{step.queries:,}",
             f"{step.documents:,}",
             f"{step.sampled:,}",
-            "-" if step.tokens is None else f"{step.tokens:,}",
-            "-" if step.usd is None else f"{step.usd:,.4f}",
+            figure_or_dash(step.tokens, ","),
+            figure_or_dash(step.usd, ",.4f"),
         ]
         for step in pool.steps
     ]

@@ -1,7 +1,4 @@
-"""An audit report as one JSON document: the source of truth for every other form.
-
-How alike spaces are to that of the full re-embed: the measures of `compare`, inside an audit.
-"""
+"""An audit report as one JSON document: the source of truth for every other form."""
 
 from __future__ import annotations
 
@@ -16,19 +13,8 @@ from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
-from migrate.report.terminal import number
 from migrate.similarity import Similarity
 from migrate.similarity.measures import ABOVE_SELF, MEASURES
-
-
-def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
-    """Return a head, and one row a measure: its name, what it says, and its figure for each space."""
-    rows = [
-        [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
-        for measure in MEASURES
-        if measure is not ABOVE_SELF
-    ]
-    return [["measure", "says", *similarities], *rows]
 
 
 def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import numpy as np
 from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.mlp import Mlp
-from migrate.stitch.select import Selection
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 
 
@@ -36,7 +35,7 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "reads_texts": fitted.reads_texts,
         "without_texts": None if fitted.fallback is None else fitted.fallback.stitch.spec,
         "held_out": asdict(best.scores),
-        "candidates": _candidates(fitted.selection),
+        "candidates": {row.stitch: row.scores.overlap_at_10 for row in fitted.selection.candidates},
         "mean_norm": _mean_norm(fitted),
         "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
         "loss_curve": [] if curve is None else curve,
@@ -45,10 +44,6 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "files": sorted(manifest.stitch.files or ()),
         "made_by": f"lead-migrate {manifest.tool_version}",
     }
-
-
-def _candidates(selection: Selection) -> dict[str, float]:
-    return {row.stitch: row.scores.overlap_at_10 for row in selection.candidates}
 
 
 def _mean_norm(fitted: FittedStitch) -> float | None:

@@ -30,6 +30,15 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if size < 10 else f"{value:.1f}"
 
 
+def figure_or_dash(value: float | None, form: str) -> str:
+    """Return a figure in the form of a format; a dash where there is none.
+
+    >>> figure_or_dash(1234.5, ",.2f"), figure_or_dash(None, ",.2f")
+    ('1,234.50', '-')
+    """
+    return "-" if value is None else f"{value:{form}}"
+
+
 def paragraphs(*texts: str) -> str:
     """Join the parts that are not empty, a blank line between them."""
     return "\n\n".join(filter(None, texts))

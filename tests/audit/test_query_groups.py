@@ -6,8 +6,8 @@ import pytest
 from paired_scores import all_of, judge
 from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown
 
+from migrate.audit.drawn_queries import Unjudged, write_unjudged
 from migrate.audit.findings import groups as group_notes
-from migrate.audit.judging import Unjudged, write_unjudged
 from migrate.audit.query_groups import alike, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
 from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting
