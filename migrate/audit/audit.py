@@ -14,7 +14,7 @@ from migrate.audit import findings as find
 from migrate.audit.arms import measure_arms
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.drawn_queries import draw_unjudged
-from migrate.audit.held_out import audit_held_out, unexplained_documents
+from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.places import places_of
 from migrate.audit.pool import grow_pool
@@ -51,8 +51,9 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
     ]
     unexplained = unexplained_documents(retriever, choosers)
-    held_out = audit_held_out(retriever, findings, pool.outside if pool else None, unexplained)
-    findings += find.of_true_vectors(retriever, choosers, unexplained, held_out)
+    true = true_documents(audit.translated, retriever.keys[TRANSLATED])
+    held_out = audit_held_out(retriever, true | unexplained, findings, pool.outside if pool else None)
+    findings += find.of_true_vectors(retriever, choosers, true, unexplained, held_out)
     diagnostics = diagnose(retriever, rules, scores)
     findings += find.drawn_queries(rules)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from migrate.audit.held_out import HeldOut, true_documents
+from migrate.audit.held_out import HeldOut
 from migrate.audit.measures import CUT, Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
@@ -323,14 +323,13 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
 
 
 def of_true_vectors(
-    retriever: Retriever, choosers: Choosers, unexplained: Set[str], held_out: HeldOut | None
+    retriever: Retriever, choosers: Choosers, true: Set[str], unexplained: Set[str], held_out: HeldOut | None
 ) -> Iterator[Finding]:
-    """Yield doubts where the verdict may rest on documents with true vectors, unless it is SAFE without them.
+    """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them.
 
     Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
     where all are, the judges are the choosers in other words.
     """
-    keys, translated = retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
     if unexplained and not is_safe:
         text = (
@@ -339,7 +338,7 @@ def of_true_vectors(
             "that `translate` or `backfill` has written, with its manifest"
         )
         yield doubt(text, "store")
-    manifest = translated.info.manifest
+    manifest = retriever.stores[TRANSLATED].info.manifest
     if manifest is not None and manifest.store.filled_in is None and UNKNOWN_QUERY in manifest.chosen_by:
         text = (
             "the store that it was translated from held true vectors of the new model already, and nothing says who "
@@ -348,7 +347,6 @@ def of_true_vectors(
         )
         yield doubt(text, "store")
     least = 0.95 if choosers.queries else 0.5
-    true = true_documents(translated, keys)
     yield from sampled(retriever.query_set, true, retriever.names, least=least, is_safe_without=is_safe)
 
 

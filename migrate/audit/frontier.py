@@ -219,6 +219,20 @@ def check_frontier(audit: Audit, store: Store, fitted: FittedStitch) -> None:
         raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
     if CONFIDENCE_POLICY in audit.policy:
         require_confidence(fitted)
+    _usable_policies(audit, fitted)
+
+
+def _usable_policies(audit: Audit, fitted: FittedStitch) -> list[str]:
+    """Return the policies to try: of those that were asked for, or of all, the ones that have what they need."""
+    unsure = why_unsure(fitted)
+    usable = [
+        policy
+        for policy in audit.policy or POLICIES
+        if (audit.log or policy != QUERY_LOG) and (not unsure or policy != CONFIDENCE_POLICY)
+    ]
+    if not usable:
+        raise UsageError(f"the policy {QUERY_LOG} needs a query log, and there is none; give one, or another policy")
+    return usable
 
 
 def find_frontier(
@@ -239,12 +253,7 @@ def find_frontier(
     """
     store, fitted = audit.source_store, audit.frontier_stitch
     assert store is not None and fitted is not None  # noqa: S101 - `Audit.check` has seen to it
-    query_set, policies, log = audit.judging, audit.policy, audit.log
-    unsure = why_unsure(fitted)
-    usable = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
-    usable = [policy for policy in usable if not unsure or policy != CONFIDENCE_POLICY]
-    if not usable:
-        raise UsageError(f"the policy {QUERY_LOG} needs a query log, and there is none; give one, or another policy")
+    query_set, log, usable = audit.judging, audit.log, _usable_policies(audit, fitted)
     vectors = audit.embedder.embed_queries(query_set.queries)
     query_set = with_groups(query_set, vectors)
     keys, names = document_keys(store, audit.parent_field), (TRANSLATED, FULL)
@@ -270,5 +279,6 @@ def find_frontier(
     for policy, share in budgets:
         audit.progress("try budgets", len(points) - 1, len(budgets))
         points.append(trials.refitted(policy, share))
-    notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
+    unsure = why_unsure(fitted)
+    notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not audit.policy else []
     return Frontier(tuple(points), store.info.count, query_set.measure, tuple(notes))

@@ -80,21 +80,17 @@ def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
 
 
 def audit_held_out(
-    retriever: Retriever,
-    findings: Iterable[Finding],
-    outside: Outside | None = None,
-    unexplained: frozenset[str] = frozenset(),
+    retriever: Retriever, excluded: frozenset[str], findings: Iterable[Finding], outside: Outside | None = None
 ) -> HeldOut | None:
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
-    `outside` is what lies outside a pool, where one stands for the reference; `unexplained` are documents with true
-    vectors besides those that the store says. None where no document has a true vector,
-    where all have, or where no query is left; and in a pool without judgements, which may lack what is first then.
+    These are the `excluded` ones; `outside` is what lies outside a pool, where one stands for the reference. None where
+    no document has a true vector, where all have, or where no query is left; and in a pool without judgements, which
+    may lack what is first then.
     """
     query_set = retriever.query_set
     if outside is not None and not query_set.is_judged:
         return None
-    excluded = true_documents(retriever.stores[TRANSLATED], retriever.keys[TRANSLATED]) | unexplained
     if not excluded or excluded >= retriever.names:
         return None
     remaining, rows = _without(query_set, excluded)

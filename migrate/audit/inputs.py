@@ -11,13 +11,12 @@ from migrate.audit.arms import own_arms
 from migrate.audit.frontier import check_frontier
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import Keys, document_keys, keys_of
-from migrate.audit.reference import check_source, check_target, prove_reference, refuse_same_source
+from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan, prefix_name
 from migrate.audit.retrieval import Retriever
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
-from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
@@ -100,7 +99,7 @@ def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
     """Return whether two models may be the same; vectors from files do not say which model made them."""
     if first.dim != second.dim:
         return False
-    if any(split_spec(model.spec)[0] == "file" for model in (first, second)):
+    if is_file(first) or is_file(second):
         return True
     revisions = (first.revision, second.revision)
     return first.spec == second.spec and (first.revision == second.revision or None in revisions)

@@ -282,11 +282,8 @@ class Relevant:
         """Return the ones that a run has retrieved, by the grades that were judged."""
         grades = {doc_id: max(grade, 0) for doc_id, grade in judged.items()}
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
-        sign = 1.0 if metric == "ip" else -1.0
-        ranked = enumerate(zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True), start=1)
-        relevant = [
-            (grades[doc] / ideal, rank, sign * score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0
-        ]
+        ranked = enumerate(scored(run, query_id, metric), start=1)
+        relevant = [(grades[doc] / ideal, rank, score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0]
         gains, ranks, scores = np.array(relevant, dtype=np.float64).reshape(-1, 3).T
         return cls(gains, ranks.astype(np.int64), scores)
 
@@ -363,11 +360,16 @@ class Room:
         return float(1 - self.possible / (now.possible * raised))
 
 
+def scored(run: Rankings, query_id: str, metric: Metric) -> Iterator[tuple[str, float]]:
+    """Yield the documents that a run has retrieved for a query, best first, with their true scores."""
+    sign = 1.0 if metric == "ip" else -1.0
+    for doc_id, score in zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True):
+        yield doc_id, sign * score
+
+
 def tops_of(run: Rankings, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
     """Return the true scores of the first ten documents of a run for a query, (10,), but some of them."""
-    sign = 1.0 if metric == "ip" else -1.0
-    ranked = zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True)
-    scores = [sign * score for doc_id, score in ranked if doc_id not in without][:CUT]
+    scores = [score for doc_id, score in scored(run, query_id, metric) if doc_id not in without][:CUT]
     return np.array([*scores, *[-np.inf] * (CUT - len(scores))])
 
 

@@ -233,36 +233,6 @@ SYNTHETIC = "synthetic"
 """In the place of a file: queries made from the store's documents."""
 
 
-def load_query_set(
-    store: Store,
-    beir: str | Path | None,
-    queries: str | Path | None,
-    *,
-    split: str = "test",
-    parent_field: str = PARENT_FIELD,
-    group_field: str | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> QuerySet:
-    """Return judged queries (`load_questions`), a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
-
-    Queries with the same value in the metadata field `group_field` are one observation.
-    """
-    if (beir is None) == (queries is None):
-        raise UsageError(
-            "no queries are named: give judged ones (beir), a file of others, or `synthetic` (queries)"
-            if beir is None
-            else "judged queries (beir) and others (queries) exclude each other; leave one out"
-        )
-    if beir is not None:
-        query_set = load_questions(str(beir), split=split, progress=progress)
-    elif queries == SYNTHETIC:
-        query_set = synthetic_queries(store, parent_field=parent_field, seed=seed)
-    else:
-        query_set = load_unjudged(Path(str(queries)))
-    return query_set if group_field is None else by_field(query_set, group_field)
-
-
 def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
     """Return the query set with the metadata field that says which queries are not independent of each other."""
     grouped = replace(query_set, group_field=group_field)

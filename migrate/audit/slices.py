@@ -34,19 +34,15 @@ def topics_of(retriever: Retriever, keys: Sequence[str]) -> Mapping[str, str]:
     texts = retriever.texts(sample)
     if count < 2 or not texts:
         return {}
+    from sklearn.cluster import KMeans
+
     rows = retriever.rows(FULL, sample)
     vectors = retriever.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
-    part_of = _clusters(vectors, count, seed)
+    clustering = KMeans(count, n_init=2, max_iter=50, random_state=seed)
+    part_of: NDArray[np.int32] = clustering.fit_predict(unit_rows(vectors))
     labels = _cluster_labels([texts[key] for key in rows], part_of, count)
     topics = {key: labels[cluster] for key, cluster in zip(rows, part_of, strict=True)}
     return {key: topics[key] for key in keys if key in topics}
-
-
-def _clusters(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.int32]:
-    from sklearn.cluster import KMeans
-
-    labels: NDArray[np.int32] = KMeans(count, n_init=2, max_iter=50, random_state=seed).fit_predict(unit_rows(vectors))
-    return labels
 
 
 def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from migrate.audit.frontier import Frontier, FrontierPoint
@@ -78,12 +78,12 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": report.family,
         "plan": {"name": report.plan, "outcome": report.outcome},
         "recommendation": recommendation_document(report),
-        "options": _by_measure(report.options, measured),
+        "options": [_by_measure(option, measured) for option in report.options],
         "missing": report.skipped_arms,
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
         "regressions": diagnostics.regressions,
-        "slices": _by_measure(diagnostics.slices, measured),
+        "slices": [_by_measure(group, measured) for group in diagnostics.slices],
         "calibration": diagnostics.calibration,
         "hubness": diagnostics.hubness,
         "spaces": diagnostics.spaces,
@@ -101,13 +101,12 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
     """Return the recommendation: `command` are words to type after the program's name, None where none does it."""
-    (document,) = _by_measure([report.recommendation], report.verdict.measured)
-    return document
+    return _by_measure(report.recommendation, report.verdict.measured)
 
 
-def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:
-    """Return dataclasses with a field `retention`, which goes by the name of what was measured."""
-    return [{measured if key == "retention" else key: value for key, value in as_plain(item).items()} for item in items]
+def _by_measure(result: Any, measured: str) -> dict[str, Any]:
+    """Return a dataclass with a field `retention`, which goes by the name of what was measured."""
+    return {measured if name == "retention" else name: value for name, value in as_plain(result).items()}
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -151,7 +150,7 @@ def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},
-        "against": None if comparison is None else _by_measure([comparison], report.verdict.measured)[0],
+        "against": None if comparison is None else _by_measure(comparison, report.verdict.measured),
         "seconds": arm.seconds,
         "tokens": arm.tokens,
         "usd": arm.usd,

@@ -153,13 +153,9 @@ def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()
     filled = [
         column
         for column, name in enumerate(head)
-        if not column or not body or any(_has_value(row[column], zero_counts=name not in costs) for row in body)
+        if not column or not body or any(row[column].strip("-$0.," if name in costs else "-") for row in body)
     ]
     return [[row[column] for column in filled] for row in rows]
-
-
-def _has_value(cell: str, *, zero_counts: bool) -> bool:
-    return cell.strip("-" if zero_counts else "-$0.,") != ""
 
 
 def wrap(sentence: str, width: int = WIDTH) -> str:
