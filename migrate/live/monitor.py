@@ -25,8 +25,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.measures import CUT
 from migrate.audit.outside import (
-    CUT,
     ErrorTail,
     Lately,
     Outside,
