@@ -14,7 +14,6 @@ from migrate.audit.measures import Scores
 from migrate.audit.results import (
     BM25,
     BRIDGE,
-    DEPTHS,
     FULL,
     HYBRID,
     HYBRID_FULL,
@@ -25,6 +24,7 @@ from migrate.audit.results import (
     STAY,
     TRANSLATED,
     TWO_STAGE,
+    TWO_STAGE_DEPTHS,
     ArmCost,
     ArmResult,
     Comparison,
@@ -159,7 +159,7 @@ def _two_stage(retriever: Retriever) -> Choices:
         meaning = f"the translated store's first {depth} for each query, embedded by the target model and reranked"
         retrieve, cost = partial(retriever.rerank, depth), partial(_reranking_cost, retriever, depth)
         yield Arm(f"{TWO_STAGE} {depth}", meaning, retrieve, cost, is_alternative=True)
-    for depth in sorted(set(DEPTHS if stages is None else stages).difference(retriever.rerank_depths)):
+    for depth in sorted(set(TWO_STAGE_DEPTHS if stages is None else stages).difference(retriever.rerank_depths)):
         need = f"needs {_beyond(depth, retriever)}"
         if depth >= count:
             need = f"would embed the whole store, of {count:,} documents"
@@ -269,7 +269,7 @@ def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) 
     Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown. So do the usual
     ones where one of them is the plan: it may have been picked for what an audit of all has shown.
     """
-    usual = () if retriever.settings.plan == TRANSLATED else DEPTHS
+    usual = () if retriever.settings.plan == TRANSLATED else TWO_STAGE_DEPTHS
     counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
     full = retriever.deciding_scores(retriever.search(FULL).run)
     return rules.bootstrap(in_pool=True).family(scores, full, others=len(counted) - len(retriever.rerank_depths))

@@ -15,7 +15,7 @@ from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import BM25, DEPTHS, FULL, STAY, TRANSLATED, TWO_STAGE, ArmCost, Reranking
+from migrate.audit.results import BM25, FULL, STAY, TRANSLATED, TWO_STAGE, TWO_STAGE_DEPTHS, ArmCost, Reranking
 from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.audit.verdict import Finding, Floor
@@ -155,7 +155,7 @@ class Retriever:
     @property
     def asked_depths(self) -> list[int]:
         """The depths of two-stage arms, without those that would embed the whole store."""
-        depths = DEPTHS if self.settings.stages is None else self.settings.stages
+        depths = TWO_STAGE_DEPTHS if self.settings.stages is None else self.settings.stages
         return [depth for depth in sorted(set(depths)) if depth < self.stores[TRANSLATED].info.count]
 
     @property
