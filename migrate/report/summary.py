@@ -41,6 +41,7 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
 
 def _table(report: AuditReport, width: int) -> TextTable:
     options = _shown(report.options)
+    # narrower tables have no room for costs
     has_costs = width >= 72 and any(option.left < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
     columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]
@@ -56,7 +57,7 @@ def _shown(options: Sequence[Option]) -> list[Option]:
     """Return all where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
     needed = {TRANSLATED, STAY, FULL}
     remaining = [option for option in options if option.name not in needed]
-    room = 7 - (len(options) - len(remaining))
+    room = 7 - (len(options) - len(remaining))  # of seven rows in all
     first = sorted(remaining, key=lambda option: not option.is_safe)[:room]
     return [option for option in options if option.name in needed or option in first]
 
