@@ -7,7 +7,7 @@ ends with the first verdict, SAFE or NOT SAFE, as somebody would who waits for o
 
 runs of a kind   queries come in runs of one kind, and kinds are lost as a whole: how many of the runs ever say SAFE,
                  and NOT SAFE, by all queries as if they were independent, and as the monitor does, by these and by the
-                 first query of each kind; kinds that are known, and those that `migrate.audit.query_groups.Kinds` finds
+                 first query of each kind; kinds that are known, and those that `migrate.live.query_kinds.Kinds` finds
                  by vectors of a given cosine within a kind
 wrong verdicts   the mean is exactly at the limit, or just on its wrong side: how many of the runs ever say SAFE, and
                  NOT SAFE, which 5 % may. Beside the confidence sequence stands what the audit uses, a bound for a fixed
@@ -33,11 +33,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.query_groups import Kinds
 from migrate.audit.unjudged import limits_of
 from migrate.audit.verdict import MARGIN, Bootstrap
 from migrate.live.confidence_sequence import _BETS, _LOG_WEIGHTS, _PSI, ConfidenceSequence
 from migrate.live.monitor import CALIBRATION
+from migrate.live.query_kinds import Kinds
 from migrate.report.terminal import table
 
 ERROR = 0.05

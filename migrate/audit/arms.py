@@ -14,7 +14,6 @@ from migrate.audit.measures import Scores
 from migrate.audit.results import (
     BM25,
     BRIDGE,
-    DEPTHS,
     FULL,
     HYBRID,
     HYBRID_FULL,
@@ -25,6 +24,7 @@ from migrate.audit.results import (
     STAY,
     TRANSLATED,
     TWO_STAGE,
+    TWO_STAGE_DEPTHS,
     ArmCost,
     ArmResult,
     Comparison,
@@ -96,7 +96,7 @@ def _bridge(retriever: Retriever) -> Choices:
         yield Skipped(BRIDGE, need)
         return
     meaning = "the source store, queries embedded by the target model and mapped back by a stitch"
-    cost = partial(retriever.cost_of_share, retriever.bridge_share)
+    cost = partial(retriever.cost_of_share, retriever.n_bridged / retriever.stores[TRANSLATED].info.count)
     yield Arm(BRIDGE, meaning, partial(retriever.search, BRIDGE), cost, is_alternative=True)
 
 
@@ -159,7 +159,7 @@ def _two_stage(retriever: Retriever) -> Choices:
         meaning = f"the translated store's first {depth} for each query, embedded by the target model and reranked"
         retrieve, cost = partial(retriever.rerank, depth), partial(_reranking_cost, retriever, depth)
         yield Arm(f"{TWO_STAGE} {depth}", meaning, retrieve, cost, is_alternative=True)
-    for depth in sorted(set(DEPTHS if stages is None else stages).difference(retriever.rerank_depths)):
+    for depth in sorted(set(TWO_STAGE_DEPTHS if stages is None else stages).difference(retriever.rerank_depths)):
         need = f"needs {_beyond(depth, retriever)}"
         if depth >= count:
             need = f"would embed the whole store, of {count:,} documents"
@@ -228,13 +228,6 @@ def own_arms() -> list[Callable[[Retriever], Choices]]:
     return [arms for arms in ARMS if arms not in _BUILT_IN]
 
 
-def select_arms(retriever: Retriever) -> tuple[list[Arm], dict[str, str]]:
-    """Return the arms that the inputs allow, and by name what each of the others needs."""
-    choices = [choice for arms in ARMS for choice in arms(retriever)]
-    skipped = {choice.name: choice.need for choice in choices if isinstance(choice, Skipped)}
-    return [choice for choice in choices if isinstance(choice, Arm)], skipped
-
-
 @dataclass(frozen=True, eq=False)
 class Measures:
     """The results of all arms by name, each against its standard, and what the `skipped` ones need.
@@ -253,7 +246,9 @@ class Measures:
 
 def measure_arms(retriever: Retriever, rules: Rules) -> Measures:
     """Answer the queries with every arm that the inputs allow, and measure what comes of it."""
-    arms, skipped = select_arms(retriever)
+    choices = [choice for choose in ARMS for choice in choose(retriever)]
+    arms = [choice for choice in choices if isinstance(choice, Arm)]
+    skipped = {choice.name: choice.need for choice in choices if isinstance(choice, Skipped)}
     alternatives = [arm.name for arm in arms if arm.is_alternative]
     plan = find_plan(retriever.settings.plan, (TRANSLATED, *alternatives), skipped)  # before anything is ranked
     runs = [(arm, arm.retrieve()) for arm in arms]
@@ -274,7 +269,7 @@ def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) 
     Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown. So do the usual
     ones where one of them is the plan: it may have been picked for what an audit of all has shown.
     """
-    usual = () if retriever.settings.plan == TRANSLATED else DEPTHS
+    usual = () if retriever.settings.plan == TRANSLATED else TWO_STAGE_DEPTHS
     counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
     full = retriever.deciding_scores(retriever.search(FULL).run)
     return rules.bootstrap(in_pool=True).family(scores, full, n_others=len(counted) - len(retriever.rerank_depths))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from migrate.audit import findings as find
 from migrate.audit.arms import measure_arms
 from migrate.audit.diagnostics import diagnose
-from migrate.audit.held_out import audit_held_out, unexplained_documents
+from migrate.audit.drawn_queries import draw_unjudged
+from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import prepare_audit
-from migrate.audit.judging import draw_unjudged
 from migrate.audit.locations import locations_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
@@ -51,8 +51,9 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
     ]
     unexplained = unexplained_documents(retriever, choosers)
-    held_out = audit_held_out(retriever, findings, pool.outside if pool else None, unexplained)
-    findings += find.of_true_vectors(retriever, choosers, unexplained, held_out)
+    true = true_documents(audit.translated, retriever.keys[TRANSLATED])
+    held_out = audit_held_out(retriever, true | unexplained, findings, pool.outside if pool else None)
+    findings += find.of_true_vectors(retriever, choosers, true, unexplained, held_out)
     diagnostics = diagnose(retriever, rules, scores)
     findings += find.drawn_queries(rules)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
@@ -73,6 +74,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         findings=tuple(findings),
         manifest=_manifest(audit, len(query_set.distinct), retriever.n_documents),
         family=measures.family,
+        plan=measures.plan,
         skipped_arms=measures.skipped,
         held_out=held_out,
         diagnostics=diagnostics,
@@ -80,13 +82,12 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         unjudged=() if audit.judge_next is None else draw_unjudged(retriever),
-        reference_at=None if reference is None else reference.info.location,
+        reference_at=None if audit.full is None else audit.full.info.location,
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(audit.translated, audit.source_store, audit.embedder),
     )
-    report = report if find.has_standard(rules, scores) else report.without_standard()
-    return report.judging(measures.plan)
+    return report if find.has_standard(rules, scores) else report.without_standard()
 
 
 def _remarks(audit: Audit, skipped: Mapping[str, str]) -> Iterator[Finding]:

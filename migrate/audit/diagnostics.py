@@ -272,14 +272,6 @@ class _Hits:
         return float(ranked[good[-1]]) if len(good) else None
 
 
-_SAMPLE = 2_000
-_STREAM = 1
-"""Another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it."""
-_COMPARED = 1_000
-_FEWEST = 50
-"""Documents to compare spaces by: half of them fit a stitch."""
-
-
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
     """The causes behind the mean. What is not available is empty or None: calibration needs the arm `stay`.
@@ -309,10 +301,10 @@ def diagnose(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -
         calibration = calibrate(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics)
     if FULL in sampled and len(ids) > 1:
         spaces = map_spaces(ids, sampled[FULL], sampled[TRANSLATED])
-    if FULL in sampled and len(ids) >= _FEWEST:
-        true = sampled[FULL][:_COMPARED]
+    if FULL in sampled and len(ids) >= 50:  # half of them fit a stitch
+        compared = slice(0, 1_000)
         similarities = {
-            name: compare_spaces(vectors[:_COMPARED], true, seed=retriever.settings.seed)
+            name: compare_spaces(vectors[compared], sampled[FULL][compared], seed=retriever.settings.seed)
             for name, vectors in sampled.items()
             if name != FULL
         }
@@ -336,7 +328,8 @@ def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str,
     names = [name for name in shown if name in retriever.stores]
     common = set.intersection(*(set(retriever.keys[name]) for name in names))
     ids = [doc_id for doc_id in retriever.keys[TRANSLATED] if doc_id in common]
-    drawn = np.random.default_rng([seed, _STREAM]).permutation(len(ids))[:_SAMPLE]
+    # another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it
+    drawn = np.random.default_rng([seed, 1]).permutation(len(ids))[:2_000]
     chosen = tuple(ids[i] for i in drawn)
     return chosen, {name: _vectors(retriever, name, chosen) for name in names}
 

@@ -23,8 +23,8 @@ from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, We
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.similarity.roc import Bounded, auc
-from migrate.stores.base import Store
-from migrate.stores.confidence import stored_confidence
+from migrate.stores.base import Store, all_ids
+from migrate.stores.confidence import true_rows
 from migrate.vectors import Vectors, check_vectors
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
             f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {store.info.location} "
             f"of {store.info.dim}; give a full re-embed as reference"
         )
-    ids = ((doc_id for batch in opened.scan() for doc_id in batch.ids) for opened in (store, reference))
-    translated_keys, reference_keys = ({doc_id: doc_id for doc_id in names} for names in ids)
-    keys = translated_keys, reference_keys
+    keys = {doc_id: doc_id for doc_id in all_ids(store)}, {doc_id: doc_id for doc_id in all_ids(reference)}
     doubts: tuple[str, ...] = ()
     if not is_proven:
         proof = prove_reference(store, reference, audit.embedder, keys, seed=seed, progress=progress)
@@ -219,12 +217,12 @@ def _read(
         none = np.empty((0, translated.info.dim), np.float32)
         return _Labelled([], none, none, np.empty(0, bool))
     chosen = sorted(rng.permutation(shared)[:MOST])
-    translated_rows, true_rows = (np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in rows)
+    translated_rows, reference_rows = (
+        np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in rows
+    )
     vectors = []
-    for store, store_rows in ((reference, true_rows), (translated, translated_rows)):
+    for store, store_rows in ((reference, reference_rows), (translated, translated_rows)):
         batch = store.get(store_rows)
         check_vectors(batch.ids, batch.vectors, source=store.info.location)
         vectors.append(batch.vectors.copy())
-    confidence = stored_confidence(translated)
-    is_true = np.zeros(len(translated_rows), dtype=bool) if confidence is None else confidence[translated_rows] == 1
-    return _Labelled(chosen, vectors[0], vectors[1], is_true)
+    return _Labelled(chosen, vectors[0], vectors[1], true_rows(translated)[translated_rows])

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from migrate.audit.held_out import HeldOut, true_documents
-from migrate.audit.measures import Scores, ndcg, ndcg_at_random
+from migrate.audit.held_out import HeldOut
+from migrate.audit.measures import CUT, Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
@@ -27,13 +27,10 @@ from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.vectors import Document, query_key
 
-_DEPTH = 10
 _BY_LUCK = 0.01
 """A chance that is not taken for luck, below this."""
 _BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
 """The same where no larger share of the relevant documents than this was not found by the translated store."""
-_UNRELATED = MARGIN
-"""Share, 0-1, of the full re-embed's nDCG@10 that judged documents in random order must be shown to stay below."""
 
 
 def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
@@ -235,7 +232,7 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Rankings]) -> list[Finding]
     alike = 0
     for query_id in queries:
         grades = query_set.grades(query_id)
-        candidates = set(grades).union(*(run.top(query_id, _DEPTH) for run in runs))
+        candidates = set(grades).union(*(run.top(query_id, CUT) for run in runs))
         alike += len({max(grades.get(doc_id, 0), 0) for doc_id in candidates}) == 1
     if alike <= 0.5 * len(queries):
         return []
@@ -262,18 +259,18 @@ def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list
     n_relevant = 0
     for query_id in ids:
         judged, relevant = query_set.grades(query_id).keys(), query_set.relevant_to(query_id)
-        translated_top, full_top = (set(run.top(query_id, _DEPTH)) for run in (translated, full))
+        translated_top, full_top = (set(run.top(query_id, CUT)) for run in (translated, full))
         signs["more relevant"].append(len(relevant & translated_top) - len(relevant & full_top))
         signs["more judged"].append(len(judged & translated_top) - len(judged & full_top))
         signs["all relevant"].append(int(relevant <= translated_top) - int(relevant <= full_top))
         lost += len(relevant - translated_top), len(relevant - full_top)
         n_relevant += len(relevant)
-    signs["relevant"] = (ndcg(translated, qrels, ids, _DEPTH) - ndcg(full, qrels, ids, _DEPTH)).tolist()
+    signs["relevant"] = (ndcg(translated, qrels, ids, CUT) - ndcg(full, qrels, ids, CUT)).tolist()
     reason = "as where users could click only what it showed; judge what both find: --judge-next"
     for sign, differences in signs.items():
         more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
         if _tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
-            rank = f"higher up in its first {_DEPTH}" if sign == "relevant" else f"in its first {_DEPTH}"
+            rank = f"higher up in its first {CUT}" if sign == "relevant" else f"in its first {CUT}"
             text = (
                 f"the judgements favour the translated store: it has {sign} documents {rank} where the full re-embed "
                 f"has not in {more:,} queries, the other way round in {fewer:,}, {reason}"
@@ -283,7 +280,7 @@ def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list
     if own_lost <= _NEXT_TO_NOTHING * n_relevant and _tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
         text = (
             f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
-            f"documents are in its first {_DEPTH}, {n_relevant - others_lost:,} in those of the full re-embed, {reason}"
+            f"documents are in its first {CUT}, {n_relevant - others_lost:,} in those of the full re-embed, {reason}"
         )
         return [doubt(text)]
     return []
@@ -296,9 +293,9 @@ def unrelated_grades(query_set: QuerySet, full: Scores, bootstrap: Bootstrap) ->
 
     `full` are the full re-embed's nDCG@10, (c,). Each query counts the same here, however it was drawn.
     """
-    shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, _DEPTH))
+    shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, CUT))
     bounds = replace(bootstrap, weighting=query_set.weighting(by_chance=False)).retention(shuffled, full)
-    if bounds.upper < _UNRELATED:
+    if bounds.upper < MARGIN:  # they are shown to lose more than is lost in any SAFE translation
         return []
     text = (
         "the grades look unrelated to the rankings: the judged documents in random order score "
@@ -326,14 +323,13 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
 
 
 def of_true_vectors(
-    retriever: Retriever, choosers: Choosers, unexplained: Set[str], held_out: HeldOut | None
+    retriever: Retriever, choosers: Choosers, true: Set[str], unexplained: Set[str], held_out: HeldOut | None
 ) -> Iterator[Finding]:
-    """Yield doubts where the verdict may rest on documents with true vectors, unless it is SAFE without them.
+    """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them.
 
     Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
     where all are, the judges are the choosers in other words.
     """
-    keys, translated = retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
     if unexplained and not is_safe:
         text = (
@@ -342,7 +338,7 @@ def of_true_vectors(
             "that `translate` or `backfill` has written, with its manifest"
         )
         yield doubt(text, "store")
-    manifest = translated.info.manifest
+    manifest = retriever.stores[TRANSLATED].info.manifest
     if manifest is not None and manifest.store.filled_in is None and UNKNOWN_QUERY in manifest.chosen_by:
         text = (
             "the store that it was translated from held true vectors of the new model already, and nothing says who "
@@ -351,7 +347,6 @@ def of_true_vectors(
         )
         yield doubt(text, "store")
     least = 0.95 if choosers.queries else 0.5
-    true = true_documents(translated, keys)
     yield from sampled(retriever.query_set, true, retriever.names, least=least, is_safe_without=is_safe)
 
 

@@ -35,12 +35,13 @@ from migrate.steps.translate.choice import (
     Budget,
     Survey,
     choose_within,
+    require_confidence,
     survey_store,
     why_unsure,
 )
 from migrate.steps.translate.refit import extended, refit_same_kind
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stores.base import Store
+from migrate.stores.base import Store, all_ids
 from migrate.translate import batch_rows, translated_batches
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Frontier:
         """The finding in words."""
         best = self.cheapest_safe
         if best is None:
-            margin = self.points[0].verdict.stands_for or self.points[0].verdict.margin
+            margin = self.points[0].verdict.asked_margin
             return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
         safe = "SAFE (provisional)" if best.verdict.provisional else "SAFE"
         if best.policy == SAMPLE:
@@ -190,15 +191,48 @@ class BudgetTrials:
     def _row_of(self) -> Mapping[str, int]:
         """The row of each document in the reference."""
         reference = self.retriever.stores[FULL]
-        ids = (doc_id for batch in reference.scan() for doc_id in batch.ids)
-        row_of = {doc_id: row for row, doc_id in enumerate(ids)}
-        missing = [doc_id for batch in self.store.scan() for doc_id in batch.ids if doc_id not in row_of]
+        row_of = {doc_id: row for row, doc_id in enumerate(all_ids(reference))}
+        missing = [doc_id for doc_id in all_ids(self.store) if doc_id not in row_of]
         if missing:
             raise StoreError(
                 f"{reference.info.location} lacks {len(missing)} ids of {self.store.info.location}, such as "
                 f"{missing[0]!r}; re-embed that store for a reference"
             )
         return row_of
+
+
+def check_frontier(audit: Audit, store: Store, fitted: FittedStitch) -> None:
+    """Make sure, before anything is embedded, that budgets can be tried on the source store by this stitch."""
+    if not audit.query_set.queries:
+        raise InputError(f"{audit.query_set.name} has no queries to judge by; give some")
+    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
+    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    if difference is not None:
+        raise StitchError(
+            f"{store.info.location} is not the store that the stitch was fitted on ({difference}); name that one with "
+            "--source"
+        )
+    if not store.info.has_texts:
+        raise StoreError(f"{store.info.location} has no texts, which are what is re-embedded; give it some")
+    wrong = [share for share in audit.shares if not 0 < share <= 1]
+    if wrong or not audit.shares:
+        raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
+    if CONFIDENCE_POLICY in audit.policy:
+        require_confidence(fitted)
+    _usable_policies(audit, fitted)
+
+
+def _usable_policies(audit: Audit, fitted: FittedStitch) -> list[str]:
+    """Return the policies to try: of those that were asked for, or of all, the ones that have what they need."""
+    unsure = why_unsure(fitted)
+    usable = [
+        policy
+        for policy in audit.policy or POLICIES
+        if (audit.log or policy != QUERY_LOG) and (not unsure or policy != CONFIDENCE_POLICY)
+    ]
+    if not usable:
+        raise UsageError(f"the policy {QUERY_LOG} needs a query log, and there is none; give one, or another policy")
+    return usable
 
 
 def find_frontier(
@@ -217,19 +251,12 @@ def find_frontier(
     may find a better one. With k policies, each verdict has bounds of confidence 1 - 0.05 / k, so that the cheapest of
     them all is SAFE by mistake in 5 % of audits at most.
     """
-    store, fitted = _check(audit)
-    policies, log = audit.policy, audit.log
-    unsure = why_unsure(fitted)
-    usable = [policy for policy in policies or POLICIES if log or policy != QUERY_LOG]
-    usable = [policy for policy in usable if not unsure or policy != CONFIDENCE_POLICY]
-    if not usable:
-        raise UsageError(f"the policy {QUERY_LOG} needs a query log, and there is none; give one, or another policy")
-    vectors = audit.embedder.embed_queries(audit.judging.queries)
-    query_set, keys, names = (
-        with_groups(audit.judging, vectors),
-        document_keys(store, audit.parent_field),
-        (TRANSLATED, FULL),
-    )
+    store, fitted = audit.source_store, audit.frontier_stitch
+    assert store is not None and fitted is not None  # noqa: S101 - `Audit.check` has seen to it
+    query_set, log, usable = audit.judging, audit.log, _usable_policies(audit, fitted)
+    vectors = audit.embedder.embed_queries(query_set.queries)
+    query_set = with_groups(query_set, vectors)
+    keys, names = document_keys(store, audit.parent_field), (TRANSLATED, FULL)
     # The ids of both stores are judged as the same documents
     retriever = Retriever(
         audit.settings,
@@ -252,27 +279,6 @@ def find_frontier(
     for policy, share in budgets:
         audit.progress("try budgets", len(points) - 1, len(budgets))
         points.append(trials.refitted(policy, share))
-    notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not policies else []
+    unsure = why_unsure(fitted)
+    notes = [f"{unsure}; the policy {CONFIDENCE_POLICY} is left out"] if unsure and not audit.policy else []
     return Frontier(tuple(points), store.info.count, query_set.measure, tuple(notes))
-
-
-def _check(audit: Audit) -> tuple[Store, FittedStitch]:
-    """Return the store and the stitch that can be tried."""
-    store, fitted = audit.source_store, audit.frontier_stitch
-    if store is None or fitted is None:
-        raise UsageError("a frontier needs the source, and a stitch that was fitted on it")
-    if not audit.query_set.queries:
-        raise InputError(f"{audit.query_set.name} has no queries to judge by; give some")
-    require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
-    if difference is not None:
-        raise StitchError(
-            f"{store.info.location} is not the store that the stitch was fitted on ({difference}); name that one with "
-            "--source"
-        )
-    if not store.info.has_texts:
-        raise StoreError(f"{store.info.location} has no texts, which are what is re-embedded; give it some")
-    wrong = [share for share in audit.shares if not 0 < share <= 1]
-    if wrong or not audit.shares:
-        raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
-    return store, fitted

@@ -19,8 +19,8 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Finding, Verdict
 from migrate.check.comparison import pairwise
 from migrate.selection.choosers import WHOLE, Choosers
-from migrate.stores.base import Store
-from migrate.stores.confidence import stored_confidence
+from migrate.stores.base import Store, all_ids
+from migrate.stores.confidence import true_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
     if candidates is None or not candidates.any():
         return frozenset()
     translated, full = retriever.stores[TRANSLATED], retriever.stores[FULL]
-    keys, confidence = retriever.keys[TRANSLATED], stored_confidence(translated)
-    row_of = {doc_id: row for row, doc_id in enumerate(doc_id for batch in full.scan() for doc_id in batch.ids)}
+    keys, is_recorded = retriever.keys[TRANSLATED], true_rows(translated)
+    row_of = {doc_id: row for row, doc_id in enumerate(all_ids(full))}
     documents, start = set[str](), 0
     for batch in translated.scan():
         rows = slice(start, start + len(batch))
-        is_true = np.zeros(len(batch), bool) if confidence is None else confidence[rows] == 1
+        is_true = is_recorded[rows].copy()
         both = np.array([position for position, doc_id in enumerate(batch.ids) if doc_id in row_of], dtype=np.int64)
         if len(both):
             true = full.get(np.array([row_of[batch.ids[position]] for position in both], dtype=np.int64)).vectors
@@ -75,29 +75,22 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
 
 def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     """Return the documents with a true vector among those of their chunks, as `confidence.npy` has them."""
-    values = stored_confidence(translated)
-    if values is None:
-        return frozenset()
-    rows = np.flatnonzero(values == 1)
+    rows = np.flatnonzero(true_rows(translated))
     return frozenset(keys[doc_id] for doc_id in translated.get(rows).ids) if len(rows) else frozenset()
 
 
 def audit_held_out(
-    retriever: Retriever,
-    findings: Iterable[Finding],
-    outside: Outside | None = None,
-    unexplained: frozenset[str] = frozenset(),
+    retriever: Retriever, excluded: frozenset[str], findings: Iterable[Finding], outside: Outside | None = None
 ) -> HeldOut | None:
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
-    `outside` is what lies outside a pool, where one stands for the reference; `unexplained` are documents with true
-    vectors besides those that the store says. None where no document has a true vector,
-    where all have, or where no query is left; and in a pool without judgements, which may lack what is first then.
+    These are the `excluded` ones; `outside` is what lies outside a pool, where one stands for the reference. None where
+    no document has a true vector, where all have, or where no query is left; and in a pool without judgements, which
+    may lack what is first then.
     """
     query_set = retriever.query_set
     if outside is not None and not query_set.is_judged:
         return None
-    excluded = true_documents(retriever.stores[TRANSLATED], retriever.keys[TRANSLATED]) | unexplained
     if not excluded or excluded >= retriever.names:
         return None
     remaining, rows = _without(query_set, excluded)

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
+from migrate.audit.frontier import check_frontier
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import Keys, document_keys, keys_of
-from migrate.audit.reference import check_source, check_target, prove_reference, refuse_same_source
+from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan, prefix_name
 from migrate.audit.retrieval import Retriever
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
-from migrate.embedders.kinds import split_spec
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.steps.translate.choice import CONFIDENCE, require_confidence
 from migrate.stitch.fitted import QUERY, require_direction
 from migrate.stores.base import Store
 from migrate.stores.file_store import verify_files
@@ -58,8 +57,8 @@ def check_request(audit: Audit) -> None:
         raise UsageError(
             "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
         )
-    if audit.frontier_stitch is not None and CONFIDENCE in audit.policy:
-        require_confidence(audit.frontier_stitch)
+    if audit.frontier_stitch is not None and audit.source_store is not None:
+        check_frontier(audit, audit.source_store, audit.frontier_stitch)
     _check_bridge(audit)
     if audit.judge_next is not None:
         _check_drawing(audit)
@@ -100,7 +99,7 @@ def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
     """Return whether two models may be the same; vectors from files do not say which model made them."""
     if first.dim != second.dim:
         return False
-    if any(split_spec(model.spec)[0] == "file" for model in (first, second)):
+    if is_file(first) or is_file(second):
         return True
     revisions = (first.revision, second.revision)
     return first.spec == second.spec and (first.revision == second.revision or None in revisions)

@@ -93,19 +93,24 @@ class JudgedStep(PaidStep[Result]):
 
     def load_queries(self, store: Store, *, parent_field: str = "parent_id") -> QuerySet:
         """Return the queries, with judgements if there are any, without those that are held out."""
-        from migrate.audit.query_set import QuerySet, by_field, hold_out, load_query_set
+        from migrate.audit.query_set import (
+            SYNTHETIC,
+            QuerySet,
+            by_field,
+            hold_out,
+            load_questions,
+            load_unjudged,
+            synthetic_queries,
+        )
 
-        if isinstance(self.beir, QuerySet) and self.queries is None:
-            query_set = self.beir if self.group_field is None else by_field(self.beir, self.group_field)
+        if isinstance(self.beir, QuerySet):
+            query_set = self.beir
+        elif self.beir is not None:
+            query_set = load_questions(str(self.beir), split=self.split, progress=self.progress)
+        elif self.queries == SYNTHETIC:
+            query_set = synthetic_queries(store, parent_field=parent_field, seed=self.seed)
         else:
-            query_set = load_query_set(
-                store,
-                self.beir.name if isinstance(self.beir, QuerySet) else self.beir,
-                self.queries,
-                split=self.split,
-                parent_field=parent_field,
-                group_field=self.group_field,
-                seed=self.seed,
-                progress=self.progress,
-            )
+            query_set = load_unjudged(Path(str(self.queries)))
+        if self.group_field is not None:
+            query_set = by_field(query_set, self.group_field)
         return query_set if self.held_out is None else hold_out(query_set, self.held_out)

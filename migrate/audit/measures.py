@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import log2
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.search.runs import DEPTH, Rankings
+
+CUT: Final = 10
+"""The k of nDCG@k: the first ten documents of a ranking are the answer that is judged."""
 
 Scores = NDArray[np.float64]
 """One value a query, shape (q,), in the order of the query ids."""

@@ -21,7 +21,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.measures import ndcg
+from migrate.audit.measures import CUT, ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
@@ -32,16 +32,12 @@ from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_nor
 Rows = NDArray[np.int64]
 """Rows of the translated store."""
 
-CUT: Final = 10
-"""The k of nDCG@k."""
-
 SAMPLED: Final = 300
 """Errors to measure in each band, over all queries; in the last band, which holds most documents, for each query."""
 
 _EDGES: Final = (40, 160, 640, 2_560)
 
 _BINS: Final = 2_048
-_BLOCK: Final = 1_024
 _EXPONENT: Final = 600.0
 _DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
@@ -95,7 +91,8 @@ def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress)
 
 def _blocks(count: int) -> Iterator[slice]:
     """Return queries to score at a time, so that memory does not grow with them."""
-    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
+    height = 1_024
+    return (slice(start, min(start + height, count)) for start in range(0, count, height))
 
 
 def _numbered(store: Store, stage: str, progress: Progress) -> Iterator[tuple[int, Batch]]:
@@ -285,11 +282,8 @@ class Relevant:
         """Return the ones that a run has retrieved, by the grades that were judged."""
         grades = {doc_id: max(grade, 0) for doc_id, grade in judged.items()}
         ideal = float(np.sort(list(grades.values()))[::-1][:CUT] @ _DISCOUNTS[: len(grades)]) or 1.0
-        sign = 1.0 if metric == "ip" else -1.0
-        ranked = enumerate(zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True), start=1)
-        relevant = [
-            (grades[doc] / ideal, rank, sign * score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0
-        ]
+        ranked = enumerate(scored(run, query_id, metric), start=1)
+        relevant = [(grades[doc] / ideal, rank, score) for rank, (doc, score) in ranked if grades.get(doc, 0) > 0]
         gains, ranks, scores = np.array(relevant, dtype=np.float64).reshape(-1, 3).T
         return cls(gains, ranks.astype(np.int64), scores)
 
@@ -366,11 +360,16 @@ class Room:
         return float(1 - self.possible / (now.possible * raised))
 
 
+def scored(run: Rankings, query_id: str, metric: Metric) -> Iterator[tuple[str, float]]:
+    """Yield the documents that a run has retrieved for a query, best first, with their true scores."""
+    sign = 1.0 if metric == "ip" else -1.0
+    for doc_id, score in zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True):
+        yield doc_id, sign * score
+
+
 def tops_of(run: Rankings, query_id: str, metric: Metric, without: frozenset[str] = frozenset()) -> TopScores:
     """Return the true scores of the first ten documents of a run for a query, (10,), but some of them."""
-    sign = 1.0 if metric == "ip" else -1.0
-    ranked = zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True)
-    scores = [sign * score for doc_id, score in ranked if doc_id not in without][:CUT]
+    scores = [score for doc_id, score in scored(run, query_id, metric) if doc_id not in without][:CUT]
     return np.array([*scores, *[-np.inf] * (CUT - len(scores))])
 
 

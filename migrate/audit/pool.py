@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import family_of
-from migrate.audit.measures import Scores
+from migrate.audit.measures import CUT, Scores
 from migrate.audit.outside import (
-    CUT,
     SAMPLED,
     ErrorTail,
     Lately,
@@ -45,8 +44,8 @@ from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH
 from migrate.selection.choosers import digests_of
 from migrate.selection.sample import known_documents
-from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
-from migrate.stores.confidence import stored_confidence
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter, all_ids
+from migrate.stores.confidence import true_rows
 from migrate.vectors import Batch, Document, Vectors
 
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
@@ -329,7 +328,7 @@ class _Pool:
         keys = retriever.keys[TRANSLATED]
         self.ids = list(keys)
         if len(self.ids) < self.translated.info.count:  # several rows of one id
-            self.ids = [doc_id for batch in self.translated.scan() for doc_id in batch.ids]
+            self.ids = list(all_ids(self.translated))
         self.document_of = [keys[doc_id] for doc_id in self.ids]
         self.ranked = rank_rows(self.translated, self.queries, most, progress=self.progress)
         self.arm_run = retriever.search(TRANSLATED).run
@@ -338,8 +337,7 @@ class _Pool:
         if retriever.documents is not None:
             by_words = retriever.bm25
             self.others += [by_words.run, retriever.fuse(retriever.search(TRANSLATED), by_words).run]
-        values = stored_confidence(self.translated)
-        self.true_rows = np.empty(0, dtype=np.int64) if values is None else np.flatnonzero(values == 1)
+        self.true_rows = np.flatnonzero(true_rows(self.translated))
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
         self.pooled = np.zeros(len(self.ids), dtype=bool)
         self.sampled = np.zeros(len(self.ids), dtype=bool)

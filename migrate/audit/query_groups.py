@@ -13,16 +13,15 @@ neighbours makes two kinds one. The order of the queries does not matter. `bench
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.query_set import QuerySet
+from migrate.check.comparison import spread
 from migrate.vectors import Vectors, unit_rows
 
 SPREADS: Final = 6.0
@@ -30,15 +29,6 @@ SPREADS: Final = 6.0
 
 MOST_ALIKE: Final = 0.95
 """Above this cosine queries are alike whatever is usual: in few dimensions any two may be near each other."""
-
-_USUAL: Final = 2_000
-"""So many queries say at most what is usual."""
-
-_BELOW, _FAR_BELOW = 0.1587, 0.0228
-"""Shares of a normal distribution that are more than one and two standard deviations below its median."""
-
-_BLOCK: Final = 1 << 22
-"""Cosines to look at at once."""
 
 
 def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
@@ -87,85 +77,18 @@ def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the
     lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes longer.
     """
-    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _USUAL)).astype(int)]
+    sample = rows[spread(len(rows), 2_000)]
     pairs = np.triu_indices(len(sample), 1)
     if not len(pairs[0]):
         return MOST_ALIKE
-    lowest, low, middle = np.quantile((sample @ sample.T)[pairs], [_FAR_BELOW, _BELOW, 0.5])
+    # of a normal distribution, two standard deviations below the median, one, and the median
+    lowest, low, middle = np.quantile((sample @ sample.T)[pairs], [0.0228, 0.1587, 0.5])
     usual = middle + SPREADS * (middle - low)
     return float(min(usual, low + SPREADS * (low - lowest) if in_runs else usual, MOST_ALIKE))
 
 
 def _cosines(block: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Return the cosines of some rows with all, block by block, with the number of the first row of each."""
-    step = max(_BLOCK // len(rows), 1)
+    step = max((1 << 22) // len(rows), 1)
     for start in range(0, len(block), step):
         yield start, block[start : start + step] @ rows.T
-
-
-MOST_KINDS: Final = 2_000
-"""More kinds are not told apart one after the other: no verdict needs them, and each is a vector to keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kinds:
-    """The kinds of queries that came so far, where they come one after the other.
-
-    `firsts` are vectors of the first query of each kind, which is all it takes to know another one of it; `sample` are
-    those of some of all different queries that came, whatever their order: they say what is usual. Each is in `dim`
-    signed bytes, without its length.
-    """
-
-    dim: int = 0
-    firsts: bytes = b""
-    sample: bytes = b""
-
-    def with_usual(self, vectors: Vectors) -> Kinds:
-        """Return the kinds after some queries, (n, dim), that only say what is usual."""
-        dim = vectors.shape[1]
-        different = {*_split(self.sample, dim), *_packed(vectors)}
-        drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:300]
-        return replace(self, dim=dim, sample=b"".join(drawn))
-
-    def with_new(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
-        """Return the kinds after some queries, (n, dim), and which of them are the first of a kind, (n,)."""
-        kinds, packed = self.with_usual(vectors), _packed(vectors)
-        sample, firsts, rows = (
-            _rows(packed_rows, kinds.dim) for packed_rows in (kinds.sample, kinds.firsts, b"".join(packed))
-        )
-        mean = sample.mean(axis=0)
-        threshold = usual_cosine(centred(sample, mean), in_runs=True)
-        rows, known_rows = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
-        is_first: NDArray[np.bool_] = np.all(rows @ centred(firsts, mean).T <= threshold, axis=1)
-        near = rows @ rows.T > threshold
-        for position, packed_row in enumerate(packed):
-            is_new = packed_row not in known_rows and len(known_rows) < MOST_KINDS
-            is_first[position] &= is_new and not near[position, :position][is_first[:position]].any()
-            if is_first[position]:
-                known_rows.add(packed_row)
-        new = b"".join(packed_row for packed_row, first in zip(packed, is_first.tolist(), strict=True) if first)
-        return replace(kinds, firsts=kinds.firsts + new), is_first
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what `of_json` makes it from again."""
-        encoded = {name: base64.b64encode(getattr(self, name)).decode() for name in ("firsts", "sample")}
-        return {"dim": self.dim, **encoded}
-
-    @classmethod
-    def of_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the kinds of `as_json`."""
-        return cls(stored["dim"], *(base64.b64decode(stored[name]) for name in ("firsts", "sample")))
-
-
-def _packed(vectors: Vectors) -> list[bytes]:
-    most = np.abs(vectors).max(axis=1, keepdims=True)
-    codes = np.rint(vectors / np.where(most > 0, most, 1) * 127).astype(np.int8)
-    return [code.tobytes() for code in codes]
-
-
-def _split(packed: bytes, dim: int) -> list[bytes]:
-    return [packed[start : start + dim] for start in range(0, len(packed), dim)]
-
-
-def _rows(packed: bytes, dim: int) -> Vectors:
-    return unit_rows(np.frombuffer(packed, dtype=np.int8).reshape(-1, dim).astype(np.float32))

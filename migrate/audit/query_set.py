@@ -30,7 +30,7 @@ from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
 from migrate.selection import random_order
 from migrate.selection.choosers import digest_of, is_chooser
-from migrate.stores.base import Store
+from migrate.stores.base import Store, all_ids
 from migrate.vectors import Document, Progress, Query, no_progress, query_key
 
 PARENT_FIELD = "parent_id"
@@ -38,9 +38,6 @@ PARENT_FIELD = "parent_id"
 
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
-
-_STREAM = 3
-_BLOCK = 1_000
 
 Keys = Mapping[str, str]
 """From each id of a store to the document that is judged: the parent of a chunk, else the id itself."""
@@ -212,8 +209,8 @@ def synthetic_queries(
     location = store.info.location
     if not store.info.has_texts:
         raise StoreError(f"{location} has no texts to make queries from; give queries: --queries FILE")
-    order = random_order(store, seed, _STREAM)
-    blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
+    order, height = random_order(store, seed, 3), 1_000
+    blocks = (order[start : start + height] for start in range(0, len(order), height))
     drawn = (document for rows in blocks for document in store.documents(rows))
     drawn_queries = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
     queries = [Query(doc_id, query.text) for doc_id, query in drawn_queries]
@@ -236,36 +233,6 @@ SYNTHETIC = "synthetic"
 """In the place of a file: queries made from the store's documents."""
 
 
-def load_query_set(
-    store: Store,
-    beir: str | Path | None,
-    queries: str | Path | None,
-    *,
-    split: str = "test",
-    parent_field: str = PARENT_FIELD,
-    group_field: str | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> QuerySet:
-    """Return judged queries (`load_questions`), a file of others (`load_unjudged`) or `SYNTHETIC` ones of a store.
-
-    Queries with the same value in the metadata field `group_field` are one observation.
-    """
-    if (beir is None) == (queries is None):
-        raise UsageError(
-            "no queries are named: give judged ones (beir), a file of others, or `synthetic` (queries)"
-            if beir is None
-            else "judged queries (beir) and others (queries) exclude each other; leave one out"
-        )
-    if beir is not None:
-        query_set = load_questions(str(beir), split=split, progress=progress)
-    elif queries == SYNTHETIC:
-        query_set = synthetic_queries(store, parent_field=parent_field, seed=seed)
-    else:
-        query_set = load_unjudged(Path(str(queries)))
-    return query_set if group_field is None else by_field(query_set, group_field)
-
-
 def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
     """Return the query set with the metadata field that says which queries are not independent of each other."""
     grouped = replace(query_set, group_field=group_field)
@@ -280,7 +247,7 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
 def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
     """Return the judged document of each id of a store, in the store's order."""
     if not store.info.has_texts:
-        return {doc_id: doc_id for batch in store.scan() for doc_id in batch.ids}
+        return {doc_id: doc_id for doc_id in all_ids(store)}
     return keys_of(store.documents(), parent_field)
 
 

@@ -76,6 +76,16 @@ class Option:
         """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
         return next(iter(two_stage_depths(self.name)), 0)
 
+    @property
+    def share(self) -> str:
+        """The share of the documents that is re-embedded, such as `30%`; empty but for a budget."""
+        return self.name.removeprefix(_REEMBED) if self.name.startswith(_REEMBED) else ""
+
+    @property
+    def first_tokens(self) -> int:
+        """The number of first tokens of every document that are embedded; 0 where that is not the way."""
+        return int(self.name.removeprefix(_PREFIX)) if self.name.startswith(_PREFIX) else 0
+
 
 def options_of(report: AuditReport) -> tuple[Option, ...]:
     """Return the options, the cheapest first: staying, the translated store, arms that could serve, the full re-embed.
@@ -223,7 +233,7 @@ class _Advice:
         seconds = self._seconds(paid)
         remaining = _amount(paid.usd_left, seconds, paid.tokens_left)
         return Recommendation(
-            plan=option.name.replace(_REEMBED, "reembed "),
+            plan=f"reembed {option.share}" if option.share else option.name,
             headline="; ".join([self._lead(option, remaining), *self._other_plans(option)]),
             retention=option.retention,
             left_usd=paid.usd_left,
@@ -283,10 +293,10 @@ class _Advice:
                 at_hand = f" ({remaining})" if remaining else ""
                 return f"{stages}; the model's vectors are all at hand, so a full re-embed{at_hand} is as good"
             return f"{stages}{more} for as many queries" if remaining not in ("", "nothing") else f"{stages}{more}"
-        if name.startswith(_REEMBED):
-            return f"{safe} with {name.removeprefix(_REEMBED)} re-embedded: {retained}{more}"
-        if name.startswith(_PREFIX):
-            return f"{safe} by the first {name.removeprefix(_PREFIX)} tokens of each text: {retained}{more}"
+        if option.share:
+            return f"{safe} with {option.share} re-embedded: {retained}{more}"
+        if option.first_tokens:
+            return f"{safe} by the first {option.first_tokens} tokens of each text: {retained}{more}"
         return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {retained}{more}"
 
     def _full_lead(self, more: str) -> str:
@@ -344,7 +354,7 @@ class _Advice:
             return ("live", "run", locations.translated, *model, *limit), self._two_stage_remark(option)
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
-        if option.name == FULL or option.depth or option.name.startswith((_REEMBED, _PREFIX)):
+        if option.name == FULL or option.depth or option.share or option.first_tokens:
             return self._reembed(self.full if option.depth else option)
         return None, f"no command makes or serves {option.name}: your own program does"
 
@@ -357,12 +367,12 @@ class _Advice:
             return ("inspect", locations.old), "the store has no texts to embed: `inspect` says how to give it some"
         share_flags: tuple[str, ...] = ()
         flag, spec, *settings = locations.target
-        if option.name.startswith(_REEMBED):
+        if option.share:
             if locations.stitch is None:
                 return None, "a part is re-embedded with the stitch of the translation"
-            share_flags = ("--share", option.name.removeprefix(_REEMBED), "--stitch", locations.stitch)
-        if option.name.startswith(_PREFIX):
-            spec = prefix_spec(int(option.name.removeprefix(_PREFIX)), spec)
+            share_flags = ("--share", option.share, "--stitch", locations.stitch)
+        if option.first_tokens:
+            spec = prefix_spec(option.first_tokens, spec)
         return ("reembed", locations.old, *share_flags, flag, spec, *settings, "-o", locations.full), ""
 
     def _switch(self, new: str, *, needs_proof: bool) -> Command:

@@ -169,7 +169,7 @@ def prove_pool(
             "and no manifest names its model"
         )
         doubts.append(doubt(text, "reference"))
-    if not named and rows is not None and _is_file(embedder.identity) and not rows.true.all():
+    if not named and rows is not None and is_file(embedder.identity) and not rows.true.all():
         copied = rows.equal(_NEARLY_EQUAL).sum() / (~rows.true).sum()
         if copied > _SAME_SHARE:
             text = (
@@ -196,7 +196,7 @@ def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: 
 def check_target(translated: Store, embedder: Embedder) -> None:
     """Make sure that a store was translated for the model that is to answer it, as far as its manifest says."""
     manifest, model = translated.info.manifest, target_of(translated)
-    if manifest is None or model is None or _is_file(model) or _is_file(embedder.identity):
+    if manifest is None or model is None or is_file(model) or is_file(embedder.identity):
         return
     finding = manifest_finding(replace(manifest, model=model), embedder.identity)
     if not finding.ok:
@@ -266,11 +266,11 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     other_models = [model for model in models if model is not None and model != manifest.model]
     for model in other_models:  # files of vectors may be of one model all the same
         finding = manifest_finding(manifest, model)
-        if not (finding.ok or _is_file(manifest.model) or _is_file(model)):
+        if not (finding.ok or is_file(manifest.model) or is_file(model)):
             raise StoreError(
                 f"{location} was not embedded by {model.spec} as it is used here: {finding.message}; {_MADE_ELSE}"
             )
-    if other_models and any(_is_file(model) for model in (manifest.model, *other_models)):
+    if other_models and any(is_file(model) for model in (manifest.model, *other_models)):
         return False, f"its manifest names {manifest.model.spec}, and a file does not tell its model"
     if not index_is_verified(reference):
         return False, "its manifest has no hash of its index"
@@ -279,7 +279,8 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
     return True, f"made by {maker} with {manifest.model.spec}, its index unchanged"
 
 
-def _is_file(model: ModelIdentity) -> bool:
+def is_file(model: ModelIdentity) -> bool:
+    """Return whether a model is a file of vectors, which does not say what made them."""
     return split_spec(model.spec)[0] == "file"
 
 
@@ -289,9 +290,9 @@ def _vouches(translated: Store, embedder: Embedder) -> bool:
     Another file gives what is in it, whatever that is, and cannot embed a text again.
     """
     model = target_of(translated)
-    if not _is_file(embedder.identity):
+    if not is_file(embedder.identity):
         return True
-    return model is not None and _is_file(model) and model.revision == embedder.identity.revision
+    return model is not None and is_file(model) and model.revision == embedder.identity.revision
 
 
 def _is_of_target(translated: Store, reference: Store) -> bool:

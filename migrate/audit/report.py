@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.downstream import DownstreamAudit
+from migrate.audit.drawn_queries import Unjudged
 from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
-from migrate.audit.judging import Unjudged
 from migrate.audit.locations import Locations
 from migrate.audit.measures import Scores
 from migrate.audit.pool import PoolSummary
@@ -37,7 +37,7 @@ class AuditReport:
     vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
     shown to be one. `findings` are whatever else is to be known: with a doubt among them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
-    `unjudged` are queries to judge next, where `AuditOptions.judge_next` asks for some. `reference_at` is the location
+    `unjudged` are queries to judge next, where `Audit.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
     `query_texts` are in the order of `query_ids`. `downstream` is what trained models keep, where documents have
     labels; the verdict is on retrieval alone, `outcome` on both.
@@ -150,8 +150,7 @@ class AuditReport:
     def _outcome_in_family(self, name: str) -> Outcome:
         if name in self.ways_out:
             return Outcome.SAFE
-        limit = self.verdict.margin if self.verdict.harmful is None else self.verdict.harmful
-        is_below = self.verdict.has_enough and self.family[name].upper < limit
+        is_below = self.verdict.has_enough and self.family[name].upper < self.verdict.not_safe_below
         return Outcome.NOT_SAFE if is_below else Outcome.INCONCLUSIVE
 
     def judging(self, plan: str) -> AuditReport:

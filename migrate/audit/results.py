@@ -32,7 +32,7 @@ TWO_STAGE, REEMBEDDED, PREFIX = "two-stage", "translated + k%", "prefix"
 NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 """The measures that verdicts rest on."""
 
-DEPTHS = (20, 50, 200)
+TWO_STAGE_DEPTHS = (20, 50, 200)
 """How many documents two stages embed for a query by default."""
 
 

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.drawn_queries import chances_of, greatest_change
-from migrate.audit.measures import Scores, ndcg
+from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import BM25, DEPTHS, FULL, STAY, TRANSLATED, TWO_STAGE, ArmCost, Reranking
+from migrate.audit.results import BM25, FULL, STAY, TRANSLATED, TWO_STAGE, TWO_STAGE_DEPTHS, ArmCost, Reranking
 from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.audit.verdict import Finding, Floor
+from migrate.check.comparison import spread
 from migrate.cost import Tally, usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
@@ -27,15 +28,11 @@ from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
-from migrate.stores.base import Store
+from migrate.stores.base import Store, all_ids
 from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors, no_progress
 
-_FIRST = 10
 _READ = 2_000
 """Texts to count the tokens of, for a free model."""
-_QUERIES = 1_000
-"""Queries whose further documents are read together."""
-_BLOCK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +150,12 @@ class Retriever:
     @cached_property
     def has_same_ids(self) -> bool:
         """True where translated store and reference hold the same ids, not only chunks of the same documents."""
-        ids, full_ids = ({i for batch in self.stores[name].scan() for i in batch.ids} for name in (TRANSLATED, FULL))
-        return ids == full_ids
+        return set(all_ids(self.stores[TRANSLATED])) == set(all_ids(self.stores[FULL]))
 
     @property
     def asked_depths(self) -> list[int]:
         """The depths of two-stage arms, without those that would embed the whole store."""
-        depths = DEPTHS if self.settings.stages is None else self.settings.stages
+        depths = TWO_STAGE_DEPTHS if self.settings.stages is None else self.settings.stages
         return [depth for depth in sorted(set(depths)) if depth < self.stores[TRANSLATED].info.count]
 
     @property
@@ -172,11 +168,6 @@ class Retriever:
         """The share, 0-1, of the translated store's documents that have true vectors."""
         info = self.stores[TRANSLATED].info
         return (info.manifest.counts.get(TRUE, 0) if info.manifest else 0) / info.count
-
-    @property
-    def bridge_share(self) -> float:
-        """The size of the bridge's sample as a share of the translated store's documents."""
-        return self.n_bridged / self.stores[TRANSLATED].info.count
 
     def cost_of_share(self, share: float) -> ArmCost:
         """Return the cost to embed a share, 0-1, of all documents; not known where there are no texts to count."""
@@ -206,7 +197,7 @@ class Retriever:
             return None
         if self.documents is not None or tally.target.is_api:
             return float(tally.cost(store.documents() if self.documents is None else self.documents).tokens)
-        rows = np.unique(np.linspace(0, store.info.count - 1, min(_READ, store.info.count)).astype(np.int64))
+        rows = spread(store.info.count, _READ)
         return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
 
     def search(self, name: str) -> TimedRun:
@@ -270,8 +261,7 @@ class Retriever:
     @cached_property
     def _candidate_rows(self) -> list[NDArray[np.int64]]:
         """The rows of the candidates in the reference."""
-        ids = (doc_id for batch in self.stores[FULL].scan() for doc_id in batch.ids)
-        row_of = {doc_id: row for row, doc_id in enumerate(ids)}
+        row_of = {doc_id: row for row, doc_id in enumerate(all_ids(self.stores[FULL]))}
         depth = max(self.rerank_depths)
         return [
             np.array([row_of[doc_id] for doc_id in candidates[:depth]], dtype=np.int64)
@@ -284,7 +274,7 @@ class Retriever:
 
     def _reranked(self, depth: int) -> Rankings:
         count = len(self._candidate_rows)
-        step = max(_BLOCK_BYTES // (4 * self.stores[FULL].info.dim * depth), 1)
+        step = max((1 << 28) // (4 * self.stores[FULL].info.dim * depth), 1)  # queries to 256 MiB of vectors
         rankings: dict[str, tuple[str, ...]] = {}
         for start in range(0, count, step):
             self.progress(f"rank {depth} again", start, count)
@@ -355,7 +345,7 @@ class Retriever:
         """Return a run's scores by the measure that a verdict rests on, one for each distinct text, (c,)."""
         query_set = self.query_set
         if query_set.qrels is not None:
-            return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, _FIRST))
+            return query_set.merged(ndcg(run, query_set.qrels, query_set.query_ids, CUT))
         return self.agreement(run)
 
     def agreement(self, run: Rankings) -> Scores:
@@ -381,11 +371,12 @@ class Retriever:
         full, metric = self.search(FULL).run, self.stores[FULL].info.metric
         ids = self.query_set.query_ids
         worst = np.inf if metric == "l2" else -np.inf
-        scores = np.full((len(ids), _FIRST), worst)
-        for start in range(0, len(ids), _QUERIES):
-            block = range(start, min(start + _QUERIES, len(ids)))
+        scores = np.full((len(ids), CUT), worst)
+        together = 1_000  # queries whose further documents are read at once
+        for start in range(0, len(ids), together):
+            block = range(start, min(start + together, len(ids)))
             full_scores = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
-            tops = [run.top(ids[i], _FIRST) for i in block]
+            tops = [run.top(ids[i], CUT) for i in block]
             unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, full_scores, strict=True)]
             rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*unknown)}
             for row, key in enumerate(self.keys[FULL].values() if rows else ()):

@@ -21,12 +21,6 @@ from migrate.audit.verdict import Bounds, Finding
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
-_SAMPLE = 2_000
-_STREAM = 2
-_WORD = r"(?u)\b[^\W\d_]{3,}\b"
-_FEWEST = 20
-"""Documents to a cluster, at least: smaller ones say nothing of a topic."""
-
 
 def topics_of(retriever: Retriever, keys: Sequence[str]) -> Mapping[str, str]:
     """Return a topic for each wanted document: its cluster, by k-means, named by words; none without texts.
@@ -34,32 +28,29 @@ def topics_of(retriever: Retriever, keys: Sequence[str]) -> Mapping[str, str]:
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
     seed, names, unique = retriever.settings.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(keys))
-    drawn = np.random.default_rng([seed, _STREAM]).permutation(len(names))[:_SAMPLE]
-    sample = list(dict.fromkeys([*unique, *(names[i] for i in drawn)]))[: max(_SAMPLE, len(unique))]
-    count = min(8, len(sample) // _FEWEST)
+    drawn = np.random.default_rng([seed, 2]).permutation(len(names))[:2_000]
+    sample = list(dict.fromkeys([*unique, *(names[i] for i in drawn)]))[: max(2_000, len(unique))]
+    count = min(8, len(sample) // 20)  # smaller clusters say nothing of a topic
     texts = retriever.texts(sample)
     if count < 2 or not texts:
         return {}
+    from sklearn.cluster import KMeans
+
     rows = retriever.rows(FULL, sample)
     vectors = retriever.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
-    part_of = _clusters(vectors, count, seed)
+    clustering = KMeans(count, n_init=2, max_iter=50, random_state=seed)
+    part_of: NDArray[np.int32] = clustering.fit_predict(unit_rows(vectors))
     labels = _cluster_labels([texts[key] for key in rows], part_of, count)
     topics = {key: labels[cluster] for key, cluster in zip(rows, part_of, strict=True)}
     return {key: topics[key] for key in keys if key in topics}
-
-
-def _clusters(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.int32]:
-    from sklearn.cluster import KMeans
-
-    labels: NDArray[np.int32] = KMeans(count, n_init=2, max_iter=50, random_state=seed).fit_predict(unit_rows(vectors))
-    return labels
 
 
 def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int) -> list[str]:
     """Return words that set clusters apart: TF-IDF of all texts of each (Grootendorst 2022, BERTopic, eq. 2)."""
     from sklearn.feature_extraction.text import CountVectorizer
 
-    counter = CountVectorizer(stop_words="english", max_features=20_000, token_pattern=_WORD)
+    words = r"(?u)\b[^\W\d_]{3,}\b"
+    counter = CountVectorizer(stop_words="english", max_features=20_000, token_pattern=words)
     try:
         counts = counter.fit_transform(texts)
     except ValueError:  # no words but numbers and stop words
@@ -70,9 +61,6 @@ def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int
     weights = together / np.maximum(together.sum(axis=1, keepdims=True), 1) * np.log1p(per_class / together.sum(axis=0))
     best = np.argsort(-weights, axis=1, kind="stable")[:, :3]
     return [", ".join(terms[column] for column in row) for row in best]
-
-
-_OTHERS = "(others)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,7 @@ def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> S
     values = {row: document.metadata.get(field) for row, document in zip(rows_used, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
     common = {value for value, _ in Counter(filter(None, labels)).most_common(10)}
-    return [label if label is None or label in common else _OTHERS for label in labels]
+    return [label if label is None or label in common else "(others)" for label in labels]
 
 
 def _quantile_labels(values: Sequence[float | None], form: str) -> Sequence[str | None]:

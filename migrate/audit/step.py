@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -449,20 +449,20 @@ class Audit(JudgedStep["AuditReport"]):
 
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and the stores of first tokens; audit, and try the frontier."""
-        from dataclasses import replace
-
         from migrate.audit.audit import audit_store
         from migrate.audit.downstream import audit_downstream
+        from migrate.audit.drawn_queries import write_unjudged
         from migrate.audit.frontier import find_frontier
-        from migrate.audit.judging import write_unjudged
+        from migrate.check.again import prove_model
 
         _ = self.judging  # before anything is embedded
         with ExitStack() as stack:
-            full = stack.enter_context(self._built()) if self.reference == BUILD else self.full
-            prefixes = {tokens: stack.enter_context(self._first(tokens)) for tokens in self.prefixes}
-            report = audit_store(self, full, prefixes)
+            full = self.full
             if self.reference == BUILD:
-                report = replace(report, reference_at=None)  # it goes away with this audit
+                prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
+                full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
+            prefixes = {tokens: stack.enter_context(self._first_tokens(tokens)) for tokens in self.prefixes}
+            report = audit_store(self, full, prefixes)
             if self.stitch is not None and full is not None:
                 frontier = find_frontier(self, full, report.stay, report.findings)
                 report = report.with_frontier(frontier)
@@ -472,30 +472,19 @@ class Audit(JudgedStep["AuditReport"]):
             write_unjudged(Path(self.judge_next), report.unjudged, force=self.force)
         return report
 
-    @contextmanager
-    def _built(self) -> Iterator[Store]:
-        """Embed every text for a reference that goes away with the audit; the cache keeps the vectors."""
-        from migrate.check.again import prove_model
-
-        prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
-        with _embedded(self.translated, self.embedder, self.progress) as store:
-            yield store
-
-    @contextmanager
-    def _first(self, tokens: int) -> Iterator[Store]:
-        """Embed the first tokens of all documents, as `_built`."""
+    def _first_tokens(self, tokens: int) -> AbstractContextManager[Store]:
+        """Embed the first tokens of all documents."""
         from migrate.embedders.prefix import PrefixEmbedder
 
         def progress(_: str, done: int, total: int | None) -> None:
             self.progress(f"embed the first {tokens} tokens", done, total)
 
-        with _embedded(self.translated, PrefixEmbedder(self.embedder, tokens), progress) as store:
-            yield store
+        return _embedded(self.translated, PrefixEmbedder(self.embedder, tokens), progress)
 
 
 @contextmanager
 def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[Store]:
-    """Embed a store into one that goes away."""
+    """Embed a store into one that goes away with the audit; the cache keeps the vectors."""
     from tempfile import TemporaryDirectory
 
     from migrate.embed import reembed_store

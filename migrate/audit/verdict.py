@@ -29,9 +29,8 @@ from migrate.audit.unjudged import Limits, limits_of
 CONFIDENCE = 0.95
 """Of one bound alone."""
 
-RESAMPLES = 10_000
-
 _BLOCK = 1 << 22
+"""Weights that are drawn at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ class Bootstrap:
 
     weighting: Weighting = EVEN
     seed: int = 0
-    resamples: int = RESAMPLES
+    resamples: int = 10_000
     confidence: float = CONFIDENCE
     floor: Floor | None = None
 
@@ -334,14 +333,11 @@ FEWEST_QUERIES = 20
 MOST_QUERIES = 100_000
 
 
-_NORMAL = NormalDist()
-
-
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
     """Return the share of audits of n queries or groups that find the mean above 0; an unseen one may be `-worst`."""
     room = values.mean() - _open(n, float(np.mean(values**2)), worst, confidence)
     error = max(float(np.std(values, ddof=1)), 1e-12) / np.sqrt(n)
-    return np.array([_NORMAL.cdf(z) for z in np.clip(room / error, -40, 40)])
+    return np.array([NormalDist().cdf(z) for z in np.clip(room / error, -40, 40)])
 
 
 def _open(n: NDArray[np.int_], square: float, worst: float, confidence: float) -> NDArray[np.float64]:
@@ -350,7 +346,7 @@ def _open(n: NDArray[np.int_], square: float, worst: float, confidence: float) -
     Of a normal variable with variance n * square, and an exponential one with mean `worst`: the quantile of the sum, by
     its first four cumulants (Cornish & Fisher 1938).
     """
-    z = _NORMAL.inv_cdf(confidence)
+    z = NormalDist().inv_cdf(confidence)
     variance = n * square + worst**2
     skew, excess = 2 * worst**3 / variance**1.5, 6 * worst**4 / variance**2
     shape = (z**2 - 1) * skew / 6 + (z**3 - 3 * z) * excess / 24 - (2 * z**3 - 5 * z) * skew**2 / 36
@@ -441,6 +437,16 @@ class Verdict:
         return self.n_queries if self.n_groups is None else self.n_groups
 
     @property
+    def asked_margin(self) -> float:
+        """The share of retention to keep, whatever is measured; `margin` is what stands for it."""
+        return self.margin if self.stands_for is None else self.stands_for
+
+    @property
+    def not_safe_below(self) -> float:
+        """The retention, or agreement, below which it is NOT SAFE."""
+        return self.margin if self.harmful is None else self.harmful
+
+    @property
     def has_enough(self) -> bool:
         """True where there are enough queries for any verdict."""
         return self.n_independent >= FEWEST_QUERIES
@@ -495,7 +501,7 @@ class Verdict:
     @property
     def undecidable(self) -> bool:
         """True where no number of queries would settle the verdict, unless some are judged."""
-        return self.harmful is not None and self.harmful <= self.retention.estimate < self.margin
+        return self.not_safe_below <= self.retention.estimate < self.margin
 
     @property
     def measured(self) -> str:
@@ -516,7 +522,7 @@ class Verdict:
             below = (
                 "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
             )
-            return f"{span}: below {below} {self.stands_for or self.margin:g}"
+            return f"{span}: below {below} {self.asked_margin:g}"
         if not self.has_enough:
             return f"{span}; {self.counted} are too few for a verdict, at least {FEWEST_QUERIES} are needed"
         if self.lacks_documents:

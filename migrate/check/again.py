@@ -15,7 +15,7 @@ from migrate.manifest import MADE_BY_STAMP
 from migrate.selection.sample import known_documents
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
-from migrate.stores.confidence import stored_confidence
+from migrate.stores.confidence import true_rows
 from migrate.vectors import Document
 
 
@@ -50,8 +50,7 @@ def proof_documents(store: Store, *, all_true: bool = False, seed: int = 0) -> l
 def _drawn(store: Store, *, all_true: bool, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw some true rows, where the index keeps vectors as they are, and 256 others to look up in the cache."""
     rng = np.random.default_rng(seed)
-    values = None if all_true else stored_confidence(store)
-    is_true = np.full(store.info.count, all_true) if values is None else values == 1
+    is_true = np.ones(store.info.count, dtype=bool) if all_true else true_rows(store)
     true = rng.permutation(np.flatnonzero(is_true))[:ASKED_AGAIN] if store.info.exact else np.empty(0, np.int64)
     return true, rng.permutation(store.info.count)[:256]
 

@@ -16,9 +16,6 @@ from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
 
-_MADE_BY = ("hard", "source_spec", "docs", "size", "seed")
-_PAGE_HERE = "lead-migrate-demo.html"
-
 
 @options.command("demo", example="lead-migrate demo --from tfidf:256")
 @option("--hard", is_flag=True, help="Move the other way, to the smaller model, where staying is the better deal.")
@@ -111,7 +108,7 @@ def command(
         done = step.run()
         page = folder / PAGE
         if output is None:
-            page = Path(shutil.copyfile(page, _PAGE_HERE))
+            page = Path(shutil.copyfile(page, "lead-migrate-demo.html"))
     pool = done.report.pool
     if pool is not None and pool.is_exact:
         advise(
@@ -123,7 +120,7 @@ def command(
         show(f"\n{table(candidates_rows(done.stitch.selection))}\n")
         show(report_text(audit_sections(done.report)), verdict=True)
     if output is None:
-        advise_next("demo", "-o", free_path(Path("demo")), also=_MADE_BY)
+        advise_next("demo", "-o", free_path(Path("demo")), also=("hard", "source_spec", "docs", "size", "seed"))
     else:
         advise_recommendation(recommendation_document(done.report))
 

@@ -35,11 +35,6 @@ ROOMS = {"compare": "lab", "carry": "lab", "private": "private", "live": "live"}
 _BESIDE = {"rollback": "switch", "forget": "switch"}
 """Commands that stand in the module of another, under their own name."""
 
-_BUG = (
-    "this is a bug in lead-migrate. Please report it with the command and, from a run with LEAD_MIGRATE_DEBUG=1, "
-    "the traceback"
-)
-
 
 class _InterruptedRun(Exception):  # noqa: N818
     """A run that Ctrl-C or SIGTERM ended; the cause says which."""
@@ -243,7 +238,10 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
         return UsageError.exit_code, f"{library} {needs}"
     if os.environ.get("LEAD_MIGRATE_DEBUG"):
         traceback.print_exception(error)
-    return LeadMigrateError.exit_code, f"{type(error).__name__}: {' '.join(str(error).split())}; {_BUG}"
+    return LeadMigrateError.exit_code, (
+        f"{type(error).__name__}: {' '.join(str(error).split())}; this is a bug in lead-migrate. Please report it with "
+        "the command and, from a run with LEAD_MIGRATE_DEBUG=1, the traceback"
+    )
 
 
 def _annotate(words: Sequence[str], code: int, message: str) -> None:

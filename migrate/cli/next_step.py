@@ -44,8 +44,6 @@ _PASSING = (
 )  # fmt: skip
 """Parameters of what a command leaves behind, and of how it prints."""
 
-_TYPED = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-
 
 def advise_next(
     command: str,
@@ -149,10 +147,11 @@ def typed_again() -> list[str]:
 
 def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
     """The options of this command by these names; what stands in the environment is there for the next one too."""
+    typed = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     for option in context.command.params:
         if not isinstance(option, click.Option) or option.name not in names or option.hidden:
             continue  # a hidden one is a setting of models, which no command line takes
-        if context.get_parameter_source(str(option.name)) not in _TYPED:
+        if context.get_parameter_source(str(option.name)) not in typed:
             continue
         flag, value = next(flag for flag in option.opts if flag.startswith("--")), context.params[str(option.name)]
         if isinstance(value, bool):

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
     from migrate.vectors import Progress
 
-_MARGIN = 1.1
-"""What was agreed to may cost a tenth more than the estimate, besides what the counter may be off by."""
-
-
 AGREED = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
 
 
@@ -103,7 +99,7 @@ class Spending:
         if usd > self.max_cost:
             self._ask(usd)
             most = ((estimate.usd or 0) * (1 + meter.counter.error) for meter, estimate in self._estimates.items())
-            self.cap_usd = sum(most) * _MARGIN
+            self.cap_usd = sum(most) * 1.1  # besides what the counter may be off by, it may cost a tenth more
             for cap in caps:  # of a plan that runs already
                 cap.cap_usd = self.cap_usd
 

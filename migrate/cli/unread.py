@@ -76,10 +76,6 @@ def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: 
     return replace(questions, notes=(*questions.notes, *notes))
 
 
-MANY_QUERIES = 100
-"""So many queries are worth being divided into those that choose and those that judge."""
-
-
 def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder) -> None:
     """Say, before a pool is paid for, that its queries cannot judge what it is filled into, and what helps.
 
@@ -88,7 +84,8 @@ def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder) -> Non
     from migrate.audit.pool import DEPTHS
 
     count = len(query_set.distinct)
-    if embedder.keeps and count >= MANY_QUERIES and store.info.count > DEPTHS[0] * count:
+    is_many = count >= 100  # worth being divided into those that choose and those that judge
+    if embedder.keeps and is_many and store.info.count > DEPTHS[0] * count:
         advise(
             f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
             "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "

@@ -8,7 +8,7 @@ takes off what documents outside may add, by the errors of a random sample (`mig
 
 Means of both are bounded at all looks together (`migrate.live.confidence_sequence`): SAFE rests on the lower bound of
 `low`, NOT SAFE on the upper bound of `high`. Each is bounded twice, over all queries and over the first one of each
-kind (`migrate.audit.query_groups.Kinds`), and the wider bound counts: queries that come in runs of one kind are not
+kind (`migrate.live.query_kinds.Kinds`), and the wider bound counts: queries that come in runs of one kind are not
 independent, and kinds alone do not show which of them users ask most.
 
 The first `CALIBRATION` queries of an epoch are not scored: they give the temperature of agreement, the errors, and by
@@ -25,8 +25,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.measures import CUT
 from migrate.audit.outside import (
-    CUT,
     ErrorTail,
     Lately,
     Outside,
@@ -39,7 +39,7 @@ from migrate.audit.outside import (
     score_rows,
     tops_of,
 )
-from migrate.audit.query_groups import Kinds, with_groups
+from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores, agreement, limits_of, temperature_of
 from migrate.audit.verdict import (
@@ -53,6 +53,7 @@ from migrate.audit.verdict import (
 )
 from migrate.embedders.base import Embedder
 from migrate.live.confidence_sequence import ConfidenceSequence
+from migrate.live.query_kinds import Kinds
 from migrate.live.state import LiveState, ServedQuery
 from migrate.search.runs import Rankings, TopK
 from migrate.selection.sample import known_documents

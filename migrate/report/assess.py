@@ -13,7 +13,7 @@ from migrate.report.facts import as_plain, document
 from migrate.report.sections import Either, Facts, Listed, Report, TextTable
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
-from migrate.report.terminal import filled_columns
+from migrate.report.terminal import figure_or_dash, filled_columns
 
 UNKNOWN = "-"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -68,7 +68,7 @@ def cost_rows(assessment: Assessment) -> list[list[str]]:
             plan.name,
             f"{plan.documents:,}",
             f"{plan.tokens:,}",
-            UNKNOWN if plan.requests is None else f"{plan.requests:,}",
+            figure_or_dash(plan.requests, ","),
             UNKNOWN if plan.usd is None else dollars(plan.usd),
             UNKNOWN if plan.batch_usd is None else dollars(plan.batch_usd),
             UNKNOWN if plan.minutes is None else duration(plan.minutes),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
 
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
@@ -16,16 +16,16 @@ from migrate.audit.results import (
     HYBRID,
     HYBRID_FULL,
     TRANSLATED,
-    ArmResult,
     Comparison,
 )
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
-from migrate.report.terminal import cut, filled_columns
+from migrate.report.terminal import cut, figure_or_dash, filled_columns, number
+from migrate.similarity import Similarity
+from migrate.similarity.measures import ABOVE_SELF, MEASURES
 
-_SLICES, _FEWEST = 3, 10
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
@@ -41,7 +41,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
     measured = report.verdict.measured
     enough = sorted(
-        (group for group in informative_slices(report.diagnostics.slices) if group.queries >= _FEWEST),
+        (group for group in informative_slices(report.diagnostics.slices) if group.queries >= 10),
         key=lambda group: group.retention.estimate,
     )
     rows = [
@@ -52,7 +52,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
             f"{group.translated:.3f}",
             f"{group.retention.estimate:.3f}",
         ]
-        for group in enough[:_SLICES]
+        for group in enough[:3]
     ]
     return [["kinds of queries that keep least", "queries", "full", "translated", measured], *rows] if rows else []
 
@@ -87,7 +87,7 @@ def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
             f"{threshold.old:.{_decimals([other.old for other in calibration.thresholds])}f}",
             f"{threshold.pass_rate:.0%}",
             f"{threshold.same_pass_rate:.4f}",
-            "-" if threshold.same_precision is None else f"{threshold.same_precision:.4f}",
+            figure_or_dash(threshold.same_precision, ".4f"),
         ]
         for threshold in calibration.thresholds
     ]
@@ -101,6 +101,16 @@ def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
         for hubs in diagnostics.hubness
     ]
     return [["arm", "documents", "skewness", "largest", "near none"], *rows]
+
+
+def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
+    """Return a head, and one row a measure: its name, what it says, and its figure for each space."""
+    rows = [
+        [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
+        for measure in MEASURES
+        if measure is not ABOVE_SELF
+    ]
+    return [["measure", "says", *similarities], *rows]
 
 
 def frontier_rows(frontier: Frontier) -> list[list[str]]:
@@ -119,20 +129,14 @@ def _budget_row(point: FrontierPoint) -> list[str]:
         f"{point.share:.1%}",
         f"{point.tokens:,}",
         f"{point.share_of_tokens:.1%}",
-        "-" if point.price_usd is None else f"{point.price_usd:,.4f}",
+        figure_or_dash(point.price_usd, ",.4f"),
         f"{bounds.estimate:.3f}",
         span(bounds),
         point.verdict.outcome.value,
     ]
 
 
-_MANY_QUERIES = 10_000
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
-_AGREEMENT = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
-_COSTS = ("Mtok", "usd")
-_NOT_IN_POOL = ("overlap and RBO", "topics", "the map of the spaces and how alike they are")
-_SAMPLE_LEFT_OUT = "the verdict without the documents that have true vectors"
-_MILLION = 1e6
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
@@ -142,7 +146,9 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if report.pool is not None:
         yield from report.pool.sentences
         if not report.pool.is_exact:
-            absent = [*_NOT_IN_POOL, *([_SAMPLE_LEFT_OUT] if verdict.provisional else [])]
+            absent = ["overlap and RBO", "topics", "the map of the spaces and how alike they are"]
+            if verdict.provisional:
+                absent.append("the verdict without the documents that have true vectors")
             yield f"left out, as they need the full re-embed: {', '.join(absent)}; `--reference build` has them"
     if report.skipped_arms:
         yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
@@ -170,21 +176,22 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
     rows = [
         [
             arm.name,
-            *_means(arm, _QUALITY),
+            *(figure_or_dash(arm.mean(measure), ".3f") for measure in _QUALITY),
             *_compared(report.comparisons.get(arm.name)),
             f"{arm.seconds:.1f}",
-            "-" if arm.tokens is None else f"{arm.tokens / _MILLION:.2f}",
-            "-" if arm.usd is None else f"{arm.usd:,.2f}",
+            figure_or_dash(None if arm.tokens is None else arm.tokens / 1e6, ".2f"),
+            figure_or_dash(arm.usd, ",.2f"),
         ]
         for arm in report.arms
     ]
-    return filled_columns([head, *rows], costs=_COSTS)
+    return filled_columns([head, *rows], costs=("Mtok", "usd"))
 
 
 def agreement_rows(report: AuditReport) -> list[list[str]]:
     """Return one row an arm: the share of what the full re-embed finds that it finds too."""
-    rows = [[arm.name, *_means(arm, _AGREEMENT)] for arm in report.arms]
-    shown = filled_columns([["against the full re-embed", *_AGREEMENT], *rows])
+    measures = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
+    rows = [[arm.name, *(figure_or_dash(arm.mean(measure), ".3f") for measure in measures)] for arm in report.arms]
+    shown = filled_columns([["against the full re-embed", *measures], *rows])
     return shown if set(shown[0][1:]) - {"judged@10"} else []
 
 
@@ -206,11 +213,6 @@ def legend(report: AuditReport) -> str:
     return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
-def _means(arm: ArmResult, measures: Iterable[str]) -> list[str]:
-    means = [arm.mean(measure) for measure in measures]
-    return ["-" if mean is None else f"{mean:.3f}" for mean in means]
-
-
 def _compared(comparison: Comparison | None) -> list[str]:
     if comparison is None:
         return ["", "", ""]
@@ -222,7 +224,7 @@ def _compared(comparison: Comparison | None) -> list[str]:
 def _record(comparison: Comparison) -> str:
     """Return queries won, tied and lost; as percentages where the counts would not fit."""
     counts = (comparison.wins, comparison.ties, comparison.losses)
-    if sum(counts) < _MANY_QUERIES:
+    if sum(counts) < 10_000:
         return "/".join(map(str, counts))
     return "/".join(f"{100 * count / sum(counts):.0f}%" for count in counts)
 

@@ -26,10 +26,10 @@ from migrate.report.audit import (
     legend,
     quality_rows,
     sentences,
+    similarity_rows,
     slice_rows,
 )
 from migrate.report.decision import decision_chart, decision_rows, interval
-from migrate.report.document import similarity_rows
 from migrate.report.downstream import downstream_blocks
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, with_code
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
@@ -44,11 +44,11 @@ from migrate.report.svg.charts import (
     spectra,
 )
 from migrate.report.svg.frame import Chart, percent
-from migrate.report.terminal import cut
+from migrate.report.terminal import cut, figure_or_dash
 
-_MOST_QUERIES, _QUERIES = 100, 3
-_CHARACTERS = 60
-_COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
+COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
+"""Of the stamps of pages."""
+
 _WORDS = {
     Outcome.SAFE: "The translated store can take over",
     Outcome.NOT_SAFE: "The translated store must not take over as it is",
@@ -100,7 +100,7 @@ def _lead(report: AuditReport) -> Iterator[Content]:
     yield element("p", _subject(report), class_="muted")
     yield element(
         "p",
-        stamp(outcome, "warn" if is_half else _COLOURS[verdict.outcome]),
+        stamp(outcome, "warn" if is_half else COLOURS[verdict.outcome]),
         [[" ", sentence(line)] for line in (verdict.sentence, *remarks)],
         class_="lead",
     )
@@ -187,7 +187,7 @@ def _where_it_hurts(report: AuditReport) -> Iterator[Block]:
         yield _differences(report).figure()
     if worst := report.diagnostics.regressions:
         yield Heading("Queries that lose most")
-        yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:_QUERIES]])
+        yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:3]])
     if has_changes:
         yield Either([Heading("Queries that change most"), TextTable(rows, text_columns=[0])])
 
@@ -228,7 +228,7 @@ def _differences(report: AuditReport) -> Chart:
 def _query_names(report: AuditReport) -> list[str]:
     texts = report.query_texts or [""] * len(report.query_ids)
     return [
-        f"{query_id}, {cut(' '.join(text.split()), _CHARACTERS)}" if text else query_id
+        f"{query_id}, {cut(' '.join(text.split()), 60)}" if text else query_id
         for query_id, text in zip(report.query_ids, texts, strict=True)
     ]
 
@@ -236,7 +236,7 @@ def _query_names(report: AuditReport) -> list[str]:
 def _query_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = (report.arm(name).scores[report.measure] for name in (FULL, TRANSLATED))
-    order = np.argsort(-np.abs(translated - full), kind="stable")[:_MOST_QUERIES]
+    order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
     names = _query_names(report)
     return [
         ["query", FULL, TRANSLATED, "difference"],
@@ -336,8 +336,8 @@ def _pool(pool: PoolSummary) -> TextTable:
             f"{step.queries:,}",
             f"{step.documents:,}",
             f"{step.sampled:,}",
-            "-" if step.tokens is None else f"{step.tokens:,}",
-            "-" if step.usd is None else f"{step.usd:,.4f}",
+            figure_or_dash(step.tokens, ","),
+            figure_or_dash(step.usd, ",.4f"),
         ]
         for step in pool.steps
     ]

@@ -13,7 +13,6 @@ from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Block, Either, Listed, Report, TextTable
 from migrate.report.terminal import paragraphs, report_text, wrap
 
-_TRIALS = 5
 _BASES = {
     "manifest": "judged by the manifest; no text was embedded",
     "sample": "judged by texts that were embedded again",
@@ -95,7 +94,7 @@ def _trials(trials: tuple[Trial, ...]) -> list[Block]:
     return [
         Either(
             [tried + explained, TextTable([head, *rows], text_columns=[0])],
-            [f"{tried}; the nearest are", TextTable([head, *rows[:_TRIALS]], text_columns=[0])],
+            [f"{tried}; the nearest are", TextTable([head, *rows[:5]], text_columns=[0])],
         )
     ]
 

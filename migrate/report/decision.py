@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
@@ -11,9 +11,7 @@ from migrate.audit.verdict import Bounds
 from migrate.report.audit import span
 from migrate.report.svg.charts import Interval, Point, cost_chart
 from migrate.report.svg.frame import Chart
-
-_MILLION = 1e6
-_CONTROLS = (MEAN, RANDOM)
+from migrate.report.terminal import figure_or_dash
 
 
 def decision_chart(report: AuditReport) -> Chart | None:
@@ -21,15 +19,13 @@ def decision_chart(report: AuditReport) -> Chart | None:
 
     Left out are the controls, and arms that are held against another standard than the full re-embed.
     """
-    options = _with_costs(report)
+    options, is_priced = _with_costs(report)
     if len(options) < 2:
         return None
-    is_priced = _is_priced(options)
-    points = [
-        Point(interval(option.name, option.retention), _amount(option.usd, option.tokens, is_priced=is_priced),
-              "good" if option.is_safe else "muted")
-        for option in options
-    ]  # fmt: skip
+    points = []
+    for option in options:
+        cost = _cost(option.usd, option.tokens, is_priced=is_priced) or 0.0
+        points.append(Point(interval(option.name, option.retention), cost, "good" if option.is_safe else "muted"))
     points += _further_points(report, {option.name for option in options}, is_priced=is_priced)
     unit = "US dollars" if is_priced else "million tokens"
     return cost_chart(
@@ -41,29 +37,32 @@ def decision_chart(report: AuditReport) -> Chart | None:
     )
 
 
-def _with_costs(report: AuditReport) -> list[Option]:
-    return [option for option in report.options if option.cost < float("inf") and option.retention.is_known]
+def _with_costs(report: AuditReport) -> tuple[list[Option], bool]:
+    """Return the options whose cost and quality are known, and whether all of them have a price."""
+    options = [option for option in report.options if option.cost < float("inf") and option.retention.is_known]
+    return options, all(option.usd is not None for option in options)
 
 
-def _is_priced(options: Sequence[Option]) -> bool:
-    return all(option.usd is not None for option in options)
+def _cost(usd: float | None, tokens: float | None, *, is_priced: bool) -> float | None:
+    """Return a cost in dollars, or else in million tokens; None where it is not known."""
+    if is_priced:
+        return usd
+    return None if tokens is None else tokens / 1e6
 
 
 def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) -> Iterator[Point]:
     """Yield arms that are no options, and the budgets of the frontier."""
     for arm in report.arms:
         comparison = report.comparisons.get(arm.name)
-        if comparison is None or comparison.standard != FULL or arm.name in {*shown, *_CONTROLS}:
+        if comparison is None or comparison.standard != FULL or not comparison.retention.is_known:
             continue
-        if not comparison.retention.is_known:
-            continue
-        if (arm.usd if is_priced else arm.tokens) is not None:
-            cost = _amount(arm.usd, arm.tokens, is_priced=is_priced)
+        cost = _cost(arm.usd, arm.tokens, is_priced=is_priced)
+        if cost is not None and arm.name not in {*shown, MEAN, RANDOM}:
             yield Point(interval(arm.name, comparison.retention), cost, "other")
     for budget in report.frontier.points if report.frontier is not None else ():
-        if not is_priced or budget.price_usd is not None:
+        cost = _cost(budget.price_usd, budget.tokens, is_priced=is_priced)
+        if cost is not None:
             name = f"{budget.share:.0%} re-embedded, chosen by {budget.policy}"
-            cost = _amount(budget.price_usd, budget.tokens, is_priced=is_priced)
             yield Point(interval(name, budget.verdict.retention), cost, "minor")
 
 
@@ -74,8 +73,7 @@ def interval(name: str, bounds: Bounds, *, marked: bool = False) -> Interval:
 
 def decision_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and one row an option: what it keeps, its cost in all, and what of that is still to be paid."""
-    options = _with_costs(report)
-    is_priced = _is_priced(options)
+    options, is_priced = _with_costs(report)
     unit = "usd" if is_priced else "Mtok"
     return [
         ["option", report.verdict.measured, "bounds", f"{unit} in all", f"{unit} still to pay", "SAFE"],
@@ -84,19 +82,10 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
                 option.name,
                 f"{option.retention.estimate:.3f}",
                 span(option.retention),
-                f"{_amount(option.usd, option.tokens, is_priced=is_priced):,.4f}",
-                _amount_left(option, is_priced=is_priced),
+                f"{_cost(option.usd, option.tokens, is_priced=is_priced) or 0.0:,.4f}",
+                figure_or_dash(_cost(option.usd_left, option.tokens_left, is_priced=is_priced), ",.4f"),
                 "yes" if option.is_safe else "",
             ]
             for option in options
         ),
     ]
-
-
-def _amount_left(option: Option, *, is_priced: bool) -> str:
-    amount = option.usd_left if is_priced else option.tokens_left
-    return "-" if amount is None else f"{amount if is_priced else amount / _MILLION:,.4f}"
-
-
-def _amount(usd: float | None, tokens: float | None, *, is_priced: bool) -> float:
-    return (usd or 0.0) if is_priced else (tokens or 0.0) / _MILLION

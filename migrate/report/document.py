@@ -1,11 +1,8 @@
-"""An audit report as one JSON document: the source of truth for every other form.
-
-How alike spaces are to that of the full re-embed: the measures of `compare`, inside an audit.
-"""
+"""An audit report as one JSON document: the source of truth for every other form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from migrate.audit.frontier import Frontier, FrontierPoint
@@ -16,19 +13,8 @@ from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
-from migrate.report.terminal import number
 from migrate.similarity import Similarity
 from migrate.similarity.measures import ABOVE_SELF, MEASURES
-
-
-def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
-    """Return a head, and one row a measure: its name, what it says, and its figure for each space."""
-    rows = [
-        [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
-        for measure in MEASURES
-        if measure is not ABOVE_SELF
-    ]
-    return [["measure", "says", *similarities], *rows]
 
 
 def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
@@ -57,12 +43,14 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
     }
 
 
-_POINT = ("policy", "share", "share_of_tokens", "documents", "tokens", "price_usd")
-
-
 def _point_document(point: FrontierPoint) -> dict[str, Any]:
     return {
-        **{name: getattr(point, name) for name in _POINT},
+        "policy": point.policy,
+        "share": point.share,
+        "share_of_tokens": point.share_of_tokens,
+        "documents": point.documents,
+        "tokens": point.tokens,
+        "price_usd": point.price_usd,
         "outcome": point.verdict.outcome.value,
         point.verdict.measured: as_plain(point.verdict.retention),
         "worse_than_stay": point.verdict.worse_than_stay,
@@ -90,12 +78,12 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": report.family,
         "plan": {"name": report.plan, "outcome": report.outcome},
         "recommendation": recommendation_document(report),
-        "options": _by_measure(report.options, measured),
+        "options": [_by_measure(option, measured) for option in report.options],
         "missing": report.skipped_arms,
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
         "regressions": diagnostics.regressions,
-        "slices": _by_measure(diagnostics.slices, measured),
+        "slices": [_by_measure(group, measured) for group in diagnostics.slices],
         "calibration": diagnostics.calibration,
         "hubness": diagnostics.hubness,
         "spaces": diagnostics.spaces,
@@ -113,13 +101,12 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
     """Return the recommendation: `command` are words to type after the program's name, None where none does it."""
-    (document,) = _by_measure([report.recommendation], report.verdict.measured)
-    return document
+    return _by_measure(report.recommendation, report.verdict.measured)
 
 
-def _by_measure(items: Sequence[Any], measured: str) -> list[dict[str, Any]]:
-    """Return dataclasses with a field `retention`, which goes by the name of what was measured."""
-    return [{measured if key == "retention" else key: value for key, value in as_plain(item).items()} for item in items]
+def _by_measure(result: Any, measured: str) -> dict[str, Any]:
+    """Return a dataclass with a field `retention`, which goes by the name of what was measured."""
+    return {measured if name == "retention" else name: value for name, value in as_plain(result).items()}
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -130,8 +117,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "measured": verdict.measured,
         verdict.measured: verdict.retention,
         "safe_from": verdict.margin,
-        "not_safe_below": verdict.margin if verdict.harmful is None else verdict.harmful,
-        "margin": verdict.margin if verdict.stands_for is None else verdict.stands_for,
+        "not_safe_below": verdict.not_safe_below,
+        "margin": verdict.asked_margin,
         "gain_over_stay": verdict.gain_over_stay,
         "worse_than_stay": verdict.worse_than_stay,
         "queries": verdict.n_queries,
@@ -163,7 +150,7 @@ def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},
-        "against": None if comparison is None else _by_measure([comparison], report.verdict.measured)[0],
+        "against": None if comparison is None else _by_measure(comparison, report.verdict.measured),
         "seconds": arm.seconds,
         "tokens": arm.tokens,
         "usd": arm.usd,

@@ -11,15 +11,7 @@ import numpy as np
 from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.mlp import Mlp
-from migrate.stitch.select import Selection
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
-
-_ENERGY = 0.9
-_SHOWN = {"layers", "epochs", "held_out_loss"}
-"""Facts of a network that its layers and its curve tell already."""
-
-_BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 40
 
 
 def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
@@ -43,7 +35,7 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "reads_texts": fitted.reads_texts,
         "without_texts": None if fitted.fallback is None else fitted.fallback.stitch.spec,
         "held_out": asdict(best.scores),
-        "candidates": _candidates(fitted.selection),
+        "candidates": {row.stitch: row.scores.overlap_at_10 for row in fitted.selection.candidates},
         "mean_norm": _mean_norm(fitted),
         "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
         "loss_curve": [] if curve is None else curve,
@@ -52,10 +44,6 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "files": sorted(manifest.stitch.files or ()),
         "made_by": f"lead-migrate {manifest.tool_version}",
     }
-
-
-def _candidates(selection: Selection) -> dict[str, float]:
-    return {row.stitch: row.scores.overlap_at_10 for row in selection.candidates}
 
 
 def _mean_norm(fitted: FittedStitch) -> float | None:
@@ -67,7 +55,7 @@ def _mean_norm(fitted: FittedStitch) -> float | None:
 def _summary(layer: LayerSpectrum) -> dict[str, float]:
     """Return the effective rank, and how many directions have nine tenths of the energy."""
     energy = np.cumsum(np.square(layer.singular_values))
-    enough = int(np.searchsorted(energy, _ENERGY * energy[-1])) + 1 if energy.size and energy[-1] > 0 else 0
+    enough = int(np.searchsorted(energy, 0.9 * energy[-1])) + 1 if energy.size and energy[-1] > 0 else 0
     return {"effective_rank": layer.effective_rank, "directions_for_90_percent": enough}
 
 
@@ -91,7 +79,7 @@ def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if of["loss_curve"]:
         yield "loss curve", curve_sentence(of["loss_curve"])
     for name, value in of["facts"].items():
-        if name not in _SHOWN:
+        if name not in ("layers", "epochs", "held_out_loss"):  # its layers and its curve tell these already
             yield name, f"{value:.4g}" if isinstance(value, int | float) else str(value)
     yield "files", f"as in the manifest: {', '.join(of['files'])}"
     yield "made by", of["made_by"]
@@ -120,8 +108,9 @@ def curve_sentence(curve: Sequence[Sequence[float]]) -> str:
     kind = "held-out" if len(curve[0]) > 2 else "training"
     least = min(losses)
     at = int(curve[losses.index(least)][0])
-    shown = losses if len(losses) <= _WIDTH else [losses[round(x)] for x in np.linspace(0, len(losses) - 1, _WIDTH)]
+    shown = [losses[round(x)] for x in np.linspace(0, len(losses) - 1, min(len(losses), 40))]
+    bars = "▁▂▃▄▅▆▇█"
     span = max(shown) - min(shown) or 1.0
-    drawn = "".join(_BARS[round((loss - min(shown)) / span * (len(_BARS) - 1))] for loss in shown)
+    drawn = "".join(bars[round((loss - min(shown)) / span * (len(bars) - 1))] for loss in shown)
     figures = f"{kind} loss {number(losses[0])} at first, least {number(least)} at epoch {at}"
     return f"{len(losses)} epochs, {figures}  {drawn}"

@@ -112,14 +112,12 @@ def _add(element: ElementTree.Element, case: Case, suite: Suite) -> None:
     ElementTree.SubElement(inner, tag, {"message": case.message, "type": case.state.value}).text = case.message
 
 
-_LEVELS = {State.PASSED: "notice", State.FAILED: "error", State.OPEN: "warning"}
-
-
 def annotation_lines(suite: Suite) -> Iterator[str]:
     """Yield one line a case; see "Workflow commands for GitHub Actions" in GitHub's documentation."""
+    levels = {State.PASSED: "notice", State.FAILED: "error", State.OPEN: "warning"}
     for case in suite.cases:
         title = _property(case.title or f"{suite.name} {suite.store}: {case.name}")
-        yield f"::{_LEVELS[case.state]} title={title}::{_data(case.message)}"
+        yield f"::{levels[case.state]} title={title}::{_data(case.message)}"
 
 
 def _data(text: str) -> str:
@@ -148,7 +146,7 @@ def audit_suite(report: AuditReport) -> Suite:
     properties = {
         **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
         "SAFE from": f"{verdict.margin:g}",
-        "margin": f"{verdict.margin if verdict.stands_for is None else verdict.stands_for:g}",
+        "margin": f"{verdict.asked_margin:g}",
         "queries": str(verdict.n_queries),
         "independent groups": str(verdict.n_independent),
         **({"provisional": report.basis} if report.basis else {}),

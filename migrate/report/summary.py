@@ -13,14 +13,6 @@ from migrate.report.downstream import downstream_sentence
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import WIDTH, as_text
 
-_NAMES = {FULL: "full re-embed", STAY: "stay with the old", TRANSLATED: "translated"}
-_MOST_OPTIONS, _MOST_CAVEATS = 7, 2
-_NARROWEST_PLOT, _WIDEST_PLOT = 12, 40
-_NARROW = 72
-"""Columns below which a table has no room for costs."""
-
-_MILLION = 1e6
-
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH) -> str:
     """Return the recommendation, the verdict and the options, `width` columns wide; `page` shows the whole report."""
@@ -37,7 +29,7 @@ def audit_answer(report: AuditReport) -> str:
 def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
     yield report.recommendation.headline
     yield f"{'translated alone: ' if report.plan == TRANSLATED else ''}{report.sentence}"
-    yield from (f"caveat: {caveat}" for caveat in report.caveats[:_MOST_CAVEATS])
+    yield from (f"caveat: {caveat}" for caveat in report.caveats[:2])
     yield _table(report, width)
     if report.verdict.n_independent != report.verdict.n_queries:
         yield f"{report.verdict.counted}: bounds take each group for one observation"
@@ -49,12 +41,13 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
 
 def _table(report: AuditReport, width: int) -> TextTable:
     options = _shown(report.options)
-    has_costs = width >= _NARROW and any(option.remaining < float("inf") for option in options)
+    # narrower tables have no room for costs
+    has_costs = width >= 72 and any(option.remaining < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
     columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]
     width_used = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
-    room = min(width - width_used - len("SAFE") - 2, _WIDEST_PLOT)
-    plots = [[plot] for plot in _plots(report, options, room)] if room >= _NARROWEST_PLOT else [[]] * len(columns)
+    room = min(width - width_used - len("SAFE") - 2, 40)
+    plots = [[plot] for plot in _plots(report, options, room)] if room >= 12 else [[]] * len(columns)
     safe = ["SAFE", *("yes" if option.is_safe and not report.doubts else "" for option in options)]
     rows = [[*cells, *plot, last] for cells, plot, last in zip(columns, plots, safe, strict=True)]
     return TextTable(rows, text_columns=[0, *range(len(columns[0]), len(rows[0]))])
@@ -64,7 +57,7 @@ def _shown(options: Sequence[Option]) -> list[Option]:
     """Return all where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
     needed = {TRANSLATED, STAY, FULL}
     remaining = [option for option in options if option.name not in needed]
-    room = _MOST_OPTIONS - (len(options) - len(remaining))
+    room = 7 - (len(options) - len(remaining))  # of seven rows in all
     first = sorted(remaining, key=lambda option: not option.is_safe)[:room]
     return [option for option in options if option.name in needed or option in first]
 
@@ -72,7 +65,7 @@ def _shown(options: Sequence[Option]) -> list[Option]:
 def _cells(option: Option, *, has_costs: bool) -> list[str]:
     bounds = option.retention
     shares = [f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}"] if bounds.is_known else ["-", "-"]
-    cells = [_NAMES.get(option.name, option.name), *shares]
+    cells = ["stay with the old" if option.name == STAY else option.name, *shares]
     return [*cells, _cost(option)] if has_costs else cells
 
 
@@ -81,7 +74,7 @@ def _cost(option: Option) -> str:
         return "-"
     if not option.remaining:
         return "0"
-    return dollars(option.usd_left) if option.usd_left is not None else f"{option.remaining / _MILLION:.2f}M tokens"
+    return dollars(option.usd_left) if option.usd_left is not None else f"{option.remaining / 1e6:.2f}M tokens"
 
 
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:

@@ -15,9 +15,6 @@ from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report,
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
 
-_NARROWEST = 10
-"""Columns that a text has at least."""
-
 
 def number(value: float | None) -> str:
     """Return a figure in few characters; a dash where there is none.
@@ -31,6 +28,15 @@ def number(value: float | None) -> str:
     if 0 < size < 0.01 or size >= 10_000:
         return f"{value:.2g}"
     return f"{value:.3f}" if size < 10 else f"{value:.1f}"
+
+
+def figure_or_dash(value: float | None, form: str) -> str:
+    """Return a figure in the form of a format; a dash where there is none.
+
+    >>> figure_or_dash(1234.5, ",.2f"), figure_or_dash(None, ",.2f")
+    ('1,234.50', '-')
+    """
+    return "-" if value is None else f"{value:{form}}"
 
 
 def paragraphs(*texts: str) -> str:
@@ -109,7 +115,7 @@ def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: i
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
-    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[index] for index in left) > _NARROWEST:
+    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[index] for index in left) > 10:
         widths[max(left, key=widths.__getitem__)] -= 1
     lines = []
     for row in cells:
@@ -147,13 +153,9 @@ def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()
     filled = [
         column
         for column, name in enumerate(head)
-        if not column or not body or any(_has_value(row[column], zero_counts=name not in costs) for row in body)
+        if not column or not body or any(row[column].strip("-$0.," if name in costs else "-") for row in body)
     ]
     return [[row[column] for column in filled] for row in rows]
-
-
-def _has_value(cell: str, *, zero_counts: bool) -> bool:
-    return cell.strip("-" if zero_counts else "-$0.,") != ""
 
 
 def wrap(sentence: str, width: int = WIDTH) -> str:

@@ -297,6 +297,11 @@ def no_place(location: str) -> UsageError:
     return UsageError(f"{location}: there is no place beside the store for a stamp; name its model with every command")
 
 
+def all_ids(store: Store) -> Iterator[str]:
+    """Yield the ids of all rows, in their order; reads the store once."""
+    return (doc_id for batch in store.scan() for doc_id in batch.ids)
+
+
 def read_all(batches: Iterable[Batch]) -> Batch:
     """Return all batches as one; for stores known to fit into memory."""
     batches_read = [(list(batch.ids), batch.vectors.copy()) for batch in batches]

@@ -113,6 +113,12 @@ def stored_confidence(store: Store) -> Vectors | None:
     return None if values is None else values.astype(np.float32)
 
 
+def true_rows(store: Store) -> NDArray[np.bool_]:
+    """Return which rows have true vectors, (count,), as `stored_confidence` says: none where it says nothing."""
+    values = stored_confidence(store)
+    return np.zeros(store.info.count, dtype=bool) if values is None else values == 1
+
+
 def distrust(store: Store) -> str | None:
     """Return why the confidence of a translated store is not to be used; None if it is, or nobody measured it."""
     manifest = store.info.manifest

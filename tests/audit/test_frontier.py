@@ -166,6 +166,16 @@ def test_another_store_stitch_or_reference_is_refused(tried, store, reference, t
         tried(full=other, shares=[1.0], policies=["random"])
 
 
+def test_a_stitch_of_another_store_is_refused_before_anything_is_embedded(store, reference, questions, target, fitted):
+    fitting, other = (
+        topics.asked(reference, reference, questions, target, source=source, stitch=fitted)
+        for source in (store, reference)
+    )
+    assert fitting.judging.queries == questions.queries
+    with pytest.raises(StitchError, match="is not the store that the stitch was fitted on"):
+        _ = other.judging
+
+
 def test_shares_that_are_none_and_audits_without_queries_are_told(tried):
     for shares in ([], [0.0], [0.2, 1.1]):
         with pytest.raises(UsageError, match="no share of the store; give some above 0 and up to 1"):

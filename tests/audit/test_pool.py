@@ -10,8 +10,8 @@ from topics import pool as by_pool
 
 import migrate
 from migrate.audit.inputs import prepare_audit
-from migrate.audit.measures import ndcg
-from migrate.audit.outside import CUT, ErrorTail, Room, discount_after, look_around, rank_rows, score_rows
+from migrate.audit.measures import CUT, ndcg
+from migrate.audit.outside import ErrorTail, Room, discount_after, look_around, rank_rows, score_rows
 from migrate.audit.pool import DEPTHS, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED

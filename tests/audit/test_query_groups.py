@@ -6,10 +6,10 @@ import pytest
 from paired_scores import all_of, judge
 from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown
 
+from migrate.audit.drawn_queries import Unjudged, write_unjudged
 from migrate.audit.findings import groups as group_notes
-from migrate.audit.judging import Unjudged, write_unjudged
 from migrate.audit.query_groups import alike, with_groups
-from migrate.audit.query_set import QuerySet, by_field, load_query_set, load_unjudged
+from migrate.audit.query_set import QuerySet, by_field, load_unjudged
 from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting
 from migrate.datasets.graded import read_graded
 from migrate.errors import UsageError
@@ -144,12 +144,13 @@ def test_a_field_that_no_query_has_is_refused(tmp_path):
     path = tmp_path / "log.jsonl"
     lines = [{"text": f"query {n}", "user": n % 3, "metadata": {"topic": n % 5}} for n in range(25)]
     path.write_text("\n".join(map(json.dumps, lines)))
-    first, second, *_ = load_unjudged(path).queries
+    log = load_unjudged(path)
+    first, second, *_ = log.queries
     assert (first.metadata, second.metadata) == ({"user": 0, "topic": 0}, {"user": 1, "topic": 1})
     for name in ("user", "topic"):
-        assert load_query_set(None, None, path, group_field=name).group_field == name
+        assert by_field(log, name).group_field == name
     with pytest.raises(UsageError, match="'text'"):
-        load_query_set(None, None, path, group_field="text")
+        by_field(log, "text")
 
 
 def test_metadata_of_graded_queries_is_read(tmp_path):

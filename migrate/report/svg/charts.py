@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike
 from migrate.report.page import element
 from migrate.report.svg.frame import Chart, Format, Frame, dashes, mark, percent, power_of_ten, series, short, text
 
-_MOST_BARS = 400
-_ROW = 26.0
 _HIGHEST = 1.5
 """Retention above is drawn at the edge: a bound without limit would flatten everything else."""
 
@@ -91,7 +89,7 @@ def interval_chart(name: str, rows: Sequence[Interval], *, margin: float, label:
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), margin])
     span = max(foot - 0.1 * (top - foot), 0.0), top
-    frame = Frame(span, height=_ROW)
+    frame = Frame(span, height=26.0)
     x = frame.at_x(margin)
     level = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
@@ -313,8 +311,9 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
     """
     differences = np.asarray(values, dtype=float)
     order = np.argsort(differences, kind="stable")
-    if len(order) > _MOST_BARS:
-        order = order[np.linspace(0, len(order) - 1, _MOST_BARS).round().astype(int)]
+    most = 400  # bars
+    if len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
     reach = min(float(differences.min()), -0.1), max(float(differences.max()), 0.1)
     frame = Frame((0.0, float(len(order))), reach, height=240)
     bars = [

@@ -13,8 +13,6 @@ from xml.etree.ElementTree import Element
 
 from migrate.report.page import element
 
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-
 Format = Callable[[float], str]
 
 
@@ -77,7 +75,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
         return [low]
     rough = (high - low) / count
     unit = 10 ** floor(log10(rough))
-    step = next(size * unit for size in _STEPS if size * unit >= rough * 0.999)
+    step = next(size * unit for size in (1.0, 2.0, 2.5, 5.0, 10.0) if size * unit >= rough * 0.999)
     first = -floor(-low / step + 1e-9)
     return [round(n * step, 12) for n in range(int(first), floor(high / step + 1e-9) + 1)]
 
