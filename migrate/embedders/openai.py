@@ -23,6 +23,7 @@ from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimen
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError
 from migrate.embedders.profile import Profile
+from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import RATE_LIMITS, ModelFacts, find_model, known_models
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
@@ -371,22 +372,21 @@ class OpenAIEmbedder(Embedder):
         return key or "none-needed"
 
 
-def parse_rate(text: str) -> float:
+def requests_per_s(text: str) -> float:
     """Return the requests a second of `3000/min`, `50/s` or `100/h`.
 
-    >>> parse_rate("3000/min")
+    >>> requests_per_s("3000/min")
     50.0
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)/(s|min|h)", text.replace(" ", ""), re.ASCII)
-    per_s = float(match[1]) / {"s": 1, "min": 60, "h": 3600}[match[2]] if match else 0.0
-    if not 0 < per_s < float("inf"):
+    amount, seconds, is_tokens = parse_rate(text) or (0.0, 1, False)
+    if not amount or is_tokens:
         raise UsageError(f"{text!r} is no rate of requests; give one such as 3000/min, 50/s or 100/h")
-    return per_s
+    return amount / seconds
 
 
 def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
     names = ("base_url", "dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency")
-    rate_per_s = None if options.rate is None else parse_rate(options.rate)
+    rate_per_s = None if options.rate is None else requests_per_s(options.rate)
     return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.given(*names))
 
 

@@ -5,7 +5,6 @@ Only what is not in the cache comes here, so that nothing is counted which costs
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ import numpy as np
 from migrate.cost import usd_of
 from migrate.cost.count import Tally
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
+from migrate.embedders.rates import parse_rate
 from migrate.errors import SpendingError, UsageError
 from migrate.live.state import LiveState
 from migrate.steps.translate.choice import Budget
 from migrate.vectors import Progress, Text, Vectors, no_progress
 
-_SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")
-_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _SPENT: Final = "own spent by the worker"
 _BURST_S: Final = 5.0
 _TOKENS: Final = 200
@@ -43,10 +41,11 @@ class Pace:
         >>> Pace.parse("600/min")
         Pace(per_second=10.0, unit='documents')
         """
-        parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
-        if parsed is None or float(parsed["amount"]) == 0:
+        rate = parse_rate(text.replace(",", ""))
+        if rate is None:
             raise UsageError(f"--pace {text}: this is no pace; write documents or tokens such as 20/s or 90000tok/min")
-        return cls(float(parsed["amount"]) / _SECONDS[parsed["unit"]], "tokens" if parsed["tokens"] else "documents")
+        amount, seconds, is_tokens = rate
+        return cls(amount / seconds, "tokens" if is_tokens else "documents")
 
 
 class Account:
