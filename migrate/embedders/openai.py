@@ -214,6 +214,7 @@ class OpenAIEmbedder(Embedder):
             normalized=bool(self._served.normalized),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
+            dimensions=None if self.facts else self.dimensions,
         )
 
     @property
