@@ -283,8 +283,9 @@ class Manifest:
         content = asdict(self)
         models = {name: content[name] for name in ("model", "source_model") if content[name] is not None}
         requested = {name: model.pop("dimensions") for name, model in models.items()}
-        if requested := {name: dimensions for name, dimensions in requested.items() if dimensions is not None}:
-            content["details"] = {**content["details"], _DIMENSIONS: requested}
+        if any(requested.values()):
+            known = {name: dimensions for name, dimensions in requested.items() if dimensions is not None}
+            content["details"] = {**content["details"], _DIMENSIONS: known}
         return {**content, _OWN_HASH: _content_hash(content)}
 
     def write(self, folder: Path) -> None:
