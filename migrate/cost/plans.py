@@ -23,22 +23,9 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import file_bytes
 
 FLOAT_BYTES = 4
-_CACHE_OVERHEAD = 64
-"""Bytes of an entry of the embedding cache beside its vector: key, checksum, SQLite's own."""
-
-_PART_DOCUMENTS = 1_024
 _MIB = 1 << 20
-_BASE = 64 * _MIB
-"""Python with NumPy, a client and the reader of a store."""
-
-_BASE_FIT = 350 * _MIB
-"""The same with SciPy, scikit-learn and what a fit that reads texts keeps of them."""
-
 _BASE_LOCAL = 900 * _MIB
-"""The same with torch and a small model; a large one takes its weights beside."""
-
-_STREAMED = ("IndexFlat", "array", "column")
-_VECTORS_ONLY = (*_STREAMED, "IndexIVFFlat", "IndexHNSWFlat")
+"""Python with torch and a small model; a large one takes its weights beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +56,8 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     rows = info.count + int(info.details.get("nlist", 0))
     new_bytes = index + rows * (dim - info.dim) * FLOAT_BYTES
     kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")
-    whole = kind.startswith(_VECTORS_ONLY)
-    is_flat = kind.startswith(_STREAMED)
+    is_flat = kind.startswith(("IndexFlat", "array", "column"))
+    whole = is_flat or kind.startswith(("IndexIVFFlat", "IndexHNSWFlat"))
     return StoreBytes(
         max(now, index), index, new_bytes if whole else round(index * dim / info.dim), is_flat, not is_flat
     )
@@ -78,7 +65,7 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
 
 def cache_bytes(documents: int, dim: int) -> int:
     """Return the bytes that the embedding cache grows by."""
-    return documents * (dim * FLOAT_BYTES + _CACHE_OVERHEAD)
+    return documents * (dim * FLOAT_BYTES + 64)  # key, checksum, SQLite's own
 
 
 def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
@@ -88,8 +75,8 @@ def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
 
 def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) -> int:
     """Return the peak memory of embedding: a part of vectors and texts, ids and texts of the store, a built index."""
-    base = _BASE_LOCAL if is_local else _BASE
-    block_bytes = _PART_DOCUMENTS * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
+    base = _BASE_LOCAL if is_local else 64 * _MIB  # NumPy, a client and the reader of a store
+    block_bytes = 1_024 * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
     return base + block_bytes + 3 * (size.now - size.index_now) + (2 * size.index_after if size.is_built else 0)
 
 
@@ -102,7 +89,7 @@ def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, i
     width, fitted = source_dim + dim, min(pairs, MOST_PAIRS)
     fit = pairs * dim * FLOAT_BYTES + (4 * fitted * width + 3 * source_dim * width) * 2 * FLOAT_BYTES
     translate = 20 * 16 * _MIB + (2 * size.index_after if size.is_built else 0)
-    base = _BASE_LOCAL if is_local else _BASE_FIT
+    base = _BASE_LOCAL if is_local else 350 * _MIB  # SciPy, scikit-learn and what is kept of texts
     return base + max(fit, translate) + 3 * (size.now - size.index_now)
 
 

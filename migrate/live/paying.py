@@ -22,9 +22,6 @@ from migrate.steps.translate.choice import Budget
 from migrate.vectors import Progress, Text, Vectors, no_progress
 
 _SPENT: Final = "own spent by the worker"
-_BURST_S: Final = 5.0
-_TOKENS: Final = 200
-"""Of a text, where a pace in tokens is made one of texts; each is waited for by its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +98,11 @@ class Account:
             raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
 
     def at_once(self, count: int) -> int:
-        """Return how many of `count` texts the pace lets go within `_BURST_S`, one at least."""
+        """Return how many of `count` texts the pace lets go within five seconds, one at least."""
         if self.pace is None:
             return max(count, 1)
-        tokens_each = 1 if self.pace.unit == "documents" else _TOKENS
-        return max(min(int(_BURST_S * self.pace.per_second / tokens_each), count), 1)
+        tokens_each = 1 if self.pace.unit == "documents" else 200  # about; each text is waited for by its own
+        return max(min(int(5 * self.pace.per_second / tokens_each), count), 1)
 
     def pay(self, texts: Sequence[Text]) -> int:
         """Wait for the pace, note what the texts cost, and return their tokens."""

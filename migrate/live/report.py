@@ -18,9 +18,6 @@ from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import wrap
 
-_HOUR_S: Final = 3600.0
-_MOST_POINTS: Final = 60
-
 _COUNTERS: Final = {
     "queries": "Queries that were answered.",
     "degraded_queries": "Queries that ranked documents by translated vectors.",
@@ -149,14 +146,12 @@ def _labels(**labels: str) -> str:
     return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
 
 
-_COLOURS: Final = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
-
-
 def status_sections(status: LiveStatus) -> Report:
     """Return the verdict, what is true, what the worker does, and charts of quality and spending over time."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     verdict = verdict_sentence(status)
-    mark = stamp(status.outcome, _COLOURS[status.outcome])
+    colour = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}[status.outcome]
+    mark = stamp(status.outcome, colour)
     lines = [_true_sentence(status), _worker_sentence(status)]
     counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
     charts = [chart.figure() for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None]
@@ -187,10 +182,10 @@ def _number(value: float) -> str:
 
 
 def _hours(status: LiveStatus, *names: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """Return the notes that have these facts, in hours since the first note; thinned."""
-    history = [((at - status.history[0][0]) / _HOUR_S, entry) for at, entry in status.history]
+    """Return the notes that have these facts, in hours since the first note; thinned to some sixty."""
+    history = [((at - status.history[0][0]) / 3600, entry) for at, entry in status.history]
     complete = [(hours, entry) for hours, entry in history if all(name in entry for name in names)]
-    return [*complete[: -1 : max(len(complete) // _MOST_POINTS, 1)], *complete[-1:]]
+    return [*complete[: -1 : max(len(complete) // 60, 1)], *complete[-1:]]
 
 
 def _quality(status: LiveStatus) -> Chart | None:

@@ -52,8 +52,6 @@ from migrate.vectors import Document, Vectors, unit_rows
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
 _MINUTE_S: Final = 60.0
-_SURVEY_S: Final = 600.0
-"""A database is looked through for new and changed documents so often."""
 _SAID: Final = "own verdict that was told"
 _RENEWED: Final = "own shares at which the stitch was fitted again"
 
@@ -236,7 +234,7 @@ class Worker:
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
-            return time.monotonic() - self._surveyed_at >= _SURVEY_S
+            return time.monotonic() - self._surveyed_at >= 600  # seconds between surveys of a database
         return not files.is_as_opened()
 
     def _since(self, *names: Counter) -> int:

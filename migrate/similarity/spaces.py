@@ -25,9 +25,6 @@ from migrate.similarity.stitching import FEWEST, RIDGE, Stitching, gaussian_like
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
-BATCH_SIZE = 256
-"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
-
 
 def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     """Return the Pearson correlation of the cosines of all pairs of documents in two spaces, (n, p) and (n, q).
@@ -97,13 +94,13 @@ def unbiased_hsic(a: Matrix, b: Matrix) -> float:
     return float(total) / (n * (n - 3))
 
 
-def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: int = 0) -> float:
+def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = 256, seed: int = 0) -> float:
     """Return linear CKA of two spaces, (n, p) and (n, q), row i of both for one document.
 
     The mean unbiased HSIC of both sides over random minibatches, divided by the geometric mean of that of each with
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
-    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that every document counts; with
-    `batch_size` n it is the full-batch figure. A space without any spread has 0.
+    chance below: unlike. A minibatch has `batch_size` documents, 256 in that paper, or a few more, so that every
+    document counts; with `batch_size` n it is the full-batch figure. A space without any spread has 0.
     """
     check_same_documents(a, b, FEWEST)
     if batch_size < FEWEST:

@@ -21,7 +21,6 @@ MOST_PAIRS = 2_000
 """The most documents to fit a stitch on, and the most to judge it on."""
 
 RIDGE = "ridge"
-_PENALTY_PAIRS = 1_000
 FEWEST = 4
 
 
@@ -152,7 +151,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
 
 
 def _fit(spec: str, x: Vectors, y: Vectors) -> Stitch:
-    return new_stitch(spec).tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
+    return new_stitch(spec).tuned(x[:1_000], y[:1_000]).fit(x, y)
 
 
 def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
