@@ -135,15 +135,7 @@ class PayingEmbedder(WrappedEmbedder):
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed as the embedder inside; raises as `embed_each`."""
-        rows: dict[int, Vectors] = {}
-
-        def keep(positions: Sequence[int], vectors: Vectors) -> None:
-            rows.update(zip(positions, vectors, strict=True))
-
-        self.embed_each(texts, role, keep, progress=progress)
-        if not texts:
-            return self.embedder.embed(texts, role)
-        return np.stack([rows[position] for position in range(len(texts))])
+        return self.gather(texts, role, progress) if texts else self.embedder.embed(texts, role)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""
