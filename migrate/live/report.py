@@ -89,11 +89,6 @@ def run_text(report: WorkerReport) -> str:
     return wrap(f"{report.phase}: {report.message}; {report.true:,} of {report.count:,} vectors are true ones{refused}")
 
 
-def run_document(report: WorkerReport) -> dict[str, Any]:
-    """Return the same for programs."""
-    return document("live run", report)
-
-
 def status_document(status: LiveStatus) -> dict[str, Any]:
     """Return the status for programs."""
     worker = {name: getattr(status.worker, name) for name in ("phase", "pid", "spent_usd", "message", "updated")}

@@ -28,9 +28,9 @@ def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
         )
 
 
-def some_rows(count: int, *, seed: int, most: int = 1_000) -> NDArray[np.int64]:
-    """Return up to `most` of `count` rows, drawn at random, in ascending order."""
-    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
+def some_rows(count: int, *, seed: int) -> NDArray[np.int64]:
+    """Return up to 1,000 of `count` rows, drawn at random, ascending: for what costs the square of their number."""
+    return np.sort(np.random.default_rng(seed).permutation(count)[:1_000])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
