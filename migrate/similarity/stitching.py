@@ -17,9 +17,6 @@ from migrate.stitch.scores import score_predictions
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 from migrate.vectors import Vectors, unit_rows
 
-MOST_PAIRS = 2_000
-"""The most documents to fit a stitch on, and the most to judge it on."""
-
 RIDGE = "ridge"
 FEWEST = 4
 
@@ -158,7 +155,7 @@ def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     """Return rows to fit on and rows to judge, none in both, up to 2,000 each, in random order."""
     order = np.random.default_rng(seed).permutation(count)
     middle = count // 2
-    return order[:middle][:MOST_PAIRS], order[middle:][:MOST_PAIRS]
+    return order[:middle][:2_000], order[middle:][:2_000]
 
 
 class _Task:
