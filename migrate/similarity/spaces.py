@@ -21,7 +21,7 @@ from migrate.similarity.neighbours import (
     some_rows,
     two_nn_dimension,
 )
-from migrate.similarity.stitching import FEWEST, RIDGE, Stitching, gaussian_like, judge_stitching
+from migrate.similarity.stitching import FEWEST, Stitching, gaussian_like, judge_stitching
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 
@@ -214,14 +214,14 @@ class Similarity:
     back: Stitching
 
 
-def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0) -> Similarity:
+def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
     """Compare (n, p) and (n, q), finite and without zero rows, whose rows i are of one document.
 
     Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
-    compared with all n; stitches as in `judge_stitching`.
+    compared with all n; a ridge is fitted each way, as in `judge_stitching`.
     """
     check_same_documents(a, b, FEWEST)
-    forth, back = (judge_stitching(x, y, stitch=stitch, seed=seed) for x, y in ((a, b), (b, a)))
+    forth, back = (judge_stitching(x, y, seed=seed) for x, y in ((a, b), (b, a)))
     return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), forth, back, seed=seed)
 
 
