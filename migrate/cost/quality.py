@@ -85,7 +85,7 @@ class StitchQuality:
         share, best = min(documents / max(store, 1), 1.0), self.selection.best.scores
         gain, low, high = self._gain(documents - self.pairs, first_tokens=first_tokens)
         remainder, estimate = 1 - share, partial.at(share)
-        span = 1.96 * best.overlap_error  # 95 %
+        span = best.overlap_span
         bounds = (estimate + remainder * (min(low, gain) - span), estimate + remainder * (max(high, gain) + span))
         lower, upper = (min(max(bound, 0.0), 1.0) for bound in bounds)
         return KnownPoint(documents, EXPECTED, min(estimate + remainder * gain, 1.0), lower, upper)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from migrate import __version__
-from migrate.audit.verdict import Outcome, margin_remarks
+from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
+from migrate.report.audit_sections import COLOURS
 from migrate.report.facts import document
 from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Either, Facts, Report
@@ -145,8 +146,7 @@ def status_sections(status: LiveStatus) -> Report:
     """Return the verdict, what is true, what the worker does, and charts of quality and spending over time."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     verdict = verdict_sentence(status)
-    colour = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}[status.outcome]
-    mark = stamp(status.outcome, colour)
+    mark = stamp(status.outcome, COLOURS[status.outcome])
     lines = [_true_sentence(status), _worker_sentence(status)]
     counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
     charts = [chart.figure() for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None]

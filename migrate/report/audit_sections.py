@@ -48,7 +48,7 @@ from migrate.report.terminal import cut
 
 _MOST_QUERIES, _QUERIES = 100, 3
 _CHARACTERS = 60
-_COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
+COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
 _WORDS = {
     Outcome.SAFE: "The translated store can take over",
     Outcome.NOT_SAFE: "The translated store must not take over as it is",
@@ -100,7 +100,7 @@ def _lead(report: AuditReport) -> Iterator[Content]:
     yield element("p", _subject(report), class_="muted")
     yield element(
         "p",
-        stamp(outcome, "warn" if is_half else _COLOURS[verdict.outcome]),
+        stamp(outcome, "warn" if is_half else COLOURS[verdict.outcome]),
         [[" ", sentence(line)] for line in (verdict.sentence, *remarks)],
         class_="lead",
     )

@@ -15,9 +15,6 @@ from migrate.stitch.registry import find_kind
 from migrate.stitch.select import MORE, LearningCurve, Selection, TriedViews
 from migrate.stores.confidence import unreliable
 
-_Z = 1.96
-
-
 WITHOUT_TEXTS: Final = {
     "vectors_alone": 0.733,
     "with_texts": 0.848,
@@ -45,7 +42,7 @@ def choice_sentence(selection: Selection) -> str:
     """Return the stitch that was taken, and why; one that was the only candidate has its held-out overlap@10 alone."""
     tried = {row.stitch: row.scores for row in selection.candidates if not row.is_control}
     best, choice = selection.best.scores, selection.choice
-    sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {_Z * best.overlap_error:.3f}"
+    sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {best.overlap_span:.3f}"
     if (views := selection.tried) is not None and (views.is_used or views.is_target):
         sentence += f"; {_reads(views)}"
     if choice is None or len(tried) < 2:
@@ -83,7 +80,7 @@ def fit_blocks(selection: Selection, *, bare: bool) -> list[Block]:
 def fit_sentences(selection: Selection) -> list[str]:
     """Say what to expect of the chosen stitch, what texts and old vectors are worth, and what more pairs would buy."""
     best = selection.best.scores
-    low, high = best.overlap_at_10 - _Z * best.overlap_error, best.overlap_at_10 + _Z * best.overlap_error
+    low, high = best.overlap_at_10 - best.overlap_span, best.overlap_at_10 + best.overlap_span
     sentences = [
         choice_sentence(selection),
         f"expect: of the 10 nearest neighbours that a full re-embed would find among the sample's documents, "

@@ -81,6 +81,11 @@ class HeldOutScores:
     overlap_at_10: float
     overlap_error: float = 0.0
 
+    @property
+    def overlap_span(self) -> float:
+        """Distance of the 95 % bounds of `overlap_at_10` from it."""
+        return 1.96 * self.overlap_error
+
 
 def score_predictions(
     predicted: Vectors, truth: Vectors, shares: NDArray[np.float64], sphere: Sphere | None = None
