@@ -282,10 +282,9 @@ class Manifest:
         """Return the content of the file, with a SHA-256 of all other fields, by which damage is noticed."""
         content = asdict(self)
         models = {name: content[name] for name in ("model", "source_model") if content[name] is not None}
-        requested = {name: model.pop("dimensions") for name, model in models.items()}
-        if any(requested.values()):
-            known = {name: dimensions for name, dimensions in requested.items() if dimensions is not None}
-            content["details"] = {**content["details"], _DIMENSIONS: known}
+        requested = {name: dimensions for name, model in models.items() if (dimensions := model.pop("dimensions"))}
+        if requested:
+            content["details"] = {**content["details"], _DIMENSIONS: requested}
         return {**content, _OWN_HASH: _content_hash(content)}
 
     def write(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ def parse_rate(text: str) -> tuple[float, int, bool] | None:
     >>> parse_rate("3000/min"), parse_rate("50 tok/s"), parse_rate("fast")
     ((3000.0, 60, False), (50.0, 1, True), None)
     """
-    read = re.fullmatch(r"(\d+(?:\.\d+)?)(tok)?/(s|min|h)", text.replace(" ", ""), re.ASCII)
-    if read is None or not 0 < float(read[1]) < float("inf"):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(tok)?/(s|min|h)", text.replace(" ", ""), re.ASCII)
+    if match is None or not 0 < float(match[1]) < float("inf"):
         return None
-    return float(read[1]), {"s": 1, "min": 60, "h": 3600}[read[3]], read[2] is not None
+    return float(match[1]), {"s": 1, "min": 60, "h": 3600}[match[3]], match[2] is not None
