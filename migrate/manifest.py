@@ -25,6 +25,8 @@ FORMAT_VERSION = 1
 Kind = Literal["store", "stitch", "report", "keyring", "ciphertext"]
 
 _OWN_HASH = "manifest_sha256"
+_DIMENSIONS: Final = "requested dimensions"
+"""In `details`, by `model` and `source_model`: versions that know no `dimensions` read the manifest all the same."""
 _REQUIRED: Final = dict.fromkeys(("inputs", "counts", "details", "model", "source_model"), Any)
 
 
@@ -34,6 +36,7 @@ class ModelIdentity:
 
     `normalized` says whether its document vectors are of unit length. `revision` tells apart states of one
     name: a hash of local weights or of a fitted vocabulary; None where the model is known by name alone.
+    `dimensions` is how long the vectors were that a model outside the registry was asked for; None for its own length.
     """
 
     spec: str
@@ -42,6 +45,7 @@ class ModelIdentity:
     document_prefix: str = ""
     query_prefix: str = ""
     revision: str | None = None
+    dimensions: int | None = field(default=None, compare=False, metadata={"in_documents": False})
 
 
 def creation_date() -> str:
@@ -277,6 +281,10 @@ class Manifest:
     def as_json(self) -> dict[str, Any]:
         """Return the content of the file, with a SHA-256 of all other fields, by which damage is noticed."""
         content = asdict(self)
+        models = {name: content[name] for name in ("model", "source_model") if content[name] is not None}
+        requested = {name: dimensions for name, model in models.items() if (dimensions := model.pop("dimensions"))}
+        if requested:
+            content["details"] = {**content["details"], _DIMENSIONS: requested}
         return {**content, _OWN_HASH: _content_hash(content)}
 
     def write(self, folder: Path) -> None:
@@ -329,7 +337,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         )
     _check_content(path, content, kind)
     try:
-        manifest = typed(Manifest, expect(content, _REQUIRED))
+        manifest = typed(Manifest, _with_dimensions(expect(content, _REQUIRED)))
         _check_counts(manifest.counts)
     except MalformedError as error:
         raise ManifestError(
@@ -337,6 +345,14 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         ) from error
     _FACTS[kind].parse(manifest.details, str(path))
     return manifest
+
+
+def _with_dimensions(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a manifest with the requested dimensions where they belong, in its models."""
+    details = expect(content["details"], {})
+    requested = expect(details.pop(_DIMENSIONS, {}), {})
+    models = {name: {**expect(content.get(name), {}), "dimensions": number} for name, number in requested.items()}
+    return {**content, "details": details, **models}
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

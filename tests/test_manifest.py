@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -79,12 +79,26 @@ def test_the_date_can_be_given_for_reproducible_bytes(monkeypatch, tmp_path):
     assert json.loads((tmp_path / MANIFEST_NAME).read_bytes())["created"] == "1970-01-02T00:00:00+00:00"
 
 
+def test_requested_dimensions_come_back_and_older_versions_can_read_the_manifest(tmp_path):
+    model, source = (replace(identity, dimensions=256) for identity in (FULL.model, FULL.source_model))
+    manifest = replace(FULL, model=model)
+    manifest.write(tmp_path)
+    content = json.loads((tmp_path / MANIFEST_NAME).read_text())
+    assert content["model"].keys() == content["source_model"].keys() == asdict(model).keys() - {"dimensions"}
+    assert content["details"] == {**FULL.details, "requested dimensions": {"model": 256}}
+    back = read_manifest(tmp_path, "stitch")
+    assert back == manifest and (back.model.dimensions, back.source_model.dimensions) == (256, None)
+    replace(manifest, source_model=source).write(tmp_path)
+    assert read_manifest(tmp_path, "stitch").source_model.dimensions == 256
+
+
 NOT_THE_FIELDS = [
     {"surprise": 1},
     {"model": ...},
     {"model": {"spec": "x"}},
     {"source_model": "x"},
     *({field: value} for field in ("inputs", "counts", "details") for value in (None, 5, ["x"])),
+    *({"details": {"requested dimensions": value}} for value in (5, {"model": "x"}, {"models": 5})),
 ]
 
 

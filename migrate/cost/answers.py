@@ -13,7 +13,6 @@ import numpy as np
 
 from migrate.cost.estimate import Estimate, dollars, duration
 from migrate.cost.plans import FULL, MIGRATE, STAY, Plan
-from migrate.cost.quality import SAFE
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.base import Embedder
@@ -48,7 +47,7 @@ def _cheapest_safe(plans: Sequence[Plan], full: Plan) -> str:
             )
     if any(point.outcome is not None for _, point in measured):
         return (
-            f"cheapest plan expected to be {SAFE}: {FULL} ({priced(full)}); the audit's frontier found no smaller "
+            f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); the audit's frontier found no smaller "
             "budget that is"
         )
     if measured:

@@ -83,7 +83,6 @@ def assess_store(
     keep: float | None = None,
     stay: KnownPoint | None = None,
     texts_per_request: int | None = None,
-    today: date | None = None,
     progress: Progress = no_progress,
 ) -> Assessment:
     """Count the store's texts and set the plans side by side.
@@ -131,7 +130,7 @@ def assess_store(
         sentences += (f"{heading}: {best.name} ({priced(best)}), {best.known.sentence}",)
     elif keep is not None:
         sentences += (f"{heading}: none; a full re-embed keeps all ({priced(full)})",)
-    notes = _notes(planner, chunking, store, today or date.today())
+    notes = _notes(planner, chunking, store)
     return Assessment(
         info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
     )
@@ -152,13 +151,13 @@ def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progres
     return planner.two_stage(min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
 
 
-def _notes(planner: Planner, chunking: Chunking | None, store: Store, today: date) -> tuple[str, ...]:
+def _notes(planner: Planner, chunking: Chunking | None, store: Store) -> tuple[str, ...]:
     target, count, size = planner.target, planner.count, planner.size
     notes = [f"tokens: {target.counter.sentence}"]
     if target.price_usd_per_mtok is None:
         why = "no price is known" if target.is_api else "a model that runs here costs no money"
         notes.append(f"{why}; --price sets one")
-    elif target.is_api and (age := prices_age(today)):
+    elif target.is_api and (age := prices_age(date.today())):
         notes.append(age)
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")

@@ -92,9 +92,6 @@ def count_unread_of_store(store: Store, target: Profile, *, seed: int = 0) -> Un
 CHUNK_TOKENS = 256
 """The longest chunk unless told otherwise, as LEAD's: models that read more say less of each thing they read."""
 
-_SHARED = 10
-"""A tenth of a chunk stands in the one before, unless told otherwise."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
@@ -132,7 +129,7 @@ def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None =
     """
     if tokens is None:
         tokens = min(CHUNK_TOKENS, room(target) or CHUNK_TOKENS)
-    return ChunkSize(tokens, tokens // _SHARED if overlap is None else overlap)
+    return ChunkSize(tokens, tokens // 10 if overlap is None else overlap)
 
 
 def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSize) -> Iterator[Document]:

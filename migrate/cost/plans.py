@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from migrate.cost.count import TextCount
-from migrate.cost.quality import NOTHING, REFERENCE, STAYED, KnownPoint, StitchQuality
+from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate, usd_of
 from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
 from migrate.embedders.profile import Profile
@@ -23,22 +23,9 @@ from migrate.stores.base import Store
 from migrate.stores.file_store import file_bytes
 
 FLOAT_BYTES = 4
-_CACHE_OVERHEAD = 64
-"""Bytes of an entry of the embedding cache beside its vector: key, checksum, SQLite's own."""
-
-_PART_DOCUMENTS = 1_024
 _MIB = 1 << 20
-_BASE = 64 * _MIB
-"""Python with NumPy, a client and the reader of a store."""
-
-_BASE_FIT = 350 * _MIB
-"""The same with SciPy, scikit-learn and what a fit that reads texts keeps of them."""
-
 _BASE_LOCAL = 900 * _MIB
-"""The same with torch and a small model; a large one takes its weights beside."""
-
-_STREAMED = ("IndexFlat", "array", "column")
-_VECTORS_ONLY = (*_STREAMED, "IndexIVFFlat", "IndexHNSWFlat")
+"""Python with torch and a small model; a large one takes its weights beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +56,8 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
     rows = info.count + int(info.details.get("nlist", 0))
     new_bytes = index + rows * (dim - info.dim) * FLOAT_BYTES
     kind = info.index_type.replace("IndexIDMap2(", "").replace("IndexIDMap(", "").rstrip(")")
-    whole = kind.startswith(_VECTORS_ONLY)
-    is_flat = kind.startswith(_STREAMED)
+    is_flat = kind.startswith(("IndexFlat", "array", "column"))
+    whole = is_flat or kind.startswith(("IndexIVFFlat", "IndexHNSWFlat"))
     return StoreBytes(
         max(now, index), index, new_bytes if whole else round(index * dim / info.dim), is_flat, not is_flat
     )
@@ -78,7 +65,7 @@ def store_bytes(store: Store, dim: int) -> StoreBytes:
 
 def cache_bytes(documents: int, dim: int) -> int:
     """Return the bytes that the embedding cache grows by."""
-    return documents * (dim * FLOAT_BYTES + _CACHE_OVERHEAD)
+    return documents * (dim * FLOAT_BYTES + 64)  # key, checksum, SQLite's own
 
 
 def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
@@ -88,8 +75,8 @@ def stitch_bytes(pairs: int, source_dim: int, dim: int) -> int:
 
 def embed_memory(size: StoreBytes, documents: int, dim: int, *, is_local: bool) -> int:
     """Return the peak memory of embedding: a part of vectors and texts, ids and texts of the store, a built index."""
-    base = _BASE_LOCAL if is_local else _BASE
-    block_bytes = _PART_DOCUMENTS * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
+    base = _BASE_LOCAL if is_local else 64 * _MIB  # NumPy, a client and the reader of a store
+    block_bytes = 1_024 * (2 * dim * FLOAT_BYTES + (size.now - size.index_now) // max(documents, 1))
     return base + block_bytes + 3 * (size.now - size.index_now) + (2 * size.index_after if size.is_built else 0)
 
 
@@ -102,7 +89,7 @@ def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, i
     width, fitted = source_dim + dim, min(pairs, MOST_PAIRS)
     fit = pairs * dim * FLOAT_BYTES + (4 * fitted * width + 3 * source_dim * width) * 2 * FLOAT_BYTES
     translate = 20 * 16 * _MIB + (2 * size.index_after if size.is_built else 0)
-    base = _BASE_LOCAL if is_local else _BASE_FIT
+    base = _BASE_LOCAL if is_local else 350 * _MIB  # SciPy, scikit-learn and what is kept of texts
     return base + max(fit, translate) + 3 * (size.now - size.index_now)
 
 
@@ -130,7 +117,7 @@ class Plan:
     minutes: float | None = None
     disk_bytes: int | None = None
     memory_bytes: int | None = None
-    quality: str = NOTHING
+    quality: str = "nothing yet"
     known: KnownPoint | None = None
     downtime: str = "none"
     first_tokens: int | None = None
@@ -191,7 +178,7 @@ class Planner:
     def full(self) -> Plan:
         """Embed everything that is not in the cache."""
         count, size, dim = self.count, self.size, self.target.dim
-        plan = replace(self._plan(FULL, FULL, count.to_embed, count.tokens_to_embed), quality=REFERENCE)
+        plan = replace(self._plan(FULL, FULL, count.to_embed, count.tokens_to_embed), quality="the reference itself")
         if size is None or dim is None:
             return plan
         memory = embed_memory(size, count.documents, dim, is_local=self.target.is_local)
@@ -199,7 +186,8 @@ class Planner:
 
     def stay(self, known: KnownPoint | None) -> Plan:
         """Leave everything as it is: what a move has to beat."""
-        quality = known.sentence if known else STAYED
+        # of the new model's nDCG@10, between two published models and both ways: `benchmarks/models.py` prints it
+        quality = known.sentence if known else "elsewhere 0.88 to 1.13"
         return replace(self._plan(STAY, STAY, 0, 0), quality=quality, known=known, disk_bytes=0, minutes=0.0)
 
     def migrate(
@@ -217,10 +205,12 @@ class Planner:
         """
         pairs = documents if pairs is None else pairs
         size, dim, tokens = self.size, self.target.dim, round(documents * self.tokens_per_document)
-        quality = NOTHING if known is None else known.sentence
         plan = self._plan(FIRST_TOKENS if first_tokens else MIGRATE, name, documents, tokens, first_tokens)
-        # below these a fit draws no learning curve
-        plan = replace(plan, quality=quality if pairs >= 40 else "too few to learn from", known=known)
+        plan = replace(plan, known=known)
+        if pairs < 40:  # a fit draws no learning curve
+            plan = replace(plan, quality="too few to learn from")
+        elif known is not None:
+            plan = replace(plan, quality=known.sentence)
         if size is None or dim is None:
             return plan
         disk = size.total_after + cache_bytes(documents, dim) + stitch_bytes(pairs, self.source_dim, dim)

@@ -23,12 +23,6 @@ from migrate.stitch.select import Selection
 from migrate.stores.base import Store
 from migrate.vectors import Document, Text
 
-NOTHING = "nothing yet"
-REFERENCE = "the reference itself"
-STAYED = "elsewhere 0.88 to 1.13"
-"""Of the new model's nDCG@10, between two published models and both ways: `benchmarks/models.py` prints it."""
-
-SAFE = "SAFE"
 EXPECTED = "expected overlap@10"
 
 

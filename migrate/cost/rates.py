@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrate.embedders.base import Embedder
+from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import PRICES_DATE, RATE_LIMITS
 from migrate.errors import UsageError
 from migrate.vectors import Text
@@ -20,9 +20,6 @@ def usd_of(tokens: float, price_usd_per_mtok: float | None) -> float | None:
 
 CALIBRATION_TEXTS = 32
 """Texts that a calibration embeds and times."""
-
-_PER_MIN = {"h": 1 / 60, "min": 1, "s": 60}
-_PART = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<tokens>tok)?/(?P<unit>h|min|s)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +41,13 @@ class Rate:
         """
         amounts: dict[bool, float] = {}
         for limit in text.split(","):
-            read = _PART.fullmatch(limit.strip())
-            per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
-            if read is None or not per_min or bool(read["tokens"]) in amounts:
+            amount, seconds, is_tokens = parse_rate(limit) or (0.0, 1, False)
+            if not amount or is_tokens in amounts:
                 raise UsageError(
                     f"{text!r} is no rate of requests or tokens; give one such as 3000/min, 50/s or 1000000tok/min, or "
                     "one of each with a comma between"
                 )
-            amounts[bool(read["tokens"])] = per_min
+            amounts[is_tokens] = amount * (60 / seconds)
         return cls(amounts.get(False), amounts.get(True), "as given by rate=")
 
     def completed(self, limits: Rate | None) -> Rate:

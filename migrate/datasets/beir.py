@@ -118,8 +118,6 @@ class BeirSet:
     """query_id -> doc_id -> grade, for `queries` only; None where the folder has no qrels at all."""
     unknown_query_ids: tuple[str, ...] = ()
     """Queries that are judged but not in `queries.jsonl`; their judgements are not in `qrels`."""
-    n_unjudged_queries: int = 0
-    """How many queries of `queries.jsonl` the split does not judge, and are therefore not in `queries`."""
     kept_rows: frozenset[int] | None = None
     """Positions in `corpus.jsonl` of the documents under a cap; None for all."""
 
@@ -174,7 +172,6 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
         queries=chosen,
         qrels=qrels,
         unknown_query_ids=unknown,
-        n_unjudged_queries=len(queries) - len(chosen),
         kept_rows=None if max_docs is None else rows_under_cap(read_corpus(path), qrels or {}, max_docs, seed),
     )
     if beir_set.corpus_path is not None:

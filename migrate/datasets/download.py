@@ -130,11 +130,11 @@ def resolve_beir(name_or_path: str, *, progress: Progress = no_progress) -> Path
     return fetch_beir(name_or_path, cache=cache_folder() / "beir", progress=progress)
 
 
-def fetch_beir(name: str, *, cache: Path, base_url: str | None = None, progress: Progress = no_progress) -> Path:
+def fetch_beir(name: str, *, cache: Path, progress: Progress = no_progress) -> Path:
     """Return the folder `cache/name` with a BEIR set, downloaded and unpacked if it is not there.
 
     A cut download is kept as `name.zip.part` and resumed by the next run. The folder appears when it is complete.
-    `name.zip` is looked for at `base_url`, by default $LEAD_MIGRATE_BEIR_URL, or the official server.
+    `name.zip` is looked for at $LEAD_MIGRATE_BEIR_URL, by default the official server.
 
     Raises DatasetError: no such set; or `cache/name` is something else. RemoteError: the server refused or did not
     deliver, or what it sent has another hash and was removed. LockedError: another run is fetching the same set.
@@ -148,7 +148,7 @@ def fetch_beir(name: str, *, cache: Path, base_url: str | None = None, progress:
             if not folder.exists():  # another run may have finished while this one took the lock
                 partial = cache / f"{name}.zip.part"
                 official = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
-                url = base_url or os.environ.get(URL_VARIABLE) or official
+                url = os.environ.get(URL_VARIABLE) or official
                 download(f"{url.rstrip('/')}/{name}.zip", partial, progress=progress)
                 _check_hash(partial, name)
                 _unpack(partial, folder, name)

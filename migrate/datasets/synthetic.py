@@ -13,9 +13,6 @@ from typing import Literal
 
 from migrate.vectors import Document, query_key
 
-MOST_WORDS = 15
-"""A longer sentence is cut after so many words."""
-
 
 @dataclass(frozen=True, slots=True)
 class SyntheticQuery:
@@ -54,9 +51,9 @@ def _candidates(document: Document) -> Iterator[SyntheticQuery]:
 
 
 def _usable(texts: Iterable[str]) -> str | None:
-    """Return the first text with enough words, no longer than a question may be."""
+    """Return the first text with enough words, cut after the fifteenth: a question may be no longer."""
     for text in texts:
         words = text.split()
         if sum(any(map(str.isalpha, word)) for word in words) >= 3:
-            return " ".join(words[:MOST_WORDS])
+            return " ".join(words[:15])
     return None

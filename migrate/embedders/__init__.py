@@ -172,8 +172,10 @@ def recorded_options(model: ModelIdentity) -> dict[str, Any]:
     if kind is None or not kind.takes_prefixes:
         return {}
     known_model = find_model(split_spec(model.spec)[1])
-    shorter = model.dim if kind.takes_dimensions and known_model is not None and known_model.dim != model.dim else None
-    return {"dimensions": shorter, "document_prefix": model.document_prefix, "query_prefix": model.query_prefix}
+    dimensions = model.dimensions
+    if kind.takes_dimensions and known_model is not None and known_model.dim != model.dim:
+        dimensions = model.dim
+    return {"dimensions": dimensions, "document_prefix": model.document_prefix, "query_prefix": model.query_prefix}
 
 
 def special_options(model: ModelIdentity) -> dict[str, Any]:

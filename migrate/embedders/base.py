@@ -97,6 +97,16 @@ class Embedder(ABC):
             keep(batch, self.embed([texts[position] for position in batch], role))
             progress("embed", batch.stop, len(texts))
 
+    def gather(self, texts: Sequence[Text], role: Role, progress: Progress) -> Vectors:
+        """Return the vectors, (n, dim), that `embed_each` hands over for one text or more, in their order."""
+        rows: dict[int, Vectors] = {}
+
+        def keep(positions: Sequence[int], vectors: Vectors) -> None:
+            rows.update(zip(positions, vectors, strict=True))
+
+        self.embed_each(texts, role, keep, progress=progress)
+        return np.stack([rows[position] for position in range(len(texts))])
+
     def in_batches(
         self, texts: Sequence[Text], dim: int, embed: Callable[[Sequence[Text]], Vectors], progress: Progress
     ) -> Vectors:

@@ -26,8 +26,6 @@ from migrate.vectors import Document, Progress, Text, Vectors, as_vectors, check
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-_EXAMPLE = "langchain_openai:OpenAIEmbeddings"
-
 
 class LangChainEmbedder(Embedder):
     """A LangChain `Embeddings`. Documents go through `embed_documents`, queries one by one through `embed_query`.
@@ -154,7 +152,7 @@ def load_embeddings(name: str) -> Embeddings:
     module_name, colon, attribute = name.partition(":")
     spec = f"langchain:{name}"
     if not (colon and module_name and attribute):
-        raise UsageError(f"{spec!r} is not of the form langchain:MODULE:CLASS, for example langchain:{_EXAMPLE}")
+        raise UsageError(f"{spec!r} is not of the form langchain:MODULE:CLASS, for example langchain:{KIND.example}")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
@@ -195,4 +193,6 @@ def _load(name: str, options: LoadOptions) -> LangChainEmbedder:
     return LangChainEmbedder(load_embeddings(name), spec=f"langchain:{name}", **options_taken)
 
 
-KIND = EmbedderKind(_load, _EXAMPLE, takes_prefixes=True, takes_dimensions=True, runs_code=True)
+KIND = EmbedderKind(
+    _load, "langchain_openai:OpenAIEmbeddings", takes_prefixes=True, takes_dimensions=True, runs_code=True
+)

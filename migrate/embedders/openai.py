@@ -15,7 +15,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
@@ -23,7 +22,8 @@ from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimen
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError
 from migrate.embedders.profile import Profile
-from migrate.embedders.registry import RATE_LIMITS, ModelFacts, find_model, known_models
+from migrate.embedders.rates import parse_rate
+from migrate.embedders.registry import RATE_LIMITS, ModelFacts, find_model
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 from migrate.files import canonical_json
@@ -77,9 +77,7 @@ class ServedModel:
         self.service = service
         self.dim: int | None = None
         self.normalized = entry.normalized if entry else None
-        self._name, self._answers_as = name, ""
-        relatives = {bare_name(model.name) for model in known_models() if entry and model.provider == "openai"}
-        self._others = relatives - {bare_name(name)}
+        self._name, self._answers_as, self._is_listed = name, "", entry is not None
         self._first: Vectors | None = None
         self._alike: set[str] | None = set()
         if dimensions is not None:
@@ -119,7 +117,8 @@ class ServedModel:
     def _check_name(self, name: str) -> None:
         """Servers of open models name them by a path, a file or a tag, so the first answer's name counts."""
         bare = bare_name(name)
-        if bare in self._others:
+        entry = find_model(bare)
+        if self._is_listed and entry is not None and entry.provider == "openai" and entry.name != self._name:
             raise RemoteError(
                 f"{self.service}: {self._name!r} was requested, and {name!r} answered; check `base_url` and its models"
             )
@@ -213,6 +212,7 @@ class OpenAIEmbedder(Embedder):
             normalized=bool(self._served.normalized),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
+            dimensions=None if self.entry else self.dimensions,
         )
 
     @property
@@ -256,8 +256,9 @@ class OpenAIEmbedder(Embedder):
     def share(self, users: int) -> None:
         """Take one of so many equal parts of the requests in flight and of the user's rate."""
         if users > 1:
-            self._limit = self._limit.share(users)
-            self.concurrency = self._limit.concurrency
+            self.concurrency = max(1, self.concurrency // users)
+            rate_per_s = self._limit.rate_per_s
+            self._limit = RequestLimit(self.concurrency, rate_per_s and rate_per_s / users, is_shared=True)
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
@@ -272,11 +273,7 @@ class OpenAIEmbedder(Embedder):
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        rows: dict[int, Vectors] = {}
-        self.embed_each(
-            texts, role, lambda positions, vectors: rows.update(zip(positions, vectors, strict=True)), progress=progress
-        )
-        return np.stack([rows[position] for position in range(len(texts))])
+        return self.gather(texts, role, progress)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
@@ -292,19 +289,21 @@ class OpenAIEmbedder(Embedder):
 
         def take(finished: Collection[Future[Answer]]) -> int:
             """Hand over answers together, which is one transaction of the cache; returns of how many texts they are."""
-            answers = {future: future.result() for future in finished if future.exception() is None}
-            requests = [in_flight[future] for future in answers]
-            rows = [
-                self._served.check(inputs[request.start : request.stop], answer)
-                for request, answer in zip(requests, answers.values(), strict=True)
+            answered = [future for future in finished if future.exception() is None]
+            if not answered:
+                return 0
+            vectors = [
+                self._served.check([inputs[position] for position in in_flight[future]], future.result())
+                for future in answered
             ]
-            if rows:
-                keep(list(chain.from_iterable(requests)), np.concatenate(rows))
-            for future in answers:
+            positions = [position for future in answered for position in in_flight[future]]
+            keep(positions, np.concatenate(vectors))
+            for future in answered:
                 del in_flight[future]
-            return sum(map(len, requests))
+            return len(positions)
 
-        with self._one_call, self._client() as client:
+        settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
+        with self._one_call, Client(*settings, self._limit, self._charges.append) as client:
             try:
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most
@@ -325,11 +324,6 @@ class OpenAIEmbedder(Embedder):
                     with suppress(Exception):  # the first error is raised
                         take([future])
                 raise
-
-    def _client(self) -> Client:
-        """A client for one call, with connections of its own."""
-        settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
-        return Client(*settings, self._limit, self._charges.append)
 
     def _requests(self, inputs: Sequence[str]) -> Iterator[range]:
         """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""
@@ -371,22 +365,21 @@ class OpenAIEmbedder(Embedder):
         return key or "none-needed"
 
 
-def parse_rate(text: str) -> float:
+def requests_per_s(text: str) -> float:
     """Return the requests a second of `3000/min`, `50/s` or `100/h`.
 
-    >>> parse_rate("3000/min")
+    >>> requests_per_s("3000/min")
     50.0
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)/(s|min|h)", text.replace(" ", ""), re.ASCII)
-    per_s = float(match[1]) / {"s": 1, "min": 60, "h": 3600}[match[2]] if match else 0.0
-    if not 0 < per_s < float("inf"):
+    amount, seconds, is_tokens = parse_rate(text) or (0.0, 1, False)
+    if not amount or is_tokens:
         raise UsageError(f"{text!r} is no rate of requests; give one such as 3000/min, 50/s or 100/h")
-    return per_s
+    return amount / seconds
 
 
 def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
     names = ("base_url", "dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency")
-    rate_per_s = None if options.rate is None else parse_rate(options.rate)
+    rate_per_s = None if options.rate is None else requests_per_s(options.rate)
     return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.chosen(*names))
 
 

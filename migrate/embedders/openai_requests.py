@@ -28,7 +28,6 @@ from migrate.vectors import Vectors, squared_norms
 if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError
 
-
 TOO_LONG = (
     *("max_tokens_per_request", "context_length_exceeded"),
     *("maximum context length", "too many tokens", "tokens per request", "too long", "token limit"),
@@ -53,22 +52,18 @@ class RequestLimit:
 
     There is one until the first answer, so that a wrong key is refused only once. A request that waits before it is
     sent again has none.
-    `rate_per_s` is the user's own limit, None for none.
+    `rate_per_s` is the user's own limit, None for none. One that `is_shared` with other processes begins an interval
+    later: one of them may just have sent a request.
     """
 
-    def __init__(self, concurrency: int, rate_per_s: float | None) -> None:
+    def __init__(self, concurrency: int, rate_per_s: float | None, *, is_shared: bool = False) -> None:
         self.concurrency, self.rate_per_s = concurrency, rate_per_s
         self.places = 1
         self.is_reached = self._is_answered = False
-        self._next_start = -math.inf
+        self._interval = 1 / rate_per_s if rate_per_s else 0.0
+        self._next_start = time.monotonic() + self._interval if is_shared else -math.inf
         self._flying: set[int] = set()
         self._lock = threading.Condition()
-
-    def share(self, users: int) -> RequestLimit:
-        """Return one of so many equal parts; it begins an interval after a request that another process just sent."""
-        limit = RequestLimit(max(1, self.concurrency // users), self.rate_per_s and self.rate_per_s / users)
-        limit._next_start = time.monotonic() + (1 / limit.rate_per_s if limit.rate_per_s else 0)
-        return limit
 
     def enter(self, is_stopped: Callable[[], bool]) -> None:
         """Wait until there is a place for the request of this thread, and the user's rate allows it."""
@@ -78,7 +73,7 @@ class RequestLimit:
                 self._lock.wait(0.1)
             self._flying.add(thread)
             start = max(time.monotonic(), self._next_start)
-            self._next_start = start + (1 / self.rate_per_s if self.rate_per_s else 0)
+            self._next_start = start + self._interval
         if (wait := start - time.monotonic()) > 0:
             time.sleep(wait)
 

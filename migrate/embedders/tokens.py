@@ -193,6 +193,7 @@ class WordCounter(TokenizerCounter):
         return np.array(counts, dtype=np.int64) + self.special
 
 
+@cache
 def _byte_classes() -> NDArray[np.uint8]:
     """The class of each of the 256 bytes of UTF-8; a character beyond ASCII counts by its first byte."""
     classes = np.full(256, _MARK, dtype=np.uint8)
@@ -205,9 +206,6 @@ def _byte_classes() -> NDArray[np.uint8]:
     classes[0xC0:0xE0] = _TWO
     classes[0xE0:] = _THREE
     return classes
-
-
-_CLASSES = _byte_classes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +236,7 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
     characters of two bytes in UTF-8, characters of three or four.
     """
     encoded = [text.encode(errors="surrogatepass") for text in texts]
-    classes = _CLASSES[np.frombuffer(b"\n".join([*encoded, b""]), dtype=np.uint8)]
+    classes = _byte_classes()[np.frombuffer(b"\n".join([*encoded, b""]), dtype=np.uint8)]
     previous_classes = np.concatenate([[_LINE], classes[:-1]])
     before_that = np.concatenate([[_LINE, _LINE], classes[:-2]])[: len(classes)]
     letter = classes <= _UPPER

@@ -54,7 +54,7 @@ def run(
     A database is written to record by record, a folder by a new one that takes its place in one step.
     """
     from migrate.errors import UsageError
-    from migrate.live.report import run_document, run_text
+    from migrate.live.report import run_text
     from migrate.live.worker import Worker
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
@@ -75,7 +75,7 @@ def run(
     advise(f"working at {store}; `{line}` says how it is doing")
     report = worker.run()
     if as_json:
-        show_json(run_document(report))
+        show_json(report, kind="live run")
         return
     show(run_text(report))
     if report.phase != "complete" or not advise_switch(OLD, None, store):

@@ -27,12 +27,11 @@ import numpy as np
 
 from migrate.errors import UsageError
 
-_RATIOS: Final = np.geomspace(1 / 16, 256, 20)
+_BETS: Final = 1 / (1 + np.geomspace(1 / 16, 256, 20))
 """Each b is best at one ratio of the variation to the distance of a bound: b = 1 / (1 + ratio)."""
 
-_BETS: Final = 1 / (1 + _RATIOS)
 _PSI: Final = -np.log1p(-_BETS) - _BETS
-_SHARES: Final = (np.arange(len(_RATIOS)) * 12 / 19 + 2.0) ** -1.5
+_SHARES: Final = (np.arange(len(_BETS)) * 12 / 19 + 2.0) ** -1.5
 """How much each b counts: most where scores hardly vary, as those of a good store do."""
 _LOG_WEIGHTS: Final = np.log(_SHARES / _SHARES.sum())
 

@@ -30,7 +30,7 @@ from migrate.stores.file_store import as_files
 from migrate.stores.registry import find_exchange, open_store, path_in
 from migrate.vectors import Document, Vectors
 
-_LOG: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _CHANGED: Final = "another store came to its place while it was opened; try again"
 
@@ -113,7 +113,7 @@ class Texts:
                 documents = self.find(new)
             except LeadMigrateError as error:
                 self._pause.fail()
-                _LOG.warning("documents are ranked by the vectors of the store: %s", error)
+                _log.warning("documents are ranked by the vectors of the store: %s", error)
             else:
                 self._pause.end()
                 for doc_id in new:

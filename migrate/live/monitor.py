@@ -66,9 +66,8 @@ CALIBRATION: Final = 100
 
 DEPTHS: Final = (2 * CUT, 50, 100, 200)
 """The store's first documents for a query that the pool has: ten, and ten more that say what others may bring; deeper
-for a query of which documents outside may take more than `_LOSS`."""
+for a query of which documents outside may take more than 0.005."""
 
-_LOSS: Final = 5e-3
 _MONITOR: Final = "own monitor"
 
 
@@ -349,7 +348,7 @@ class ServedPool:
         """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
         losses = self._losses(calibration)
         for depth in DEPTHS[1:]:
-            matters = losses > _LOSS
+            matters = losses > 0.005
             if not matters.any():
                 break
             self._add(self.ranked.rows[matters, :depth].ravel())

@@ -5,7 +5,6 @@ Only what is not in the cache comes here, so that nothing is counted which costs
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,17 +15,13 @@ import numpy as np
 from migrate.cost import usd_of
 from migrate.cost.count import Tally
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
+from migrate.embedders.rates import parse_rate
 from migrate.errors import SpendingError, UsageError
 from migrate.live.state import LiveState
 from migrate.steps.translate.choice import Budget
 from migrate.vectors import Progress, Text, Vectors, no_progress
 
-_SPELLING: Final = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<tokens>tok)?/(?P<unit>s|min|h)")
-_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _SPENT: Final = "own spent by the worker"
-_BURST_S: Final = 5.0
-_TOKENS: Final = 200
-"""Of a text, where a pace in tokens is made one of texts; each is waited for by its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +38,11 @@ class Pace:
         >>> Pace.parse("600/min")
         Pace(per_second=10.0, unit='documents')
         """
-        parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
-        if parsed is None or float(parsed["amount"]) == 0:
+        rate = parse_rate(text.replace(",", ""))
+        if rate is None:
             raise UsageError(f"--pace {text}: this is no pace; write documents or tokens such as 20/s or 90000tok/min")
-        return cls(float(parsed["amount"]) / _SECONDS[parsed["unit"]], "tokens" if parsed["tokens"] else "documents")
+        amount, seconds, is_tokens = rate
+        return cls(amount / seconds, "tokens" if is_tokens else "documents")
 
 
 class Account:
@@ -102,11 +98,11 @@ class Account:
             raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
 
     def at_once(self, count: int) -> int:
-        """Return how many of `count` texts the pace lets go within `_BURST_S`, one at least."""
+        """Return how many of `count` texts the pace lets go within five seconds, one at least."""
         if self.pace is None:
             return max(count, 1)
-        tokens_each = 1 if self.pace.unit == "documents" else _TOKENS
-        return max(min(int(_BURST_S * self.pace.per_second / tokens_each), count), 1)
+        tokens_each = 1 if self.pace.unit == "documents" else 200  # about; each text is waited for by its own
+        return max(min(int(5 * self.pace.per_second / tokens_each), count), 1)
 
     def pay(self, texts: Sequence[Text]) -> int:
         """Wait for the pace, note what the texts cost, and return their tokens."""
@@ -139,15 +135,7 @@ class PayingEmbedder(WrappedEmbedder):
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed as the embedder inside; raises as `embed_each`."""
-        rows: dict[int, Vectors] = {}
-
-        def keep(positions: Sequence[int], vectors: Vectors) -> None:
-            rows.update(zip(positions, vectors, strict=True))
-
-        self.embed_each(texts, role, keep, progress=progress)
-        if not texts:
-            return self.embedder.embed(texts, role)
-        return np.stack([rows[position] for position in range(len(texts))])
+        return self.gather(texts, role, progress) if texts else self.embedder.embed(texts, role)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""

@@ -19,9 +19,6 @@ from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, percent
 from migrate.report.terminal import wrap
 
-_HOUR_S: Final = 3600.0
-_MOST_POINTS: Final = 60
-
 _COUNTERS: Final = {
     "queries": "Queries that were answered.",
     "degraded_queries": "Queries that ranked documents by translated vectors.",
@@ -91,11 +88,6 @@ def run_text(report: WorkerReport) -> str:
     """Return the end of a run of the worker."""
     refused = f", {report.refused:,} refused" if report.refused else ""
     return wrap(f"{report.phase}: {report.message}; {report.true:,} of {report.count:,} vectors are true ones{refused}")
-
-
-def run_document(report: WorkerReport) -> dict[str, Any]:
-    """Return the same for programs."""
-    return document("live run", report)
 
 
 def status_document(status: LiveStatus) -> dict[str, Any]:
@@ -185,10 +177,10 @@ def _number(value: float) -> str:
 
 
 def _hours(status: LiveStatus, *names: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """Return the notes that have these facts, in hours since the first note; thinned."""
-    history = [((at - status.history[0][0]) / _HOUR_S, entry) for at, entry in status.history]
+    """Return the notes that have these facts, in hours since the first note; thinned to some sixty."""
+    history = [((at - status.history[0][0]) / 3600, entry) for at, entry in status.history]
     complete = [(hours, entry) for hours, entry in history if all(name in entry for name in names)]
-    return [*complete[: -1 : max(len(complete) // _MOST_POINTS, 1)], *complete[-1:]]
+    return [*complete[: -1 : max(len(complete) // 60, 1)], *complete[-1:]]
 
 
 def _quality(status: LiveStatus) -> Chart | None:

@@ -52,7 +52,7 @@ from migrate.vectors import (
     unit_rows,
 )
 
-_LOG: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _MONITORED: Final = 10
 """Documents of each answer that the monitor sees, even where fewer were asked for."""
@@ -382,7 +382,7 @@ class LiveSearcher:
         try:
             documents = texts.find(list(hashes))
         except LeadMigrateError as error:
-            _LOG.warning("documents are ranked by the vectors of the store: %s", error)
+            _log.warning("documents are ranked by the vectors of the store: %s", error)
             return {}
         return {
             hashes[doc_id]: document
@@ -419,7 +419,7 @@ class LiveSearcher:
             try:
                 self.refresh()
             except LeadMigrateError as error:
-                _LOG.warning("%s", error)
+                _log.warning("%s", error)
 
     def _count(self, counts: Mapping[Counter, float]) -> None:
         with self._lock:

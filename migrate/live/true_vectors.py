@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from migrate.errors import InputError
 from migrate.live.state import Counter, text_hash
 from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors
 
-_LOG: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 CountUp = Callable[[Mapping[Counter, float]], None]
 
@@ -253,4 +252,4 @@ class LiveVectors:
     def _failed(self, error: Exception) -> None:
         self._count({"embedder_failures": 1})
         if self._failing.fail():
-            _LOG.warning("documents are ranked by their translated vectors: %s", error)
+            _log.warning("documents are ranked by their translated vectors: %s", error)

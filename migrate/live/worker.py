@@ -51,9 +51,6 @@ from migrate.vectors import Document, Vectors, unit_rows
 
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
-_MINUTE_S: Final = 60.0
-_SURVEY_S: Final = 600.0
-"""A database is looked through for new and changed documents so often."""
 _SAID: Final = "own verdict that was told"
 _RENEWED: Final = "own shares at which the stitch was fitted again"
 
@@ -236,7 +233,7 @@ class Worker:
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
-            return time.monotonic() - self._surveyed_at >= _SURVEY_S
+            return time.monotonic() - self._surveyed_at >= 600  # seconds between surveys of a database
         return not files.is_as_opened()
 
     def _since(self, *names: Counter) -> int:
@@ -429,7 +426,7 @@ class Worker:
         if not now and since < _POLL_S:
             return
         queries = self.state.kept_queries(self._monitor.last, limit=200)
-        if now or len(queries) >= 50 or since >= _MINUTE_S:
+        if now or len(queries) >= 50 or since >= 60:
             self._looked_at = time.monotonic()
             if len(queries) >= self._monitor.wants and (self._room() or not self.survey.remaining):
                 try:
@@ -461,7 +458,7 @@ class Worker:
                     self.options.on_unsafe,
                     shell=True,
                     input=canonical_json(asdict(verdict)).encode(),
-                    timeout=_MINUTE_S,
+                    timeout=60,
                     check=False,
                     env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
                 )
@@ -475,7 +472,7 @@ class Worker:
             self.state.set_worker(status)
 
     def _note_history(self, *, now: bool = False) -> None:
-        if not now and time.monotonic() - self._noted_at < _MINUTE_S:
+        if not now and time.monotonic() - self._noted_at < 60:
             return
         self._noted_at = time.monotonic()
         counted: dict[str, Any] = {"count": self.survey.count, "true": len(self.survey.true)}
@@ -488,7 +485,7 @@ class Worker:
         """Wait for a model or a server that does not answer, longer each time."""
         self._say("paused", reason)
         self.state.count({"embedder_failures": 1})
-        self._wait(min(2.0**self._failures, _MINUTE_S))
+        self._wait(min(2.0**self._failures, 60))
         self._failures += 1
 
     def _wait(self, seconds: float) -> bool:

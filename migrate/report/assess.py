@@ -8,7 +8,6 @@ from typing import Any
 from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import TWO_STAGE, Plan
-from migrate.cost.quality import SAFE
 from migrate.report.facts import as_plain, document
 from migrate.report.sections import Either, Facts, Listed, Report, TextTable
 from migrate.report.svg.charts import Line, line_chart
@@ -22,7 +21,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 def assess_sections(assessment: Assessment) -> Report:
     """Return the answers, the plans side by side, what they cost drawn against what they do, and what they need."""
     plans, sentences = assessment.plans, list(assessment.answers)
-    safe = [row for row, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == SAFE]
+    safe = [row for row, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == "SAFE"]
     chart = _chart(plans)
     return Report(
         kind="Cost",

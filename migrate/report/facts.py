@@ -30,7 +30,8 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_plain(getattr(value, field.name)) for field in fields(value)}
+        shown = [field.name for field in fields(value) if field.metadata.get("in_documents", True)]
+        return {name: as_plain(getattr(value, name)) for name in shown}
     if isinstance(value, np.ndarray | np.generic):
         return as_plain(value.tolist())
     if isinstance(value, Mapping):

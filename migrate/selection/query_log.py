@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,6 @@ class QueryLog:
 def query_log_rows(
     store: Store,
     log: QueryLog,
-    count: int | None = None,
     *,
     depth: int = DEPTH,
     seed: int = 0,
@@ -63,10 +62,7 @@ def query_log_rows(
     Each query, of the first 5,000, has two rankings: the store's vectors, searched exactly where the log has an
     embedder, and its texts by BM25, where it has texts (at most 20,000 of them, drawn at random). Within a rank the
     order is that of the queries, the vectors' hit before the words'. Ties break by row. No row comes twice, but a text
-    may.
-
-    Returns at most `count` rows, by default all that are among the first `depth` of a ranking; fewer where the log
-    touches fewer.
+    may. All are among the first `depth` of a ranking.
 
     Raises UsageError: the log is empty. VectorError: the embedder is of another dimension than the store, or a vector
     of the store is zero or not finite. StoreError: the log has no embedder, and the store has no texts. RemoteError: a
@@ -81,7 +77,7 @@ def query_log_rows(
     if store.info.has_texts or log.embedder is None:
         methods.append(_by_words(store, queries, depth, seed=seed, progress=progress))
     rankings = [ranking for of_query in zip(*methods, strict=True) for ranking in of_query]
-    return np.fromiter(islice(rank_by_rank(rankings), count), dtype=np.int64)
+    return np.fromiter(rank_by_rank(rankings), dtype=np.int64)
 
 
 def rank_by_rank(rankings: Sequence[Sequence[int]]) -> Iterator[int]:

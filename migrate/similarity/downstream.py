@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import DatasetError
+from migrate.similarity.neighbours import NEIGHBOURS
 from migrate.vectors import Vectors, squared_norms, unit_rows
-
-NEIGHBOURS = 10
 
 
 def number_labels(labels: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:

@@ -16,11 +16,7 @@ NEIGHBOURS = 10
 DIMENSION_NEIGHBOURS = 20
 """Neighbours that the dimension near a document is estimated from."""
 
-QUERIES = 1_000
-"""Documents to compute a measure on where its cost grows with the square of their number."""
-
 _BLOCK = 256
-_SPARE = 8  # float32 orders near ties by chance: a few more are looked at in float64
 
 
 def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
@@ -32,9 +28,9 @@ def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
         )
 
 
-def some_rows(count: int, *, seed: int, most: int = QUERIES) -> NDArray[np.int64]:
-    """Return up to `most` of `count` rows, drawn at random, in ascending order."""
-    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
+def some_rows(count: int, *, seed: int) -> NDArray[np.int64]:
+    """Return up to 1,000 of `count` rows, drawn at random, ascending: for what costs the square of their number."""
+    return np.sort(np.random.default_rng(seed).permutation(count)[:1_000])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +71,7 @@ def _nearest_of(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     scores = norms - 2 * (vectors[query_rows] @ vectors.T)
     scores[np.arange(len(query_rows)), query_rows] = np.inf
-    width = min(k + _SPARE, len(vectors) - 1)
+    width = min(k + 8, len(vectors) - 1)  # float32 orders near ties by chance: a few more are looked at in float64
     near = np.sort(np.argpartition(scores, width - 1, axis=1)[:, :width], axis=1)
     differences = vectors[near].astype(np.float64) - vectors[query_rows][:, None]
     exact = np.sqrt(np.einsum("mkd,mkd->mk", differences, differences))

@@ -21,12 +21,9 @@ from migrate.similarity.neighbours import (
     some_rows,
     two_nn_dimension,
 )
-from migrate.similarity.stitching import FEWEST, RIDGE, Stitching, gaussian_like, judge_stitching
+from migrate.similarity.stitching import FEWEST, Stitching, gaussian_like, judge_stitching
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
-
-BATCH_SIZE = 256
-"""Documents per minibatch, as Nguyen, Raghu & Kornblith have it."""
 
 
 def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
@@ -97,13 +94,13 @@ def unbiased_hsic(a: Matrix, b: Matrix) -> float:
     return float(total) / (n * (n - 3))
 
 
-def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = BATCH_SIZE, seed: int = 0) -> float:
+def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = 256, seed: int = 0) -> float:
     """Return linear CKA of two spaces, (n, p) and (n, q), row i of both for one document.
 
     The mean unbiased HSIC of both sides over random minibatches, divided by the geometric mean of that of each with
     itself (Nguyen, Raghu & Kornblith 2021, eq. 2). 1: alike up to rotation, scale and shift; about 0, and so by
-    chance below: unlike. A minibatch has `batch_size` documents or a few more, so that every document counts; with
-    `batch_size` n it is the full-batch figure. A space without any spread has 0.
+    chance below: unlike. A minibatch has `batch_size` documents, 256 in that paper, or a few more, so that every
+    document counts; with `batch_size` n it is the full-batch figure. A space without any spread has 0.
     """
     check_same_documents(a, b, FEWEST)
     if batch_size < FEWEST:
@@ -217,14 +214,14 @@ class Similarity:
     back: Stitching
 
 
-def compare_spaces(a: Vectors, b: Vectors, *, stitch: str = RIDGE, seed: int = 0) -> Similarity:
+def compare_spaces(a: Vectors, b: Vectors, *, seed: int = 0) -> Similarity:
     """Compare (n, p) and (n, q), finite and without zero rows, whose rows i are of one document.
 
     Measures whose cost grows with the square or the cube of n use up to 1,000 query documents, drawn by `seed` and
-    compared with all n; stitches as in `judge_stitching`.
+    compared with all n; a ridge is fitted each way, as in `judge_stitching`.
     """
     check_same_documents(a, b, FEWEST)
-    forth, back = (judge_stitching(x, y, stitch=stitch, seed=seed) for x, y in ((a, b), (b, a)))
+    forth, back = (judge_stitching(x, y, seed=seed) for x, y in ((a, b), (b, a)))
     return compare_described(describe_space(a, seed=seed), describe_space(b, seed=seed), forth, back, seed=seed)
 
 

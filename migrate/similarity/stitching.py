@@ -17,11 +17,7 @@ from migrate.stitch.scores import score_predictions
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 from migrate.vectors import Vectors, unit_rows
 
-MOST_PAIRS = 2_000
-"""The most documents to fit a stitch on, and the most to judge it on."""
-
 RIDGE = "ridge"
-_PENALTY_PAIRS = 1_000
 FEWEST = 4
 
 
@@ -152,14 +148,14 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
 
 
 def _fit(spec: str, x: Vectors, y: Vectors) -> Stitch:
-    return new_stitch(spec).tuned(x[:_PENALTY_PAIRS], y[:_PENALTY_PAIRS]).fit(x, y)
+    return new_stitch(spec).tuned(x[:1_000], y[:1_000]).fit(x, y)
 
 
 def halves(count: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows to fit on and rows to judge, none in both, up to 2,000 each, in random order."""
     order = np.random.default_rng(seed).permutation(count)
     middle = count // 2
-    return order[:middle][:MOST_PAIRS], order[middle:][:MOST_PAIRS]
+    return order[:middle][:2_000], order[middle:][:2_000]
 
 
 class _Task:

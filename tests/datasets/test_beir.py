@@ -41,7 +41,6 @@ def test_only_judged_queries_are_kept_in_the_order_of_the_file(tmp_path):
     assert beir_set.name == "toy"
     assert beir_set.queries == (Query("q1", "purr"), Query("q2", "bark"))
     assert beir_set.qrels == {"q1": {"d1": 2, "d2": 0}, "q2": {"d2": 1}}
-    assert beir_set.n_unjudged_queries == 1
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,6 @@ def test_without_qrels_all_queries_count(tmp_path):
     beir_set = load_beir(folder, split="whatever")
     assert beir_set.qrels is None
     assert [query.id for query in beir_set.queries] == ["q3", "q1", "q2"]
-    assert beir_set.n_unjudged_queries == 0
 
 
 def test_a_folder_without_corpus_serves_queries_but_no_documents(tmp_path):
@@ -239,7 +237,6 @@ def test_an_existing_folder_is_replaced_only_by_force(tmp_path):
 def test_counts_of_scifact_are_the_published_ones():
     test, train = (load_beir(SHARED / "scifact", split=split) for split in ("test", "train"))
     assert (len(test.queries), len(train.queries)) == (300, 809)
-    assert len(test.queries) + test.n_unjudged_queries == 1109
     assert sum(map(len, test.qrels.values())) == 339
     assert sum(1 for _ in test.documents()) == 5183
     assert {doc_id for grades in test.qrels.values() for doc_id in grades} <= {d.id for d in test.documents()}

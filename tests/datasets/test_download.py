@@ -93,6 +93,7 @@ def server(monkeypatch):
     content = zip_of(FILES)
     monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(content).hexdigest())
     with Server(content) as server:
+        monkeypatch.setenv(URL_VARIABLE, f"{server.url}/")
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -100,25 +101,25 @@ def server(monkeypatch):
         thread.join()
 
 
-def fetch(server, cache, **options):
-    return fetch_beir("scifact", cache=cache, base_url=server.url + "/", **options)
+def fetch(cache, **options):
+    return fetch_beir("scifact", cache=cache, **options)
 
 
 def test_a_set_is_downloaded_unpacked_and_loaded(server, tmp_path):
     calls = []
-    folder = fetch(server, tmp_path / "cache", progress=lambda *call: calls.append(call))
+    folder = fetch(tmp_path / "cache", progress=lambda *call: calls.append(call))
     assert folder == tmp_path / "cache" / "scifact"
     assert [document.id for document in load_beir(folder).documents()] == ["d1", "d2"]
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["scifact"]
     assert calls[-1] == ("download", len(server.content), len(server.content))
-    assert fetch(server, tmp_path / "cache") == folder and len(server.requests) == 1
+    assert fetch(tmp_path / "cache") == folder and len(server.requests) == 1
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_cut_transfer_is_resumed_in_the_same_run(server, tmp_path, chunked):
     server.faults = ["cut"]
     server.chunked = chunked
-    fetch(server, tmp_path)
+    fetch(tmp_path)
     assert server.requests == [None, f"bytes={len(server.content) // 2}-"]
     assert server.sent == len(server.content)
 
@@ -126,11 +127,11 @@ def test_a_cut_transfer_is_resumed_in_the_same_run(server, tmp_path, chunked):
 def test_a_transfer_that_stays_cut_is_resumed_by_the_next_run(server, tmp_path):
     server.faults = ["cut", 503, 503, 503, 503]
     with pytest.raises(RemoteError, match=r"503 Service Unavailable; 5 attempts failed, run again to go on"):
-        fetch(server, tmp_path)
+        fetch(tmp_path)
     half = len(server.content) // 2
     assert (tmp_path / "scifact.zip.part").read_bytes() == server.content[:half]
     calls = []
-    fetch(server, tmp_path, progress=lambda *call: calls.append(call))
+    fetch(tmp_path, progress=lambda *call: calls.append(call))
     assert server.requests[-1] == f"bytes={half}-"
     assert server.sent == len(server.content)
     assert calls[0][1] > half
@@ -139,14 +140,14 @@ def test_a_transfer_that_stays_cut_is_resumed_by_the_next_run(server, tmp_path):
 def test_a_server_that_ignores_ranges_makes_the_file_start_anew(server, tmp_path):
     (tmp_path / "scifact.zip.part").write_bytes(b"?" * (len(server.content) // 2))
     server.ranges = False
-    assert load_beir(fetch(server, tmp_path)).qrels == {"q1": {"d2": 1}}
+    assert load_beir(fetch(tmp_path)).qrels == {"q1": {"d2": 1}}
     assert server.requests == [f"bytes={len(server.content) // 2}-"]
     assert server.sent == len(server.content)
 
 
 def test_a_complete_part_file_needs_no_further_byte(server, tmp_path):
     (tmp_path / "scifact.zip.part").write_bytes(server.content)
-    fetch(server, tmp_path)
+    fetch(tmp_path)
     assert server.sent == 0
 
 
@@ -154,7 +155,7 @@ def test_a_server_that_resumes_elsewhere_is_not_believed(server, tmp_path):
     (tmp_path / "scifact.zip.part").write_bytes(server.content[:100])
     server.content_range = "bytes 50-"
     with pytest.raises(RemoteError, match="did not send the bytes from 100 on"):
-        fetch(server, tmp_path)
+        fetch(tmp_path)
     assert (tmp_path / "scifact.zip.part").read_bytes() == server.content[:100]
 
 
@@ -162,17 +163,17 @@ def test_a_server_that_resumes_elsewhere_is_not_believed(server, tmp_path):
 def test_bytes_with_another_hash_are_removed_and_not_opened(content, server, tmp_path):
     server.content = content
     with pytest.raises(RemoteError, match=r"scifact\.zip: its MD5 is [0-9a-f]{32}, not [0-9a-f]{32}; it was removed"):
-        fetch(server, tmp_path / "a" / "b")
+        fetch(tmp_path / "a" / "b")
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
 
 
 def test_a_refusal_is_final_and_an_overload_is_not(server, tmp_path):
     server.faults = [404]
     with pytest.raises(RemoteError, match=r"scifact\.zip: 404 Not Found; check the address"):
-        fetch(server, tmp_path)
+        fetch(tmp_path)
     assert len(server.requests) == 1
     server.faults = [429, 502]
-    fetch(server, tmp_path)
+    fetch(tmp_path)
     assert len(server.requests) == 4
 
 
@@ -200,14 +201,14 @@ def test_what_cannot_be_reached_or_written_is_told(url, folder, error, message, 
 
 def test_two_runs_do_not_fetch_the_same_set(server, tmp_path):
     with output_lock(tmp_path / "scifact.zip"), pytest.raises(LockedError):
-        fetch(server, tmp_path)
+        fetch(tmp_path)
     assert server.requests == []
 
 
 def test_something_else_in_the_cache_is_not_touched(server, tmp_path):
     (tmp_path / "scifact").mkdir()
     with pytest.raises(DatasetError, match="what is in the cache is not a BEIR folder"):
-        fetch(server, tmp_path)
+        fetch(tmp_path)
     assert server.requests == []
 
 
@@ -222,7 +223,6 @@ def test_an_existing_folder_is_meant_before_a_name_and_an_unknown_name_is_answer
 
 
 def test_a_name_is_fetched_into_the_cache_from_the_mirror_of_the_environment(server, tmp_path, monkeypatch):
-    monkeypatch.setenv(URL_VARIABLE, server.url)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert resolve_beir("scifact") == tmp_path / "lead-migrate" / "beir" / "scifact"
 
@@ -235,13 +235,13 @@ def test_the_table_of_hashes_is_well_formed():
 def test_no_member_is_unpacked_outside_of_the_folder(server, tmp_path, monkeypatch):
     server.content = zip_of(FILES | {"../evil": "x", "scifact/../../evil": "x", "/evil": "x"})
     monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(server.content).hexdigest())
-    fetch(server, tmp_path / "a" / "b")
+    fetch(tmp_path / "a" / "b")
     assert not list(tmp_path.glob("evil")) + list(tmp_path.glob("a/evil")) + list(tmp_path.glob("a/b/evil"))
 
 
 def test_a_redirect_within_the_server_is_followed(server, tmp_path):
     server.faults = ["/elsewhere/scifact.zip"]
-    assert load_beir(fetch(server, tmp_path)).qrels == {"q1": {"d2": 1}}
+    assert load_beir(fetch(tmp_path)).qrels == {"q1": {"d2": 1}}
     assert len(server.requests) == 2
 
 
@@ -249,5 +249,5 @@ def test_a_redirect_to_another_server_is_not_followed(server, tmp_path):
     elsewhere = server.url.replace("127.0.0.1", "localhost")
     server.faults = [f"{elsewhere}/scifact.zip"]
     with pytest.raises(RemoteError, match=f"{server.url} redirects to {elsewhere}; nothing was sent there"):
-        fetch(server, tmp_path)
+        fetch(tmp_path)
     assert len(server.requests) == 1

@@ -7,9 +7,10 @@ import openai_server as fake
 import pytest
 
 from migrate.cli.main import run
-from migrate.embedders import load_embedder
+from migrate.embedders import load_embedder, load_known, special_options
 from migrate.errors import UsageError
 from migrate.stores import open_store
+from migrate.vectors import Document
 
 SMALL = "openai:text-embedding-3-small"
 LONG = "word " * (fake.MAX_TEXT_TOKENS + 1)
@@ -38,6 +39,15 @@ def test_the_options_of_a_server_reach_it(embed, server, tmp_path):
     assert sizes[:15] == [4] * 15 and sorted(sizes[15:]) == [1, 3, 4], "all of them, then 8 again to prove the model"
     assert 1 < server.most_in_flight <= 3
     assert open_store(tmp_path / "out").info.dim == 16
+
+
+def test_a_store_remembers_the_dimensions_that_a_model_outside_the_registry_was_asked_for(embed, server, tmp_path):
+    assert embed(model="openai:tiny,dimensions=4") == 0
+    model = open_store(tmp_path / "out").info.manifest.model
+    assert special_options(model) == {"dimensions": 4}
+    again = load_known(None, model)
+    again.base_url = server.url
+    assert again.embed_documents([Document("a", "text 1")]).shape == (1, 4) and again.identity == model
 
 
 def test_a_rate_reaches_the_server(embed, server):

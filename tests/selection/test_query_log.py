@@ -95,7 +95,6 @@ def test_without_a_model_rows_come_rank_by_rank_as_bm25_finds_them(depth, texts,
     expected = interleaved([by_words(texts, query) for query in queries], depth)
     rows = query_log_rows(store, QueryLog(queries), depth=depth)
     assert rows.tolist() == expected and rows.dtype == np.int64
-    assert query_log_rows(store, QueryLog(queries), 5, depth=depth).tolist() == expected[:5]
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])

@@ -39,7 +39,6 @@ INTERCEPT: Final = ".intercept"
 """What follows the name of a probe in the name of its intercepts."""
 
 FEWEST_PAIRS: Final = 20
-_RESAMPLES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,5 +207,5 @@ def _resamples(stitch: Stitch, count: int, seed: int) -> Iterator[NDArray[np.int
     """Yield all rows, and then draws with replacement; the latter only where they could make a difference."""
     rng = np.random.default_rng(seed)
     yield np.arange(count)
-    for _ in range(0 if isinstance(stitch, Identity) else _RESAMPLES):
+    for _ in range(0 if isinstance(stitch, Identity) else 40):
         yield rng.integers(count, size=count)

@@ -27,8 +27,6 @@ Kind = Literal["direction", "probe"]
 FEWEST_OF_A_CLASS: Final = 5
 """Documents with a label, and without it, that an AUC needs."""
 
-_RESAMPLES: Final = 400
-
 Scorer: TypeAlias = Callable[[Vectors], Matrix]
 Teacher: TypeAlias = Callable[[Vectors, Mask], Scorer]
 """A function that learns to tell documents with a label from those without."""
@@ -110,7 +108,7 @@ class Judge:
         for affine, held_out in folds:
             old, new = self._old[held_out], self._new[held_out]
             carried[held_out], true[held_out] = (old - old.mean(axis=0)) @ affine.matrix, new - new.mean(axis=0)
-        weights = np.random.default_rng(self._seed).exponential(size=(_RESAMPLES, len(true)))
+        weights = np.random.default_rng(self._seed).exponential(size=(400, len(true)))
         weights[0] = 1
         with_label, without = weights * positive, weights * (used & ~positive)
         balance = with_label / with_label.sum(axis=1)[:, None] - without / without.sum(axis=1)[:, None]

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from migrate.errors import UsageError
 
-DRAWS = 2_000
-
 Positions = Mapping[str, Sequence[int]]
 """The stores of each group by their places, in the order of layers where they are layers."""
 
@@ -76,7 +74,7 @@ def check_groups(positions: Positions, stores: int) -> None:
 
 
 def contrast(
-    matrix: NDArray[np.float64], groups: Sequence[Collection[int]], *, seed: int = 0, draws: int = DRAWS
+    matrix: NDArray[np.float64], groups: Sequence[Collection[int]], *, seed: int = 0, draws: int = 2_000
 ) -> tuple[BoundedMean | None, BoundedMean, BoundedMean | None]:
     """Means of a measure within and between groups of stores, and their difference, with 95 % bounds.
 

@@ -201,12 +201,6 @@ def _csv(rows: Sequence[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-_LONGEST = 50
-_SPACES = {
-    "cka": "CKA", "cka_biased": "biased", "cka_distance": "arccos", "jaccard": "Jaccard@10",
-    "rank_similarity": "rank@10", "relative_orientation": "orientation", "local_geometry": "local geom.",
-    "dimension_agreement": "dimension",
-}  # fmt: skip
 _STITCHES = {
     "r2": "R²", "mse": "MSE", "mae_explained": "MAE expl.", "penalty": "penalty", "penalty_above_self": "above self",
     "penalty_identity": "as is", "bias_norm": "bias", "mean_norm": "mean", "spread": "spread",
@@ -388,9 +382,13 @@ def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
 
 def space_rows(comparison: StoresComparison, names: Sequence[str]) -> list[list[str]]:
     """Return one row a pair of stores, by these names: what their spaces have in common."""
-    return filled_columns(
-        [["pair", *_SPACES.values()], *_rows(comparison, list(comparison.pairs), names, "–", list(_SPACES))]
-    )
+    columns = {
+        "cka": "CKA", "cka_biased": "biased", "cka_distance": "arccos", "jaccard": "Jaccard@10",
+        "rank_similarity": "rank@10", "relative_orientation": "orientation", "local_geometry": "local geom.",
+        "dimension_agreement": "dimension",
+    }  # fmt: skip
+    rows = _rows(comparison, list(comparison.pairs), names, "–", list(columns))
+    return filled_columns([["pair", *columns.values()], *rows])
 
 
 def letter(index: int) -> str:
@@ -418,7 +416,7 @@ def _rows(
 
 def labels_sentence(comparison: StoresComparison, scored: Downstream) -> str:
     """Say what was trained and judged, and what guessing gives."""
-    true = shorten(comparison.stores[0].name, _LONGEST)
+    true = shorten(comparison.stores[0].name, 50)
     return (
         f"labels: {scored.labels} labels, classifiers trained on {scored.trained_on:,} vectors of {true}, taken for "
         f"the true ones, judged on {scored.judged_on:,} other documents; the most frequent label alone: "

@@ -106,12 +106,6 @@ def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
     )
 
 
-_FEW_PAIRS = 3
-"""A terminal has room for what figures mean of so many."""
-
-_CONTROLS = ("r2_mean", "r2_random")
-
-
 def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
     values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
@@ -135,7 +129,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
     """Return the words, maps of every measure, which are tables of letters on a terminal, spectra and loss curves."""
     names = [store.name for store in comparison.stores]
     letters = [letter(index) for index in range(len(names))]
-    every = [figures for figures in figures_of(comparison) if figures.measure.key not in _CONTROLS]
+    every = [figures for figures in figures_of(comparison) if figures.measure.key not in ("r2_mean", "r2_random")]
     spaces = [figures for figures in every if not figures.measure.directed]
     controls = [figures for figures in every if figures.measure.is_control]
     title = f"{len(names)} spaces of the same {comparison.documents:,} documents"
@@ -171,7 +165,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
             ],
         },
         closing=meanings
-        if len(comparison.pairs) <= _FEW_PAIRS
+        if len(comparison.pairs) <= 3  # a terminal has room for so many
         else "what this means for each pair: --report FILE.html",
         footer=f"lead-migrate {__version__}, seed {comparison.seed}",
     )

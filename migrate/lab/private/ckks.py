@@ -33,11 +33,9 @@ GROUP = DEGREE // BLOCK
 LARGEST = 2.0**13
 """What a value of the result may be at most: beyond twice that, it would not fit into the modulus that is left."""
 
-_SLOTS = DEGREE // 2
-_STEP = _SLOTS // BLOCK
+_STEP = DEGREE // 2 // BLOCK
 _BABY = 16
 _STRIP_BYTES = 1 << 30
-_DIAGONAL_BYTES = 2 * 8 * DEGREE
 
 SECRET_NAME, TURNS_NAME = "secret.key", "turns.key"
 
@@ -161,7 +159,8 @@ class EncryptedMap:
     @cached_property
     def strips(self) -> list[range]:
         """The blocks of the result in parts, the encoded matrix for each of which fits into about 1 GiB."""
-        most = max(_STRIP_BYTES // (self._in * BLOCK * _DIAGONAL_BYTES), 1)
+        diagonal_bytes = 2 * 8 * DEGREE
+        most = max(_STRIP_BYTES // (self._in * BLOCK * diagonal_bytes), 1)
         return [range(first, min(first + most, self._out)) for first in range(0, self._out, most)]
 
     def _encoded(self, block: int) -> list[dict[tuple[int, int], Any]]:

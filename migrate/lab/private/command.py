@@ -85,6 +85,8 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) ->
     _step(
         "encrypt",
         lambda progress: encrypt_store(opened, keys, output, force=force, progress=progress),
+        "encrypted",
+        "give this folder to the holder of the stitch, who translates it; keep the keyring to yourself",
         ["private translate", output, STITCH, "-o", "to-decrypt"],
         as_json=as_json,
     )
@@ -113,6 +115,8 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
     _step(
         "translate",
         lambda progress: translate_ciphertext(encrypted, fitted, output, force=force, progress=progress),
+        "translated, still encrypted",
+        "give this folder back to the holder of the keyring, who decrypts it",
         ["private decrypt", output, STORE, "--keys", KEYS, "-o", "new-store"],
         as_json=as_json,
     )
@@ -145,33 +149,29 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
     _step(
         "decrypt",
         lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
+        "decrypted",
+        "keep it on this side: decrypted results sent back can give away the secret key",
         ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
         as_json=as_json,
     )
 
 
-_STEPS = {
-    "encrypt": (
-        "encrypted",
-        "give this folder to the holder of the stitch, who translates it; keep the keyring to yourself",
-    ),
-    "translate": (
-        "translated, still encrypted",
-        "give this folder back to the holder of the keyring, who decrypts it",
-    ),
-    "decrypt": ("decrypted", "keep it on this side: decrypted results sent back can give away the secret key"),
-}
-"""The name of the output of each step, and its destination."""
-
-
-def _step(step: str, work: Callable[[Progress], Exchanged], then: Sequence[str | Path], *, as_json: bool) -> None:
+def _step(
+    step: str,
+    work: Callable[[Progress], Exchanged],
+    result: str,
+    destination: str,
+    then: Sequence[str | Path],
+    *,
+    as_json: bool,
+) -> None:
+    """Do the work of a step; say what its result is, what to do with it, and the next command."""
     with progress_bar() as progress:
         done = work(progress)
     if as_json:
         size = {"vectors": done.count, "dimension": done.dim, "bytes": done.bytes}
         show_json({"path": done.path, **size}, kind=f"private {step}")
         return
-    result, destination = _STEPS[step]
     size_text = f"{done.bytes / 1e6:,.1f} MB, {done.bytes / done.count:,.0f} bytes a vector"
     show(f"{result}: {done.count:,} vectors, {done.dim:,} dimensions, in {done.path} ({size_text})")
     advise(destination)

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.file_store import hash_written, verify_files
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 from migrate.work.writer import write_rows
-
-KEYRING: Final = "keyring"
-CIPHERTEXT: Final = "ciphertext"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ def make_keyring(output: Path, *, force: bool = False) -> Path:
     with atomic_folder(output, force=force) as folder:
         scheme.make_keys(folder)
         keys = KeyringFacts(key=secrets.token_hex(16), files=_hashes(folder))
-        Manifest(kind=KEYRING, details=keys.as_details()).write(folder)
+        Manifest(kind="keyring", details=keys.as_details()).write(folder)
     return output
 
 
@@ -87,7 +83,7 @@ def encrypt_store(
             files=_hashes(folder),
         )
         Manifest(
-            kind=CIPHERTEXT,
+            kind="ciphertext",
             model=None if info.manifest is None else info.manifest.model,
             counts={"vectors": info.count, "dim": info.dim},
             details=sent.as_details(),
@@ -127,7 +123,7 @@ def translate_ciphertext(
             files=_hashes(folder),
         )
         Manifest(
-            kind=CIPHERTEXT,
+            kind="ciphertext",
             model=fitted.manifest.model,
             source_model=fitted.manifest.source_model,
             counts={"vectors": count, "dim": fitted.dim},
@@ -218,7 +214,7 @@ def _size(folder: Path) -> int:
 
 
 def _read_keyring(folder: Path) -> KeyringFacts:
-    keys = read_manifest(folder, KEYRING).keyring
+    keys = read_manifest(folder, "keyring").keyring
     if keys.key is None or keys.files is None or keys.files.keys() != {SECRET_NAME, TURNS_NAME}:
         raise ManifestError(f"{folder}: the manifest of the keyring lacks a key; make a new one, and encrypt again")
     _check_files(folder, keys.files)
@@ -227,7 +223,7 @@ def _read_keyring(folder: Path) -> KeyringFacts:
 
 def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
     """Return the manifest and its facts, after making sure that all files are there and whole."""
-    manifest = read_manifest(folder, CIPHERTEXT)
+    manifest = read_manifest(folder, "ciphertext")
     details = manifest.ciphertext
     count, dim = (manifest.counts.get(name, 0) for name in ("vectors", "dim"))
     if count < 1 or dim < 1 or None in (details.key, details.norm_bound) or details.files is None:
