@@ -31,16 +31,16 @@ class Kinds:
     firsts: bytes = b""
     sample: bytes = b""
 
-    def seen(self, vectors: Vectors) -> Kinds:
+    def with_usual(self, vectors: Vectors) -> Kinds:
         """Return the kinds after some queries, (n, dim), that only say what is usual."""
         dim = vectors.shape[1]
         different = {*_split(self.sample, dim), *_packed(vectors)}
         drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:300]
         return replace(self, dim=dim, sample=b"".join(drawn))
 
-    def after(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
+    def with_new(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
         """Return the kinds after some queries, (n, dim), and which of them are the first of a kind, (n,)."""
-        kinds, packed = self.seen(vectors), _packed(vectors)
+        kinds, packed = self.with_usual(vectors), _packed(vectors)
         sample, firsts, rows = (
             _rows(packed_rows, kinds.dim) for packed_rows in (kinds.sample, kinds.firsts, b"".join(packed))
         )
