@@ -264,7 +264,12 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             with suppress(LeadMigrateError, OSError), output_lock(path):
                 _remove(beside(path, "unfinished"))
                 _remove(beside(path, "replaced"))
-        raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
+        raise already_exists(path)
+
+
+def already_exists(output: object) -> UsageError:
+    """Return the error of an output whose name is taken."""
+    return UsageError(f"{output} exists; choose another output, or replace it with `force=True`")
 
 
 def switched_folder(folder: Path) -> str | None:
@@ -317,6 +322,11 @@ def refuse_output(path: Path, *inputs: Path, force: bool) -> None:
     """Make sure, before the work is done rather than after it, that an output can be written."""
     refuse_overlap(path, *inputs)
     refuse_existing(path, force=force)
+    refuse_unwritable(path)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Make sure that the folder which an output will lie in can be written to."""
     resolved = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not resolved.is_dir():
         raise OutputError(f"cannot write {path}: {resolved} is not a folder; choose another place")

@@ -44,12 +44,13 @@ from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
 from migrate.vectors import Document
 from migrate.work.jobs import Configuration
-from migrate.work.outputs import RunState, open_steps
+from migrate.work.outputs import RunState, open_steps, refuse_existing_steps
 
 if TYPE_CHECKING:
     from migrate.pipeline import Run
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
+OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
 """Names of what a run leaves in its folder."""
 
 
@@ -180,7 +181,9 @@ class RunJob:
         """The models that are asked, each with what is left to embed."""
         judges, source, cap = self.questions.queries, self.source_embedder, self.step.cap
         texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
-        _, fit = self.kept, self.fit.inputs  # what cannot be done is refused before anything is counted
+        fit = self.fit.inputs
+        # What cannot be done is refused before anything is counted
+        refuse_existing_steps(self.step.folder, OUTPUTS, kept=self.kept.outputs, force=self.step.force)
         target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=texts_again)
         if source is None:
             return (target,)
@@ -210,9 +213,8 @@ class RunJob:
     def run(self, documents_per_s: float | None) -> Migration:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.kept.outputs
-        outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
         fitted, restart, progress = None, step.restart, step.progress
-        opened = open_steps(folder, outputs, made_from, kept=kept_outputs, force=step.force, restart=restart)
+        opened = open_steps(folder, OUTPUTS, made_from, kept=kept_outputs, force=step.force, restart=restart)
         with opened as (steps, force):
             if steps.known(STITCH) is None:
                 fitted = self.fit.execute()

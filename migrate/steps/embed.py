@@ -183,9 +183,7 @@ class Embed(PaidStep["Embedding"]):
         from migrate.embed.corpus import AGAIN, documents_left
         from migrate.work.outputs import OutputFolder
 
-        output = OutputFolder(Path(self.output))
-        if not output.work_path.is_dir():  # a run that broke off may have published it already
-            output.refuse_existing(force=self.force)
+        OutputFolder(Path(self.output)).require_free(force=self.force)
         documents_left_now = partial(documents_left, self.documents, Path(self.output), restart=self.restart)
         return (PlannedModel(self.embedder, self.cap, documents=documents_left_now, again=AGAIN),)
 

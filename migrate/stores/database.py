@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
-from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
+from migrate.files import (
+    already_exists,
+    atomic_file,
+    canonical_json,
+    output_errors,
+    require_room,
+    sha256_file,
+    work_folder,
+)
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
@@ -552,7 +560,7 @@ class DatabaseServer(ServerOutput):
         with self._driver() as driver:
             exists = driver.identity(driver.name) is not None
             if exists and not force:
-                raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+                raise already_exists(self.location)
             if (old := driver.switched_with(driver.name)) is not None:
                 raise moved(self.location, old)
             if exists and driver.token(driver.name) is None:

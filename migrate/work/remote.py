@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from migrate.errors import LeadMigrateError, OutputError, UsageError
-from migrate.files import output_errors, sync_path
+from migrate.files import already_exists, output_errors, sync_path
 from migrate.locations import scrub
 
 _NAME: Final = re.compile(r"([0-9a-f-]+)-([0-9a-f]{64})")
@@ -163,13 +163,13 @@ def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:
     if force:
         target.remove(last)
     elif last in target.names():
-        raise exists(url)
+        raise already_exists(url)
     for name in [*names, last]:
         content = (folder / name).read_bytes()
         if force:
             target.write(name, content)
         elif not target.add(name, content):
-            raise exists(url)
+            raise already_exists(url)
 
 
 def download(url: str, folder: Path) -> None:
@@ -185,11 +185,6 @@ def refuse_url(url: str, last: str, *, force: bool) -> None:
     """Make sure, before anything is spent, that an output can be written to a URL; raises as `upload`."""
     folder, probe = Folder(url, url), f".{uuid.uuid4().hex}"
     if last in folder.names() and not force:
-        raise exists(url)
+        raise already_exists(url)
     folder.write(probe, b"")
     folder.remove(probe)
-
-
-def exists(url: str) -> UsageError:
-    """Return the error of a place that another output has."""
-    return UsageError(f"{url} exists; choose another output, or replace it with `force=True`")

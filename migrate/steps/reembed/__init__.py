@@ -163,7 +163,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         from migrate.stores.registry import output_of
 
         if not self.is_done:
-            output_of(self.output).refuse_existing(force=self.force)
+            output_of(self.output).require_free(force=self.force)
 
     def left(self) -> Iterable[Document]:
         """Return the documents that a full re-embed would still embed."""

@@ -74,6 +74,8 @@ def backfill_store(
     or the model gives others than the cache has. InputError: the cache is damaged. UsageError, OutputError,
     LockedError: as `migrate.translate`.
     """
+    target = output_of(output)
+    target.require_free(force=force)
     verify_files(store)
     embedder = whole_embedder(embedder)
     snapshot = store.snapshot()
@@ -100,7 +102,6 @@ def backfill_store(
         created=creation_date(),
     )
 
-    target = output_of(output)
     kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
     confidence[is_cached] = 1
     job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, stored_sources(store), new)

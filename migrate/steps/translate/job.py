@@ -19,7 +19,7 @@ from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
 from migrate.errors import LeadMigrateError, StitchError, StoreError
-from migrate.files import canonical_json, refuse_output, refuse_overlap, write_bytes
+from migrate.files import canonical_json, refuse_overlap, refuse_unwritable, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.selection.choosers import choosers_of
@@ -142,8 +142,8 @@ class TranslateJob:
     def refuse_outputs(self) -> None:
         """Make sure, before anything is spent, that the stitch and the store can be written."""
         refuse_overlap(self.refit_folder, *self._read, self.output.path)
-        refuse_output(self.output.path, *self._read, force=self.step.force)
-        self.output.refuse_existing(force=self.step.force)
+        self.output.require_free(force=self.step.force)
+        refuse_unwritable(self.output.path)
 
     @property
     def _read(self) -> list[Path]:
@@ -156,6 +156,7 @@ class TranslateJob:
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The views, for the documents that are still to be translated; and what the budget is spent on."""
+        self.output.require_free(force=self.step.force)
         spent, reader = () if self.refit is None else self.refit.models, self.fitted.reader
         if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
             return spent
