@@ -42,7 +42,6 @@ BATCH_DOCUMENTS = 1_024
 AGAIN = 3 * ASKED_AGAIN
 """Texts that are embedded again at most: before the first batch, after it, and before the last one is written."""
 
-NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -230,7 +229,7 @@ def embedding_manifest(
     work: Work,
     embedder: Embedder,
     details: StoreFacts,
-    inputs: Mapping[str, str] = NO_INPUTS,
+    inputs: Mapping[str, str] = MappingProxyType({}),
     counts: Mapping[str, int] = NO_COUNTS,
 ) -> tuple[Manifest, dict[str, Any]]:
     """Write the state of the model; return the manifest, and the facts that `as_embedding` takes."""

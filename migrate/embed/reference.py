@@ -31,7 +31,7 @@ from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.file_store import source_hashes, state_of, verify_files
+from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
@@ -40,7 +40,6 @@ from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 
 COMMAND = "re-embed"
-_ROWS_AT_ONCE = 1 << 20
 MADE_BY = "full re-embed"
 """What the manifest of a reference says of its origin."""
 
@@ -62,7 +61,7 @@ def reembed_store(
     Raises StoreError: the store has no texts, and the embedder reads them; or it is not the one of its manifest.
     UsageError, OutputError, LockedError, RemoteError, InputError: as `embed_corpus`.
     """
-    verify_files(store)
+    store.verify()
     target = output_of(output)
     with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
         details = write_store(target, job, force=force, restart=restart)
@@ -119,7 +118,7 @@ class _ReembedJob(RewriteJob):
 
     def _documents(self, work: Work) -> Iterator[Document]:
         """Yield those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
-        for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
+        for rows in work.lacking(shards_of(self.total, 1 << 20)):
             shards_left = work.lacking(batches_of(len(rows), rows.start))
             yield from known_documents(self.store, np.concatenate([np.arange(it.start, it.stop) for it in shards_left]))
 

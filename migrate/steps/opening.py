@@ -14,7 +14,6 @@ from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.file_store import folder_of
 from migrate.vectors import Query
 from migrate.work.runner import LOCAL, Runner, runner_of
 
@@ -31,7 +30,7 @@ def model_at(model: Embedder | str) -> Embedder:
 
 def model_for(store: Store, model: Embedder | str) -> Embedder:
     """Return a model, loaded where it is a spec, with the state that lies beside a store."""
-    return load_embedder(model, state=folder_of(store)) if isinstance(model, str) else model
+    return load_embedder(model, state=store.folder) if isinstance(model, str) else model
 
 
 def stitch_at(stitch: FittedStitch | Path | str) -> FittedStitch:
@@ -56,7 +55,7 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
         raise UsageError(
             f"{store.info.location}: the store does not say which model it was built with; name it with {option}="
         )
-    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=folder_of(store))
+    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=store.folder)
     if recorded is not None and not isinstance(model, Embedder) and is_spec_of(model, recorded):
         check_revision(store.info.location, recorded, embedder.identity)
     embedder.expect_dim(store.info.dim, store.info.location)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,6 @@ from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter
-
-_DOCUMENTS_AT_ONCE: Final = 4_096
 
 
 class DatabaseStore(Store):
@@ -280,7 +278,7 @@ class DatabaseStore(Store):
         return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for chunk in in_parts(rows, _DOCUMENTS_AT_ONCE):
+        for chunk in in_parts(rows, 4_096):
             unique = np.unique(chunk)
             documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(chunk)
             self._refuse_gone(ids, documents)

@@ -186,16 +186,6 @@ def as_files(store: Store) -> FileStore | None:
     return store if isinstance(store, FileStore) else None
 
 
-def folder_of(store: Store) -> Path | None:
-    """Return the folder with what lies beside the store; see `Store.folder`."""
-    return store.folder
-
-
-def verify_files(store: Store) -> tuple[str, ...]:
-    """Return the files that are as the manifest says, see `FileStore.verify`; none if the store has no hashes."""
-    return store.verify()
-
-
 def index_is_verified(store: Store) -> bool:
     """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `verify`."""
     files = as_files(store)

@@ -54,7 +54,6 @@ _TABLE: Final = re.compile(
     r"\s*CREATE\s+VIRTUAL\s+TABLE\b.*?\bUSING\s+vec0\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL
 )
 _VECTOR: Final = re.compile(r"(\w+)\s+(float|f32|int8|i8|bit)\s*\[\s*(\d+)\s*\](.*)", re.IGNORECASE | re.DOTALL)
-_DISTANCE: Final = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+key)?", re.IGNORECASE)
 
 
@@ -152,7 +151,7 @@ class SqliteVecDriver(Driver):
         inside = _TABLE.fullmatch(self.definition)
         for clause in (inside[1] if inside else "").split(","):
             if vector := _VECTOR.match(clause.strip()):
-                distance = _DISTANCE.search(vector[4])
+                distance = re.search(r"distance_metric\s*=\s*(\w+)", vector[4], re.IGNORECASE)
                 column_type = vector[2].lower(), int(vector[3]), distance[1].lower() if distance else "l2"
                 self.vector_columns[vector[1]] = column_type
             elif "=" not in clause and (column := _COLUMN.match(clause.strip())):

@@ -27,7 +27,6 @@ from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.all_true import TRUE, note_content, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.file_store import verify_files
 from migrate.stores.registry import output_of
 from migrate.stores.sources import stored_sources
 from migrate.translate import batch_rows
@@ -76,7 +75,7 @@ def backfill_store(
     """
     target = output_of(output)
     target.require_free(force=force)
-    verify_files(store)
+    store.verify()
     embedder = whole_embedder(embedder)
     snapshot = store.snapshot()
     manifest = _check_fits(store, embedder)

@@ -34,7 +34,7 @@ from migrate.stores.confidence import (
     outside_of,
     read_confidence,
 )
-from migrate.stores.file_store import state_of, verify_files
+from migrate.stores.file_store import state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
 from migrate.translate import translated_blocks
@@ -178,7 +178,7 @@ class TranslateJob:
         step, store, output = self.step, self.source, self.output
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
         started = time.perf_counter()
-        verify_files(store)
+        store.verify()
         snapshot = store.snapshot()
         same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
         fallback = fitted.fallback_use() if not store.info.has_texts else None

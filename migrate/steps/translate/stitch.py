@@ -39,7 +39,6 @@ from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores.base import Store
-from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Query, no_progress
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     budget, log = Budget.parse(str(step.reembed)), log_of(step.query_log)
     policy = choose_policy(step.policy, fitted, has_log=bool(log))
     embedder = target_of(step, fitted)
-    verify_files(store)
+    store.verify()
     require_texts(store)
     embedder.fit(store.documents())
     _check_same(store, fitted, embedder)

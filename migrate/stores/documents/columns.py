@@ -14,7 +14,6 @@ from migrate.stores.records import choose, choose_text
 from migrate.vectors import Document
 
 ID_NAMES: Final = ("id", "_id", "doc_id")
-_ID_NAME: Final = re.compile(r"id|key|.*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID")
 VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings", "values")
 LABEL: Final = "faiss_id"
 _FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
@@ -51,7 +50,7 @@ def is_id_name(name: str) -> bool:
     >>> [name for name in ("id", "pmid", "PMCID", "articleId", "page_id", "title", "idea") if is_id_name(name)]
     ['id', 'pmid', 'PMCID', 'articleId', 'page_id']
     """
-    return _ID_NAME.fullmatch(name) is not None
+    return re.fullmatch(r"id|key|.*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID", name) is not None
 
 
 def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:

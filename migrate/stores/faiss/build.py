@@ -22,12 +22,6 @@ from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 
-_FEWEST_ROWS_PER_LIST: Final = 39
-"""What FAISS recommends at least."""
-
-_ROWS_PER_LIST: Final = 256
-_TRAINING_ROWS: Final = 65_536
-_TRAINING_BYTES: Final = 512 << 20
 _ROWS_PER_BATCH: Final = 65_536
 
 
@@ -155,8 +149,9 @@ _APPLY: Final = {"SQ": _apply_scalar, "PQ": _apply_product}
 
 def _training_rows(vectors: Rows, recipe: Recipe) -> Vectors:
     """Return a sample, in a fixed order; repeated where it is smaller than a codebook."""
-    lists, at_hand = _largest(recipe, "nlist"), _TRAINING_BYTES // (4 * vectors.shape[1])
-    size = max(_TRAINING_ROWS, min(_ROWS_PER_LIST * lists, at_hand), _FEWEST_ROWS_PER_LIST * lists)
+    lists, fit_in_memory = _largest(recipe, "nlist"), (512 << 20) // (4 * vectors.shape[1])
+    # For each list FAISS takes 256 rows at most, and recommends 39 at least
+    size = max(65_536, min(256 * lists, fit_in_memory), 39 * lists)
     if len(vectors) > size:
         rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
         return np.ascontiguousarray(vectors[rows])

@@ -31,12 +31,6 @@ _REFUSED: Final = {
     "IVF,Flat first",
     "IndexIVFSpectralHash": "IndexIVFSpectralHash keeps bits that no vector can be told from; re-embed the documents",
 }
-_ADDITIVE: Final = {
-    "LocalSearchQuantizer": "LSQ",
-    "ResidualQuantizer": "RQ",
-    "ProductLocalSearchQuantizer": "PLSQ",
-    "ProductResidualQuantizer": "PRQ",
-}
 _BLOCK: Final = 32
 _PLACES: Final = [*range(0, 16, 2), *range(1, 16, 2)]
 
@@ -450,7 +444,13 @@ def _product_recipe(index: Any) -> Recipe:
 
 def _additive_recipe(index: Any) -> Recipe:
     quantizer = faiss.downcast_AdditiveQuantizer(index.aq)
-    kind = _ADDITIVE.get(_name(quantizer))
+    kinds = {
+        "LocalSearchQuantizer": "LSQ",
+        "ResidualQuantizer": "RQ",
+        "ProductLocalSearchQuantizer": "PLSQ",
+        "ProductResidualQuantizer": "PRQ",
+    }
+    kind = kinds.get(_name(quantizer))
     if kind is None:
         raise RefusedError(f"the additive quantizer {_name(quantizer)} is not read; build the index with another")
     bits = faiss.vector_to_array(quantizer.nbits).tolist()

@@ -19,7 +19,6 @@ from migrate.work.shards import ShardFolder
 
 _BLOCK: Final = 16_384
 _NEIGHBOURS: Final = 10
-_COPY_AGAIN: Final = "the file is damaged or was not copied whole; copy it again"
 
 
 def load(path: str) -> Any:
@@ -84,7 +83,10 @@ def _runs_in_file(path: str, decoded: Part) -> NDArray[np.int64] | None:
     if not start <= decoded.runs[:, 0].min() <= decoded.runs[:, 0].max() < end:
         return None
     if decoded.end is not None and decoded.end - start != status.st_size:
-        raise RefusedError(f"the index ends at byte {decoded.end - start} of {status.st_size}; {_COPY_AGAIN}")
+        raise RefusedError(
+            f"the index ends at byte {decoded.end - start} of {status.st_size}; the file is damaged or was not copied "
+            "whole; copy it again"
+        )
     offsets: NDArray[np.int64] = decoded.runs - np.array([start, 0])
     return offsets
 
