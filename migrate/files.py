@@ -108,6 +108,11 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def sha256_json(value: object) -> str:
+    """Return hexadecimal SHA-256 of a value as canonical JSON, in which strings may have lone surrogates."""
+    return hashlib.sha256(canonical_json(value).encode(errors="surrogatepass")).hexdigest()
+
+
 def is_endless(path: Path) -> bool:
     """Return whether a path leads to a pipe, a socket or a device: reading one may wait or never end."""
     return path.exists() and not (path.is_file() or path.is_dir())

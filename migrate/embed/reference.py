@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from migrate.embed.corpus import (
-    NO_COUNTS,
     Batches,
     Embedding,
     as_embedding,
@@ -25,7 +24,7 @@ from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, read_manifest
+from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content
@@ -109,7 +108,7 @@ class _ReembedJob(RewriteJob):
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
         self._batches.settle()
-        model, counts = stored_identity(work, self.embedder), NO_COUNTS
+        model, counts = stored_identity(work, self.embedder), dict[str, int]()
         if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
             counts = {TRUE: self.total}
             write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
@@ -140,7 +139,7 @@ def _manifest_at(output: Path | str) -> Manifest | None:
     """Return the manifest of a store that has the name of an output; None where there is none."""
     target = output_of(output)
     if type(target) is Output:
-        return read_manifest(target.path, "store") if (target.path / MANIFEST_NAME).is_file() else None
+        return find_manifest(target.path, "store")
     with suppress(LeadMigrateError):
         return open_store(target.location).info.manifest
     return None

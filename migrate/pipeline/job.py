@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.embedders.prefix import first_of
-from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
+from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
@@ -142,7 +141,7 @@ class RunJob:
         if judges.group_field is not None:
             asked_for.append([judges.group_of(query) for query in judges.queries])
         audit = {
-            "queries": hashlib.sha256(canonical_json(asked_for).encode(errors="surrogatepass")).hexdigest(),
+            "queries": sha256_json(asked_for),
             "price": step.price,
             "margin": step.margin,
             "reference": "pool 200" if self.is_pooled else "build",

@@ -23,14 +23,9 @@ def store_of(store: Store | str | Path, *, verify: bool = False) -> Store:
     return store if isinstance(store, Store) else open_store(store, verify=verify)
 
 
-def model_at(model: Embedder | str) -> Embedder:
-    """Return a model, loaded where it is a spec."""
-    return load_embedder(model) if isinstance(model, str) else model
-
-
-def model_for(store: Store, model: Embedder | str) -> Embedder:
-    """Return a model, loaded where it is a spec, with the state that lies beside a store."""
-    return load_embedder(model, state=store.folder) if isinstance(model, str) else model
+def model_at(model: Embedder | str, state: Path | None = None) -> Embedder:
+    """Return a model, loaded where it is a spec, with the state that lies in a folder."""
+    return load_embedder(model, state=state) if isinstance(model, str) else model
 
 
 def stitch_at(stitch: FittedStitch | Path | str) -> FittedStitch:

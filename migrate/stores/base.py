@@ -284,7 +284,8 @@ def texts_sha256(documents: Iterable[tuple[str, str]]) -> str:
     """Return a hash of documents: of the id and the text of each."""
     digest = hashlib.sha256()
     for document in documents:
-        for content in map(str.encode, document):
+        for text in document:
+            content = text.encode(errors="surrogatepass")
             digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
 

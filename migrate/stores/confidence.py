@@ -20,7 +20,6 @@ from migrate.stores.base import Store
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
-_TYPE: Final = "<f4"
 _ADVICE: Final = "translate again"
 
 
@@ -65,7 +64,7 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:
     """Read the confidence of each document of a store, (count,); None if it has none. Raises as `read_row_values`."""
-    values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice=_ADVICE)
+    values = read_row_values(folder / CONFIDENCE_NAME, "<f4", count, advice=_ADVICE)
     return None if values is None else values.astype(np.float32)
 
 
@@ -109,7 +108,7 @@ def stored_confidence(store: Store) -> Vectors | None:
 
     Raises a StoreError where `confidence.npy` is damaged, of another store, or not what the manifest has the hash of.
     """
-    values = stored_row_values(store, CONFIDENCE_NAME, _TYPE, advice=_ADVICE)
+    values = stored_row_values(store, CONFIDENCE_NAME, "<f4", advice=_ADVICE)
     return None if values is None else values.astype(np.float32)
 
 

@@ -5,7 +5,6 @@ How to write a driver is in `driver.py`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -29,6 +28,7 @@ from migrate.files import (
     output_errors,
     require_room,
     sha256_file,
+    sha256_json,
     work_folder,
 )
 from migrate.locations import Address, options_text
@@ -37,7 +37,7 @@ from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import FLOAT_BYTES, IdIndex, VectorFile
+from migrate.stores.export import IdIndex, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
@@ -81,7 +81,7 @@ class DatabaseStore(Store):
     @property
     def export_bytes(self) -> int:
         """Size of the exported vectors."""
-        return self.info.count * self.info.dim * FLOAT_BYTES
+        return 4 * self.info.count * self.info.dim
 
     @cached_property
     def _opened_at(self) -> Any:
@@ -94,8 +94,7 @@ class DatabaseStore(Store):
     @cached_property
     def _export(self) -> Path:
         """The folder with the export of this version; those of others are removed when it is made."""
-        named = canonical_json([self.driver.kind, self.driver.key]), canonical_json(self._opened_at)
-        source, version = (hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24] for text in named)
+        source, version = sha256_json([self.driver.kind, self.driver.key])[:24], sha256_json(self._opened_at)[:24]
         folder = work_folder() / "exports" / f"{source}-{version}"
         with output_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)

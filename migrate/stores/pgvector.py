@@ -46,7 +46,6 @@ _PUBLISHED: Final = "published"
 _SWITCH: Final = "switch.json"
 _PATIENCE: Final = "10s"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
-_INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",), "none": ()}
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
 
 
@@ -427,7 +426,8 @@ class PgvectorDriver(Driver):
         self._refuse_distance(self.address.options)
         options = {key: value for key, value in self.address.options.items() if key not in ("distance", "index")}
         method = self.address.options.get("index", "hnsw")
-        is_known = method in _INDEX_OPTIONS and options.keys() <= set(_INDEX_OPTIONS[method])
+        options_of = {"hnsw": {"m", "ef_construction"}, "ivfflat": {"lists"}, "none": set[str]()}
+        is_known = method in options_of and options.keys() <= options_of[method]
         if not is_known or not all(map(str.isdigit, options.values())):
             raise UsageError(f"{self.location}: there is no index {method}{options_text(options)}; say ?index=hnsw (m, "
                              "ef_construction), ivfflat (lists) or none, with whole numbers")  # fmt: skip

@@ -7,7 +7,8 @@ from migrate.files import refuse_overlap
 from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
-from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
+from migrate.stores.documents.jsonl import DOCS_NAME
+from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import find_exchange, output_of, path_in
 
@@ -37,8 +38,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     if _is_copy(old, new) and not was_faiss:
         return Output(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
-        (FLAT_INDEX,),
-        (FLAT_INDEX, FLAT_DOCUMENTS),
+        (INDEX_NAME,),
+        (INDEX_NAME, DOCS_NAME),
     ):
         return output_of(f"faiss:{folder}")
     if files is None and new.opened_as:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
 from migrate.errors import LeadMigrateError, StitchError, StoreError
-from migrate.files import canonical_json, refuse_overlap, refuse_unwritable, write_bytes
+from migrate.files import refuse_overlap, refuse_unwritable, sha256_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.selection.choosers import choosers_of
@@ -275,7 +274,6 @@ class _StoreJob(RewriteJob):
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
         made_from = Configuration(COMMAND, self.before.fingerprint, self.options()).as_json()
-        digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
         return TranslateTask(
             work,
             _anywhere(self.store.info.location),
@@ -285,7 +283,7 @@ class _StoreJob(RewriteJob):
             self.patch,
             self.output,
             known_secrets(),
-            digest,
+            sha256_json(made_from),
         )
 
     def check_sources(self, work: Work) -> None:
