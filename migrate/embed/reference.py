@@ -38,7 +38,6 @@ from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 
-COMMAND = "re-embed"
 MADE_BY = "full re-embed"
 """What the manifest of a reference says of its origin."""
 
@@ -76,7 +75,7 @@ class _ReembedJob(RewriteJob):
     progress: Progress
 
     stage = "embed every document"
-    command = COMMAND
+    command = "re-embed"
     waits = True
 
     def __post_init__(self) -> None:
@@ -147,5 +146,5 @@ def _manifest_at(output: Path | str) -> Manifest | None:
 
 def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
     """Yield the documents that `reembed_store` would still embed, without those that an earlier run did."""
-    count = store.info.count
-    return known_documents(store, np.arange(count) if restart else rows_left(output_of(output).path, COMMAND, count))
+    count, path = store.info.count, output_of(output).path
+    return known_documents(store, np.arange(count) if restart else rows_left(path, _ReembedJob.command, count))

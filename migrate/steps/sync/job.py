@@ -39,7 +39,6 @@ from migrate.work.outputs import rows_left, settle, write_store
 if TYPE_CHECKING:
     from migrate.steps.sync import Sync
 
-COMMAND: Final = "sync"
 _LEAST_KEPT: Final = 0.5
 """Of the new store's documents; of another corpus it has next to none."""
 
@@ -113,7 +112,7 @@ class SyncInputs:
         """Return the documents to embed, without those that an unfinished run has embedded."""
         rows = np.flatnonzero(self.changes.rows == TRUE_VECTOR)
         if not restart:
-            rows = np.intersect1d(rows, rows_left(self.output.path, COMMAND, self.old.info.count))
+            rows = np.intersect1d(rows, rows_left(self.output.path, _SyncJob.command, self.old.info.count))
         return known_documents(self.old, rows)
 
 
@@ -141,7 +140,7 @@ def sync(step: Sync) -> Synced:
     """Embed what is new, and write the store anew, unless it is up to date."""
     started, comparison, written = time.perf_counter(), step.comparison, False
     counts = comparison.changes.counts
-    if not step.restart and settle(comparison.output, COMMAND, force=True):
+    if not step.restart and settle(comparison.output, _SyncJob.command, force=True):
         # an earlier run was brought to its end, and its store is compared anew
         new = open_store(comparison.new.info.location, verify=True)
         comparison, written = replace(step, new=new, target=comparison.embedder).comparison, True
@@ -234,7 +233,7 @@ class _SyncJob(PatchJob):
     kept_before: Snapshot
     progress: Progress
 
-    stage = command = COMMAND
+    stage = command = "sync"
     waits = True
 
     def options(self) -> dict[str, Any]:

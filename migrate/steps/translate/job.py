@@ -46,7 +46,6 @@ from migrate.work.writer import NoParts
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
 
-COMMAND = "translate"
 _PART_BYTES = 64 << 20
 _MANY_TEXTS = 20_000
 """Documents whose texts take longer to read than processes take to start."""
@@ -164,8 +163,9 @@ class TranslateJob:
 
     def _documents_left(self) -> Iterator[Document]:
         """Return the documents that are still to be read, without those that an earlier run did."""
-        count = self.source.info.count
-        return self.source.documents(None if self.step.restart else rows_left(self.output.path, COMMAND, count))
+        if self.step.restart:
+            return self.source.documents()
+        return self.source.documents(rows_left(self.output.path, _StoreJob.command, self.source.info.count))
 
     def run(self) -> Translation:
         """Spend the budget where there is one, and write the store, translated by the stitch that came of it.
@@ -241,7 +241,7 @@ class _StoreJob(RewriteJob):
     fallback: FallbackUse | None
     patch: bool
 
-    stage = command = COMMAND
+    stage = command = "translate"
 
     @property
     def dim(self) -> int:
@@ -273,7 +273,7 @@ class _StoreJob(RewriteJob):
         fitted = self.fitted
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
-        made_from = Configuration(COMMAND, self.before.fingerprint, self.options()).as_json()
+        made_from = Configuration(self.command, self.before.fingerprint, self.options()).as_json()
         return TranslateTask(
             work,
             _anywhere(self.store.info.location),
