@@ -108,6 +108,11 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def sha256_json(value: object) -> str:
+    """Return hexadecimal SHA-256 of a value as canonical JSON, in which strings may have lone surrogates."""
+    return hashlib.sha256(canonical_json(value).encode(errors="surrogatepass")).hexdigest()
+
+
 def is_endless(path: Path) -> bool:
     """Return whether a path leads to a pipe, a socket or a device: reading one may wait or never end."""
     return path.exists() and not (path.is_file() or path.is_dir())
@@ -264,7 +269,12 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             with suppress(LeadMigrateError, OSError), output_lock(path):
                 _remove(hidden_sibling(path, "unfinished"))
                 _remove(hidden_sibling(path, "replaced"))
-        raise UsageError(f"{path} exists; choose another output, or replace it with `force=True`")
+        raise already_exists(path)
+
+
+def already_exists(output: object) -> UsageError:
+    """Return the error of an output whose name is taken."""
+    return UsageError(f"{output} exists; choose another output, or replace it with `force=True`")
 
 
 def switched_folder(folder: Path) -> str | None:
@@ -317,6 +327,11 @@ def refuse_output(path: Path, *inputs: Path, force: bool) -> None:
     """Make sure, before the work is done rather than after it, that an output can be written."""
     refuse_overlap(path, *inputs)
     refuse_existing(path, force=force)
+    refuse_unwritable(path)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Make sure that the folder which an output will lie in can be written to."""
     resolved = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not resolved.is_dir():
         raise OutputError(f"cannot write {path}: {resolved} is not a folder; choose another place")

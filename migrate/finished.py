@@ -32,15 +32,6 @@ _VERSION = 3
 _OLDER = 2
 """Has the hash of each output's manifest alone: its outputs serve another audit, its verdict is not said again."""
 
-_SHAPE = {
-    "configuration": {"source": Mapping[str, Any], "options": Mapping[str, Any]},
-    "audit": Mapping[str, Any],
-    "outputs": Mapping[str, Mapping[str, Any]],
-    "outcome": Outcome,
-    "summary": str,
-    "details": str,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -138,7 +129,15 @@ def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
         record = expect(read_json(path), {"version": int})
         if record["version"] not in (_OLDER, _VERSION):
             return None
-        expect(record, _SHAPE)
+        shape = {
+            "configuration": {"source": Mapping[str, Any], "options": Mapping[str, Any]},
+            "audit": Mapping[str, Any],
+            "outputs": Mapping[str, Mapping[str, Any]],
+            "outcome": Outcome,
+            "summary": str,
+            "details": str,
+        }
+        expect(record, shape)
         if record["version"] == _VERSION and record.pop("sha256", None) != _hash_of(record):
             raise MalformedError("one that does not match its own SHA-256")
         is_older = record["version"] == _OLDER

@@ -22,7 +22,6 @@ from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.stitch.fitted import QUERY, require_direction
 from migrate.stores.base import Store
-from migrate.stores.file_store import verify_files
 
 if TYPE_CHECKING:
     from migrate.audit.step import Audit
@@ -142,7 +141,7 @@ def prepare_audit(
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
     stores = _stores(audit, reference, prefixes)
     for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
-        verify_files(store)
+        store.verify()
     documents = list(translated.documents()) if translated.info.has_texts and not audit.no_bm25 else None
     keys = {
         name: document_keys(store, audit.parent_field)

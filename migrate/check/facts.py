@@ -11,7 +11,7 @@ from migrate.embedders import known_models
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores.base import Store
-from migrate.stores.file_store import index_is_verified, verify_files
+from migrate.stores.file_store import index_is_verified
 from migrate.vectors import NormSummary, Vectors, check_vectors, squared_norms, summarize_norms
 
 _WORDS = {
@@ -137,7 +137,7 @@ def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity)
 def unchanged_finding(store: Store) -> Observation | None:
     """Hold index and documents against the hashes in the manifest; None where it has no hash of the index."""
     try:
-        names = verify_files(store)
+        names = store.verify()
     except StoreError as error:
         return Observation("unchanged", False, str(error))
     if not index_is_verified(store):

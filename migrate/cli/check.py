@@ -36,13 +36,12 @@ def command(
     from migrate.report.suite import check_suite
     from migrate.report.terminal import report_text
     from migrate.stores import open_store
-    from migrate.stores.file_store import folder_of
 
     store, spec = str(request.store), str(request.model)
     outputs.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar() as progress:
-        embedder = model.load(spec, state=folder_of(opened))
+        embedder = model.load(spec, state=opened.folder)
         compatibility = replace(request, store=opened, model=embedder, progress=progress).run()
     document, sections = check_document(compatibility), check_sections(compatibility)
     outputs.leave(document, lambda: report_page(sections), check_suite(compatibility), force=force)

@@ -52,7 +52,6 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
     from migrate.manifest import MANIFEST_NAME
     from migrate.steps.fit.inputs import load_views
     from migrate.stores import open_store
-    from migrate.stores.file_store import folder_of
     from migrate.work.remote import refuse_url
 
     store, target, seed = str(request.store), str(request.target), request.seed
@@ -67,7 +66,7 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
         embedder, old = model.load(target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if request.source_model is not None:
-            old = model.for_source().load(str(request.source_model), state=folder_of(opened))
+            old = model.for_source().load(str(request.source_model), state=opened.folder)
         views = load_views(cast("Sequence[str]", request.views), model.for_source().load) if request.views else None
         step = replace(request, store=opened, target=embedder, source_model=old, views=views, progress=progress)
         unread = {

@@ -26,13 +26,12 @@ def command(request: Stamp, model: ModelOptions, as_json: bool) -> int:
     from migrate.embedders.kinds import with_settings
     from migrate.report.check import stamp_document, stamp_text
     from migrate.stores import open_store
-    from migrate.stores.file_store import folder_of
 
     request.check()
     store, spec = str(request.store), request.model
     opened = open_store(store)
     with progress_bar() as progress:
-        embedder = None if spec is None else model.load(str(spec), state=folder_of(opened))
+        embedder = None if spec is None else model.load(str(spec), state=opened.folder)
         done = replace(request, store=opened, model=embedder, progress=progress).execute()
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:

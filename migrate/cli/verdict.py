@@ -28,13 +28,12 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
     from migrate.check.facts import check_revision
     from migrate.embedders import is_spec_of
     from migrate.errors import InputError, RemoteError, UsageError
-    from migrate.stores.file_store import folder_of
 
     recorded = store.info.manifest.model if store.info.manifest else None
     if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
-        embedder = options.load(str(spec), state=folder_of(store))
+        embedder = options.load(str(spec), state=store.folder)
         embedder.expect_dim(store.info.dim, store.info.location)
         return embedder
     if spec is None:
@@ -44,7 +43,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
             f"{store.info.location}: {file_of(recorded)}, the vectors that it is of, is not in the current folder; say "
             f"where it is with {flag} file:PATH"
         )
-    embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=folder_of(store))
+    embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=store.folder)
     embedder.expect_dim(store.info.dim, store.info.location, advice=_advice(spec or recorded.spec, recorded.dim, flag))
     try:
         identity = embedder.identity

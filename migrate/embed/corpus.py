@@ -5,7 +5,6 @@ A shard is a batch of documents that is on disk before the next one is paid for.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,10 +25,10 @@ from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.stores import create_store
-from migrate.stores.base import Metric
-from migrate.stores.create import INDEX_NAME, PICKLE_NAME, NewStoreWriter
+from migrate.stores.base import Metric, texts_sha256
+from migrate.stores.create import PICKLE_NAME, NewStoreWriter
 from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.file_store import hash_files
+from migrate.stores.file_store import INDEX_NAME, hash_files
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
 from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
 from migrate.work.outputs import rows_done, write_store
@@ -41,9 +40,6 @@ BATCH_DOCUMENTS = 1_024
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that are embedded again at most: before the first batch, after it, and before the last one is written."""
-
-NO_INPUTS: Mapping[str, str] = MappingProxyType({})
-NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +226,8 @@ def embedding_manifest(
     work: Work,
     embedder: Embedder,
     details: StoreFacts,
-    inputs: Mapping[str, str] = NO_INPUTS,
-    counts: Mapping[str, int] = NO_COUNTS,
+    inputs: Mapping[str, str] = MappingProxyType({}),
+    counts: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Manifest, dict[str, Any]]:
     """Write the state of the model; return the manifest, and the facts that `as_embedding` takes."""
     identity, rows = stored_identity(work, embedder), work.rows
@@ -336,7 +332,8 @@ class _CorpusJob(StoreJob):
         documents, vectors = self._batches.next()
         self._work.writer(vectors.shape[1])
         self._writer.keep(documents)
-        yield embedded_block(self._work, self.embedder, vectors, {"documents": _digest(documents)})
+        details = {"documents": texts_sha256((document.id, document.text) for document in documents)}
+        yield embedded_block(self._work, self.embedder, vectors, details)
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         self._batches.settle()
@@ -369,7 +366,7 @@ class _CorpusJob(StoreJob):
         first: list[Document] = []
         for shard in work.shards:
             batch, details = list(islice(documents, len(shard))), work.shards.details(shard)
-            if _digest(batch) != details["documents"]:
+            if texts_sha256((document.id, document.text) for document in batch) != details["documents"]:
                 raise StoreError(
                     f"{self.output}: the documents up to number {shard.stop}: changed since the unfinished work was "
                     f"begun; {START_OVER}"
@@ -386,13 +383,3 @@ def documents_left(
     """Yield the documents that `embed_corpus` would still embed, without those that an earlier run did."""
     worded = (document for document in read_documents() if document.text.strip())
     return islice(worded, 0 if restart else rows_done(output, COMMAND), None)
-
-
-def _digest(documents: Sequence[Document]) -> str:
-    """SHA-256 of ids and texts; metadata are written anew in any case."""
-    digest = hashlib.sha256()
-    for document in documents:
-        for text in (document.id, document.text):
-            content = text.encode("utf-8", "surrogatepass")
-            digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from migrate.embed.corpus import (
-    NO_COUNTS,
     Batches,
     Embedding,
     as_embedding,
@@ -25,13 +24,13 @@ from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError
-from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, read_manifest
+from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.file_store import source_hashes, state_of, verify_files
+from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
@@ -39,8 +38,6 @@ from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 
-COMMAND = "re-embed"
-_ROWS_AT_ONCE = 1 << 20
 MADE_BY = "full re-embed"
 """What the manifest of a reference says of its origin."""
 
@@ -62,7 +59,7 @@ def reembed_store(
     Raises StoreError: the store has no texts, and the embedder reads them; or it is not the one of its manifest.
     UsageError, OutputError, LockedError, RemoteError, InputError: as `embed_corpus`.
     """
-    verify_files(store)
+    store.verify()
     target = output_of(output)
     with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
         details = write_store(target, job, force=force, restart=restart)
@@ -78,7 +75,7 @@ class _ReembedJob(RewriteJob):
     progress: Progress
 
     stage = "embed every document"
-    command = COMMAND
+    command = "re-embed"
     waits = True
 
     def __post_init__(self) -> None:
@@ -110,7 +107,7 @@ class _ReembedJob(RewriteJob):
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
         self._batches.settle()
-        model, counts = stored_identity(work, self.embedder), NO_COUNTS
+        model, counts = stored_identity(work, self.embedder), dict[str, int]()
         if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
             counts = {TRUE: self.total}
             write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
@@ -119,7 +116,7 @@ class _ReembedJob(RewriteJob):
 
     def _documents(self, work: Work) -> Iterator[Document]:
         """Yield those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
-        for rows in work.lacking(shards_of(self.total, _ROWS_AT_ONCE)):
+        for rows in work.lacking(shards_of(self.total, 1 << 20)):
             shards_left = work.lacking(batches_of(len(rows), rows.start))
             yield from known_documents(self.store, np.concatenate([np.arange(it.start, it.stop) for it in shards_left]))
 
@@ -141,7 +138,7 @@ def _manifest_at(output: Path | str) -> Manifest | None:
     """Return the manifest of a store that has the name of an output; None where there is none."""
     target = output_of(output)
     if type(target) is Output:
-        return read_manifest(target.path, "store") if (target.path / MANIFEST_NAME).is_file() else None
+        return find_manifest(target.path, "store")
     with suppress(LeadMigrateError):
         return open_store(target.location).info.manifest
     return None
@@ -149,5 +146,5 @@ def _manifest_at(output: Path | str) -> Manifest | None:
 
 def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
     """Yield the documents that `reembed_store` would still embed, without those that an earlier run did."""
-    count = store.info.count
-    return known_documents(store, np.arange(count) if restart else rows_left(output_of(output).path, COMMAND, count))
+    count, path = store.info.count, output_of(output).path
+    return known_documents(store, np.arange(count) if restart else rows_left(path, _ReembedJob.command, count))

@@ -5,7 +5,6 @@ Whoever notices that another store answers at the location puts another generati
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError, StoreError, VectorError
-from migrate.files import FileStamp, canonical_json
+from migrate.files import FileStamp, sha256_json
 from migrate.live.state import text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
@@ -47,7 +46,7 @@ def generation_of(store: Store) -> str:
         identity.append([manifest.model.spec, manifest.model.revision])
     if files is not None:
         identity.append(sorted(stamp.signature for stamp in files.stamps))
-    return hashlib.sha256(canonical_json(identity).encode(errors="surrogatepass")).hexdigest()[:16]
+    return sha256_json(identity)[:16]
 
 
 def model_of(store: Store) -> ModelIdentity:

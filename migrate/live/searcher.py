@@ -37,7 +37,6 @@ from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.choosers import digest_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.file_store import folder_of
 from migrate.stores.registry import absolute_location
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
@@ -464,7 +463,7 @@ def _embedders(store: Store, identity: ModelIdentity, models: Models, cache: Pat
     embedders = []
     for model in listed:
         if isinstance(model, str):
-            model = load_known(model, identity, state=folder_of(store))
+            model = load_known(model, identity, state=store.folder)
         model = whole_embedder(model)
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())

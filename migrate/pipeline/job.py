@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.embedders.prefix import first_of
-from migrate.files import atomic_file, canonical_json, free_path, write_bytes, write_json
+from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
@@ -44,12 +43,13 @@ from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
 from migrate.vectors import Document
 from migrate.work.jobs import Configuration
-from migrate.work.outputs import RunState, open_steps
+from migrate.work.outputs import RunState, open_steps, refuse_existing_steps
 
 if TYPE_CHECKING:
     from migrate.pipeline import Run
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
+OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
 """Names of what a run leaves in its folder."""
 
 
@@ -141,7 +141,7 @@ class RunJob:
         if judges.group_field is not None:
             asked_for.append([judges.group_of(query) for query in judges.queries])
         audit = {
-            "queries": hashlib.sha256(canonical_json(asked_for).encode(errors="surrogatepass")).hexdigest(),
+            "queries": sha256_json(asked_for),
             "price": step.price,
             "margin": step.margin,
             "reference": "pool 200" if self.is_pooled else "build",
@@ -180,7 +180,9 @@ class RunJob:
         """The models that are asked, each with what is left to embed."""
         judges, source, cap = self.questions.queries, self.source_embedder, self.step.cap
         texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
-        _, fit = self.earlier, self.fit.inputs  # what cannot be done is refused before anything is counted
+        fit = self.fit.inputs
+        # What cannot be done is refused before anything is counted
+        refuse_existing_steps(self.step.folder, OUTPUTS, kept=self.earlier.outputs, force=self.step.force)
         target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=texts_again)
         if source is None:
             return (target,)
@@ -210,9 +212,8 @@ class RunJob:
     def run(self, documents_per_s: float | None) -> Migration:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.earlier.outputs
-        outputs = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
         fitted, restart, progress = None, step.restart, step.progress
-        opened = open_steps(folder, outputs, made_from, kept_details=kept_outputs, force=step.force, restart=restart)
+        opened = open_steps(folder, OUTPUTS, made_from, kept_details=kept_outputs, force=step.force, restart=restart)
         with opened as (steps, force):
             if steps.finished(STITCH) is None:
                 fitted = self.fit.execute()

@@ -5,7 +5,6 @@ These queries do not judge (`migrate.selection.choosers`).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
 from migrate.errors import UsageError, VectorError
-from migrate.files import canonical_json
+from migrate.files import sha256_json
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Rankings, TopK
 from migrate.stores.base import Metric, Store
@@ -45,8 +44,7 @@ class QueryLog:
     def digest(self) -> str:
         """SHA-256 of all that the choice of rows depends on besides the store."""
         model = self.embedder.cache_scope("query") if self.embedder else None
-        content = canonical_json([model, [[query.id, query.text] for query in self.queries]])
-        return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
+        return sha256_json([model, [[query.id, query.text] for query in self.queries]])
 
 
 def query_log_rows(

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.errors import UsageError
 from migrate.progress import Progress, no_progress
 from migrate.steps.base import PRICE, PROGRESS, QUERY_LOG, SEED, Step, argument, function, option, parameter
 
@@ -114,8 +115,6 @@ class Assess(Step["Assessment"]):
 
     def check(self) -> None:
         """Make sure that something is known of what plans keep, and that one thing is looked for."""
-        from migrate.errors import UsageError
-
         _amounts(self.budget)
         read_first_tokens(self.prefix)
         if self.keep is not None and self.stitch is None and self.audit is None:
@@ -182,7 +181,6 @@ class Assess(Step["Assessment"]):
     def _rate(self) -> Rate | None:
         """Return the rate that was given, was measured now, or is the provider's limit; None where nobody knows."""
         from migrate.cost.rates import CALIBRATION_TEXTS, Rate, measure_rate, tier_rate
-        from migrate.errors import UsageError
         from migrate.selection import draw_sample
         from migrate.steps.opening import model_at
 
@@ -204,8 +202,6 @@ class Assess(Step["Assessment"]):
 
 def _amounts(budget: str | None) -> tuple[float | None, int | None]:
     """Return the dollars, with or without the sign, or the tokens of a budget."""
-    from migrate.errors import UsageError
-
     text = str(budget).strip().replace(",", "")
     if budget is None:
         return None, None
@@ -218,8 +214,6 @@ def _amounts(budget: str | None) -> tuple[float | None, int | None]:
 
 def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     """Return how many first tokens of each document are embedded: none, or as in `24,64`."""
-    from migrate.errors import UsageError
-
     numbers = [number.strip() for number in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
         raise UsageError(

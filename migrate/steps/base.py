@@ -58,15 +58,6 @@ def parameter(text: str) -> Mapping[str, Any]:
     return {"help": text}
 
 
-MAX_COST_USD = 5.0
-"""Dollars that may be spent without a question."""
-
-MAX_COST = option(
-    "Dollars that may be spent on models without a question; spending stops there.",
-    "usd",
-    metavar="USD",
-    section=COST,
-)
 PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
 FORCE = option("Replace what --output names if it exists.", section=GENERAL)
 FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
@@ -150,7 +141,15 @@ class PaidStep(Step[Result]):
 
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
-    max_cost: float | None = field(default=MAX_COST_USD, metadata=MAX_COST)
+    max_cost: float | None = field(
+        default=5.0,
+        metadata=option(
+            "Dollars that may be spent on models without a question; spending stops there.",
+            "usd",
+            metavar="USD",
+            section=COST,
+        ),
+    )
 
     cap: SpendingCap = field(
         default_factory=_new_cap,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
+from migrate.errors import UsageError
 from migrate.progress import Progress, no_progress
 from migrate.steps.base import GENERAL, PROGRESS, SEED, Step, argument, function, option
 
@@ -23,8 +24,6 @@ _SAMPLE = option(
 
 def _size(sample: int | str | None, store: Store) -> int:
     """Return how many documents of a store are embedded again."""
-    from migrate.errors import UsageError
-
     if isinstance(sample, str) and sample != "all":
         raise UsageError(f"`sample={sample}` is neither a number of documents nor `all`; give one of these")
     return 32 if sample is None else store.info.count if isinstance(sample, str) else sample
@@ -116,8 +115,6 @@ class Stamp(Step["Stamped"]):
 
     def check(self) -> None:
         """Make sure that a model is named, or that of the last check is taken."""
-        from migrate.errors import UsageError
-
         if self.as_found and (self.model is not None or self.sample is not None or self.trust):
             raise UsageError("--as-found takes what the last check has found; leave --model, --sample and --trust out")
         if self.model is None and not self.as_found:
@@ -126,14 +123,14 @@ class Stamp(Step["Stamped"]):
     def execute(self) -> Stamped:
         """Check the store, and write the manifest."""
         from migrate.check.stamp import stamp_as_found, stamp_store
-        from migrate.steps.opening import model_for, store_of
+        from migrate.steps.opening import model_at, store_of
 
         store = store_of(self.store)
         if self.model is None:
             return stamp_as_found(store, force=self.force)
         return stamp_store(
             store,
-            model_for(store, self.model),
+            model_at(self.model, store.folder),
             sample=_size(self.sample, store),
             trust=self.trust,
             force=self.force,

@@ -8,6 +8,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from migrate.errors import UsageError
+from migrate.files import refuse_overlap
 from migrate.steps.base import (
     FORCE,
     PRICE,
@@ -105,9 +107,6 @@ class Embed(PaidStep["Embedding"]):
 
     def check(self) -> None:
         """Make sure that sizes are of chunks, and that the output does not lie in what is read."""
-        from migrate.errors import UsageError
-        from migrate.files import refuse_overlap
-
         if self.no_chunks and (self.chunk_tokens, self.chunk_overlap) != (None, None):
             raise UsageError("--no-chunks leaves documents whole; leave it out, or --chunk-tokens and --chunk-overlap")
         if isinstance(self.corpus, str | Path):
@@ -154,7 +153,6 @@ class Embed(PaidStep["Embedding"]):
         from migrate.datasets.beir import load_beir
         from migrate.datasets.download import resolve_beir
         from migrate.datasets.records import read_corpus
-        from migrate.errors import UsageError
 
         if not isinstance(self.corpus, str | Path):
             return partial(iter, self.corpus), []
@@ -183,9 +181,7 @@ class Embed(PaidStep["Embedding"]):
         from migrate.embed.corpus import AGAIN, documents_left
         from migrate.work.outputs import OutputFolder
 
-        output = OutputFolder(Path(self.output))
-        if not output.work_path.is_dir():  # a run that broke off may have published it already
-            output.refuse_existing(force=self.force)
+        OutputFolder(Path(self.output)).require_free(force=self.force)
         documents_left_now = partial(documents_left, self.documents, Path(self.output), restart=self.restart)
         return (PlannedModel(self.embedder, self.cap, documents=documents_left_now, again=AGAIN),)
 

@@ -14,7 +14,6 @@ from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.file_store import folder_of
 from migrate.vectors import Query
 from migrate.work.runner import LOCAL, Runner, runner_of
 
@@ -24,14 +23,9 @@ def store_of(store: Store | str | Path, *, verify: bool = False) -> Store:
     return store if isinstance(store, Store) else open_store(store, verify=verify)
 
 
-def model_at(model: Embedder | str) -> Embedder:
-    """Return a model, loaded where it is a spec."""
-    return load_embedder(model) if isinstance(model, str) else model
-
-
-def model_for(store: Store, model: Embedder | str) -> Embedder:
-    """Return a model, loaded where it is a spec, with the state that lies beside a store."""
-    return load_embedder(model, state=folder_of(store)) if isinstance(model, str) else model
+def model_at(model: Embedder | str, state: Path | None = None) -> Embedder:
+    """Return a model, loaded where it is a spec, with the state that lies in a folder."""
+    return load_embedder(model, state=state) if isinstance(model, str) else model
 
 
 def stitch_at(stitch: FittedStitch | Path | str) -> FittedStitch:
@@ -56,7 +50,7 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
         raise UsageError(
             f"{store.info.location}: the store does not say which model it was built with; name it with {option}="
         )
-    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=folder_of(store))
+    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=store.folder)
     if recorded is not None and not isinstance(model, Embedder) and is_spec_of(model, recorded):
         check_revision(store.info.location, recorded, embedder.identity)
     embedder.expect_dim(store.info.dim, store.info.location)

@@ -27,7 +27,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_prefix
 from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StitchError
-from migrate.files import atomic_folder, canonical_json, sha256_file, write_bytes, write_json
+from migrate.files import atomic_folder, sha256_file, sha256_json, write_bytes, write_json
 from migrate.locations import place_of
 from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
@@ -306,8 +306,7 @@ class FittedStitch:
         """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
         hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
         hashes |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
-        whole = canonical_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])
-        return hashlib.sha256(whole.encode()).hexdigest()
+        return sha256_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         reader = {} if self.reader is None else self.reader.arrays()

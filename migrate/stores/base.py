@@ -31,9 +31,6 @@ NO_TEXTS = "no texts: "
 
 WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the index'
 
-_SNAPSHOT_ROWS = 64
-_TEXTS = "texts_sha256"
-
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
@@ -117,9 +114,9 @@ class Snapshot:
         Texts are compared where both have some: a stitch of before they were noted, or a store without, says nothing.
         """
         current = self.fingerprint
-        if any(current[name] != recorded.get(name) for name in current if name != _TEXTS):
+        if any(current[name] != recorded.get(name) for name in current if name != "texts_sha256"):
             return f"{recorded.get('count')} vectors there, {self.count} here"
-        texts = recorded.get(_TEXTS)
+        texts = recorded.get("texts_sha256")
         if None not in (texts, self.texts_sha256) and texts != self.texts_sha256:
             return "the same vectors, other texts"
         return None
@@ -242,7 +239,7 @@ class Store(ABC):
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info
-        rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(_SNAPSHOT_ROWS, info.count)).astype(np.int64))
+        rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(64, info.count)).astype(np.int64))
         batch = self.get(rows)
         digest = hashlib.sha256()
         for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
@@ -287,7 +284,8 @@ def texts_sha256(documents: Iterable[tuple[str, str]]) -> str:
     """Return a hash of documents: of the id and the text of each."""
     digest = hashlib.sha256()
     for document in documents:
-        for content in map(str.encode, document):
+        for text in document:
+            content = text.encode(errors="surrogatepass")
             digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
 

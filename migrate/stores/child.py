@@ -29,9 +29,6 @@ from migrate.stores.worker import EXIT_CODE, JOB_SIZE
 QUIET_S: Final = 120.0
 """How long a job may be silent, in addition to the time for reading the file."""
 
-_BYTES_PER_S: Final = 5_000_000
-_DISK_SPARE_BYTES: Final = 64 << 20
-
 Frame = tuple[bytes, bytes]
 
 
@@ -128,7 +125,7 @@ def run_job(
     `do` names the job, `memory_bytes` and `cpu_s` limit it; the process may be silent for `quiet_s`, and for as long as
     `file_bytes` take to be read. Errors name the `path`, the `reader` of it, and the `remedy`.
     """
-    limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / _BYTES_PER_S
+    limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / 5_000_000  # a slow disk, in bytes a second
     replies, status = _start(job)
     with replies, status:  # at their end the server kills the process, if it is still there
         for tag, content in _frames(path, replies, limit, reader, remedy):
@@ -195,7 +192,7 @@ def temporary_file(path: Path, size: int) -> BinaryIO:
     folder = Path(tempfile.gettempdir())
     with output_errors(folder):
         free = shutil.disk_usage(folder).free
-        if size + _DISK_SPARE_BYTES > free:
+        if size + (64 << 20) > free:
             raise OutputError(
                 f"cannot read {path}: what is decoded from it takes {size} bytes in {folder}, which has {free}; free "
                 "some space, or set TMPDIR to a folder that has it"

@@ -42,7 +42,6 @@ _TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 _URI: Final = "chroma:uri"
 """The key of the URI of a record in the metadata of its document."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
-_AT_ONCE: Final = 1_000
 _PAGE: Final = 4_096
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
@@ -92,7 +91,7 @@ class ChromaDriver(ClientDriver):
     def _listed(self) -> list[Any]:
         """Return the collections of the server, as Chroma's own objects."""
         collections: list[Any] = []
-        while page := self.client.list_collections(limit=_AT_ONCE, offset=len(collections)):
+        while page := self.client.list_collections(limit=self.at_once, offset=len(collections)):
             collections += page
         return collections
 
@@ -310,7 +309,7 @@ class ChromaDriver(ClientDriver):
                     name, configuration=configuration, metadata=metadata or None, embedding_function=None
                 )
             # a request has no more than 8 MiB of vectors, of 24 bytes a number as JSON
-            most = min(client.get_max_batch_size(), max((8 << 20) // (24 * dim), 1), _AT_ONCE)
+            most = min(client.get_max_batch_size(), max((8 << 20) // (24 * dim), 1), self.at_once)
             for page in pages:
                 records = page.raw if old else [
                     _as_record(document, *changed, has_text=source.has_texts) for document in page.documents

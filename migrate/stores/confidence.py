@@ -20,7 +20,6 @@ from migrate.stores.base import Store
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
-_TYPE: Final = "<f4"
 _ADVICE: Final = "translate again"
 
 
@@ -29,7 +28,8 @@ def read_row_values(
 ) -> NDArray[Any] | None:
     """Return the numbers of a file, (count,), or None where there is none; `advice` is what to do where it is damaged.
 
-    `sha256` is the one that the manifest has, None where it has none.
+    They are in the byte order of this machine, whatever that of `dtype` is, and may be changed. `sha256` is the one
+    that the manifest has, None where it has none.
     """
     if not path.exists():
         return None
@@ -51,7 +51,7 @@ def read_row_values(
             f"{path}: its SHA-256 {actual[:12]}... is not that of the manifest, {sha256[:12]}...; the file was damaged "
             f"or replaced: copy it again, or {advice}"
         )
-    return values
+    return values.astype(values.dtype.newbyteorder("="))
 
 
 def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> NDArray[Any] | None:
@@ -65,8 +65,7 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:
     """Read the confidence of each document of a store, (count,); None if it has none. Raises as `read_row_values`."""
-    values = read_row_values(folder / CONFIDENCE_NAME, _TYPE, count, advice=_ADVICE)
-    return None if values is None else values.astype(np.float32)
+    return read_row_values(folder / CONFIDENCE_NAME, "<f4", count, advice=_ADVICE)
 
 
 LEAST_SPEARMAN = 0.2
@@ -109,8 +108,7 @@ def stored_confidence(store: Store) -> Vectors | None:
 
     Raises a StoreError where `confidence.npy` is damaged, of another store, or not what the manifest has the hash of.
     """
-    values = stored_row_values(store, CONFIDENCE_NAME, _TYPE, advice=_ADVICE)
-    return None if values is None else values.astype(np.float32)
+    return stored_row_values(store, CONFIDENCE_NAME, "<f4", advice=_ADVICE)
 
 
 def true_rows(store: Store) -> NDArray[np.bool_]:

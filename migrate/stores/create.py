@@ -19,7 +19,7 @@ from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
-from migrate.stores.file_store import Sha256, hash_files
+from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
 from migrate.stores.outputs import Output
 from migrate.stores.records import not_json, records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
@@ -27,7 +27,6 @@ from migrate.work.rows import Rows
 from migrate.work.shards import Shard
 from migrate.work.writer import FlatFileWriter, StoreWriter
 
-INDEX_NAME: Final = "index.faiss"
 PICKLE_NAME: Final = "index.pkl"
 
 

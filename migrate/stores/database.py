@@ -5,7 +5,6 @@ How to write a driver is in `driver.py`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -16,20 +15,29 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, LockedError, StoreError, UsageError
-from migrate.files import atomic_file, canonical_json, output_errors, require_room, sha256_file, work_folder
+from migrate.files import (
+    already_exists,
+    atomic_file,
+    canonical_json,
+    output_errors,
+    require_room,
+    sha256_file,
+    sha256_json,
+    work_folder,
+)
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import FLOAT_BYTES, IdIndex, VectorFile
+from migrate.stores.export import IdIndex, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
@@ -39,8 +47,6 @@ from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter
-
-_DOCUMENTS_AT_ONCE: Final = 4_096
 
 
 class DatabaseStore(Store):
@@ -75,7 +81,7 @@ class DatabaseStore(Store):
     @property
     def export_bytes(self) -> int:
         """Size of the exported vectors."""
-        return self.info.count * self.info.dim * FLOAT_BYTES
+        return 4 * self.info.count * self.info.dim
 
     @cached_property
     def _opened_at(self) -> Any:
@@ -88,8 +94,7 @@ class DatabaseStore(Store):
     @cached_property
     def _export(self) -> Path:
         """The folder with the export of this version; those of others are removed when it is made."""
-        named = canonical_json([self.driver.kind, self.driver.key]), canonical_json(self._opened_at)
-        source, version = (hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24] for text in named)
+        source, version = sha256_json([self.driver.kind, self.driver.key])[:24], sha256_json(self._opened_at)[:24]
         folder = work_folder() / "exports" / f"{source}-{version}"
         with output_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -272,7 +277,7 @@ class DatabaseStore(Store):
         return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for chunk in in_parts(rows, _DOCUMENTS_AT_ONCE):
+        for chunk in in_parts(rows, 4_096):
             unique = np.unique(chunk)
             documents, ids = self._find(self.ids(unique), self.index.order[unique]), self.ids(chunk)
             self._refuse_gone(ids, documents)
@@ -552,7 +557,7 @@ class DatabaseServer(ServerOutput):
         with self._driver() as driver:
             exists = driver.identity(driver.name) is not None
             if exists and not force:
-                raise UsageError(f"{self.location} exists; choose another output, or replace it with `force=True`")
+                raise already_exists(self.location)
             if (old := driver.switched_with(driver.name)) is not None:
                 raise moved(self.location, old)
             if exists and driver.token(driver.name) is None:

@@ -89,7 +89,7 @@ class Driver(ABC):
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
     at_once: ClassVar[int] = 1_000
-    """Ids that `documents` and `vectors` are asked for at a time."""
+    """Records that are read at a time: ids that `documents` and `vectors` are asked for, and pages of a server."""
 
     dim: int
     distance: Distance | None

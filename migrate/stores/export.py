@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,6 @@ from migrate.errors import StoreError
 from migrate.files import FileStamp
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
-
-FLOAT_BYTES: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +102,7 @@ class VectorFile(RowFile):
 
     def reserve(self) -> None:
         """Make room for all rows: a mapped file must not meet a full disk."""
-        if size := self.count * self.dim * FLOAT_BYTES:
+        if size := 4 * self.count * self.dim:
             os.posix_fallocate(self._file, 0, size)
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:

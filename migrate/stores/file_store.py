@@ -16,18 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.files import FileStamp, atomic_file, canonical_json, sha256_file, write_json
+from migrate.files import FileStamp, atomic_file, sha256_file, sha256_json, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
+from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document
 from migrate.work.rows import Rows
 from migrate.work.writer import FlatFileWriter
 
-FLAT_INDEX, FLAT_DOCUMENTS = "index.faiss", "docs.jsonl"
-"""Files of a new store that has no predecessor in files."""
+INDEX_NAME = "index.faiss"
+"""The index of a new store that has no predecessor in files; beside it is a `DOCS_NAME`."""
 
 _STAMP = "stamp the store anew (lead-migrate stamp --force)"
 
@@ -186,16 +187,6 @@ def as_files(store: Store) -> FileStore | None:
     return store if isinstance(store, FileStore) else None
 
 
-def folder_of(store: Store) -> Path | None:
-    """Return the folder with what lies beside the store; see `Store.folder`."""
-    return store.folder
-
-
-def verify_files(store: Store) -> tuple[str, ...]:
-    """Return the files that are as the manifest says, see `FileStore.verify`; none if the store has no hashes."""
-    return store.verify()
-
-
 def index_is_verified(store: Store) -> bool:
     """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `verify`."""
     files = as_files(store)
@@ -222,7 +213,7 @@ def state_of(store: Store, snapshot: Snapshot) -> str:
     """
     files = as_files(store)
     versions = list(snapshot.versions) if files is None or files.mixes_vectors else [snapshot.texts_sha256]
-    return hashlib.sha256(canonical_json(versions).encode(errors="surrogatepass")).hexdigest()
+    return sha256_json(versions)
 
 
 def source_hashes(store: Store) -> dict[str, str]:
@@ -242,9 +233,9 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
     if files is not None:
         hashes = hash_files(folder, files.index_path.name, files.document_files, sha256)
         return {**hashes, **StoreFacts(fields=dict(files.named_fields) or None).as_details()}
-    if not (folder / FLAT_INDEX).is_file():
+    if not (folder / INDEX_NAME).is_file():
         return StoreFacts(index=store.opened_as).as_details()
-    return hash_files(folder, FLAT_INDEX, (FLAT_DOCUMENTS,), sha256)
+    return hash_files(folder, INDEX_NAME, (DOCS_NAME,), sha256)
 
 
 def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from uuid import uuid4
 from migrate.files import atomic_folder, output_errors, state_folder, sync_path, write_bytes
 
 _NAME: Final = ".token"
-_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def new_token(content: Path) -> str:
@@ -43,7 +42,7 @@ def keep(content: Path, token: str) -> None:
 
 def kept_folder(token: object) -> Path | None:
     """Return the folder of a store; None if it is not of this tool, or was made on another machine."""
-    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+    if not isinstance(token, str) or not re.fullmatch(r"[0-9a-f]{32}", token):
         return None
     folder = _folder_of(token)
     return folder if folder.is_dir() else None

@@ -39,7 +39,6 @@ _LAYOUT: Final = ("id", "text", "metadata", "vector")
 """Fields of documents of other kinds."""
 _LONGEST: Final = 65_535
 """Bytes in a VARCHAR."""
-_AT_ONCE: Final = 1_000
 _OWN: Final = "lead-migrate."
 """The beginning of properties of a collection that are options it is opened with."""
 _INDEX_FACTS: Final = frozenset(
@@ -170,7 +169,7 @@ class MilvusDriver(AliasDriver):
     def records(self) -> Iterator[Any]:
         """Read all fields but vectors, by partition."""
         for partition in self.partitions:
-            for rows in self._batches(self._plain_fields, partition, _AT_ONCE):
+            for rows in self._batches(self._plain_fields, partition, self.at_once):
                 yield partition, rows
 
     @property
@@ -197,7 +196,7 @@ class MilvusDriver(AliasDriver):
         """Read records by partition, in each by id; `raw` is a partition and its rows without the vector."""
         fields = [name for name in self._written_fields if name != self.vector] if records else [self.key_field]
         fields += [self.vector] if vectors else []
-        at_once = _AT_ONCE if vectors or records else 10 * _AT_ONCE
+        at_once = self.at_once if vectors or records else 10 * self.at_once
         for partition in self.partitions:
             for rows in self._batches(fields, partition, at_once):
                 values = [row.pop(self.vector) for row in rows] if vectors else []

@@ -44,10 +44,8 @@ FILES: Final = "lead_migrate_files"
 _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
 _SWITCH: Final = "switch.json"
-_SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
 _PATIENCE: Final = "10s"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
-_INDEX_OPTIONS: Final = {"hnsw": ("m", "ef_construction"), "ivfflat": ("lists",), "none": ()}
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
 
 
@@ -428,7 +426,8 @@ class PgvectorDriver(Driver):
         self._refuse_distance(self.address.options)
         options = {key: value for key, value in self.address.options.items() if key not in ("distance", "index")}
         method = self.address.options.get("index", "hnsw")
-        is_known = method in _INDEX_OPTIONS and options.keys() <= set(_INDEX_OPTIONS[method])
+        options_of = {"hnsw": {"m", "ef_construction"}, "ivfflat": {"lists"}, "none": set[str]()}
+        is_known = method in options_of and options.keys() <= options_of[method]
         if not is_known or not all(map(str.isdigit, options.values())):
             raise UsageError(f"{self.location}: there is no index {method}{options_text(options)}; say ?index=hnsw (m, "
                              "ef_construction), ivfflat (lists) or none, with whole numbers")  # fmt: skip
@@ -658,7 +657,8 @@ class PgvectorDriver(Driver):
     def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
         """Yield the recorded switches in the schema of a table, with schema and name of their tables."""
         for _, content in self._files(self._target(name)[0], "name = %s", _SWITCH):
-            record = read_noted(content, self.location, _SWITCH_SHAPE)
+            shape = {"aliases": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
+            record = read_noted(content, self.location, shape)
             yield record, [self._target(alias)[:2] for alias in record["aliases"]]
 
     def note(self, name: str, record: Mapping[str, Any] | None) -> None:

@@ -43,7 +43,6 @@ _OWN: Final = "lead-migrate"
 """The key in a collection's metadata of the options to open it with, and `made` if its ids are made of documents'."""
 _LAYOUT: Final = ("page_content", "metadata", "id")
 """Payload of documents of other kinds; LangChain finds texts there."""
-_AT_ONCE: Final = 1_000
 _DISTANCES: Final[Mapping[str, Distance]] = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}
 _ID_SPACE: Final = uuid.UUID("6f1c2a44-8a0e-4b6a-9d3c-0a5a4f8f2f11")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,19}")
@@ -162,7 +161,8 @@ class QdrantDriver(AliasDriver):
         return ([str(point.id), point.payload] for point in self._scroll(self.with_vector, payload=True))
 
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
-        offset, at_once = None, _AT_ONCE if self.is_server else 4 * _AT_ONCE  # the local mode looks at all each time
+        # The local mode looks at all each time
+        offset, at_once = None, self.at_once if self.is_server else 4 * self.at_once
         while True:
             points, offset = self.client.scroll(
                 self.name, chosen, at_once, offset=offset, with_payload=payload, with_vectors=vectors
@@ -176,12 +176,12 @@ class QdrantDriver(AliasDriver):
         payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
         read = bool(self._other_vectors) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
-        while chunk := list(islice(points, _AT_ONCE)):
+        while chunk := list(islice(points, self.at_once)):
             rows = [self._vector_of(point) for point in chunk] if vectors else []
             yield Page([self._id_of(point) for point in chunk], rows, chunk)
         if records:
             points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._other_vectors))
-            while chunk := list(islice(points, _AT_ONCE)):
+            while chunk := list(islice(points, self.at_once)):
                 yield Page([], [], chunk)
 
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
@@ -356,7 +356,7 @@ class QdrantDriver(AliasDriver):
         """Write a collection with the settings, points and payload indexes of the old one, or points of documents."""
         remarks: list[str] = []
         settings = self._settings_of_documents(dim, source) if old is None else old._settings(dim, remarks)
-        most, written = max(min((4 << 20) // (24 * dim), _AT_ONCE), 1), 0  # 4 MiB, of 24 bytes a number
+        most, written = max(min((4 << 20) // (24 * dim), self.at_once), 1), 0  # 4 MiB, of 24 bytes a number
         self.clear()
         with self.written_client() as client:
             if client.collection_exists(name):

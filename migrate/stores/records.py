@@ -23,14 +23,6 @@ TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", 
 Distance = Literal["l2", "ip", "cosine"]
 """The ways that databases compare; `read_metric` says what becomes of them here."""
 
-_NO_DISTANCE: Final = (
-    "nothing says how vectors are compared: inner product is assumed; say ?distance=l2 or cosine if not"
-)
-_COSINE: Final = (
-    "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which ranks "
-    "them differently"
-)
-
 
 def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
     """Return the documents of a store, or of some rows that follow each other; without texts if it has none."""
@@ -52,13 +44,19 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
     Cosine ranks vectors of unit length as the inner product does; `sample` are some of them, (n, dim).
     """
     if distance is None:
-        return "ip", (_NO_DISTANCE,)
+        return "ip", (
+            "nothing says how vectors are compared: inner product is assumed; say ?distance=l2 or cosine if not",
+        )
     if distance != "cosine":
         return distance, ()
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(squared_norms(sample)) if len(sample) else np.ones(1, np.float32)
-    is_unit = bool((np.abs(norms - 1) < UNIT_TOLERANCE).all())
-    return "ip", () if is_unit else (_COSINE,)
+    if (np.abs(norms - 1) < UNIT_TOLERANCE).all():
+        return "ip", ()
+    return "ip", (
+        "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which "
+        "ranks them differently",
+    )
 
 
 def choose_text(location: Path | str, columns: Sequence[str], requested: str | None) -> tuple[str | None, str]:

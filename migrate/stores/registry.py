@@ -23,7 +23,6 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
-from migrate.stores.file_store import verify_files
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import Output
@@ -35,10 +34,9 @@ from migrate.stores.switching import Exchange, Folders
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*):(.*)", re.DOTALL)
-_SERVERS: Final = "qdrant:{0}://... or chroma+{0}://..., whichever the server is"
 _MEANT: Final = {
     **dict.fromkeys(("postgresql", "postgres"), "pgvector:postgresql://..."),
-    **{name: _SERVERS.format(name) for name in ("http", "https")},
+    **{name: f"qdrant:{name}://... or chroma+{name}://..., whichever the server is" for name in ("http", "https")},
 }
 """The location to write in the place of a URL without a kind."""
 
@@ -102,7 +100,7 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
     """
     store = _open(str(location))
     if verify:
-        verify_files(store)
+        store.verify()
     return store
 
 

@@ -59,8 +59,7 @@ def stored_sources(store: Store) -> Checksums | None:
     Raises a StoreError where the file is damaged, of another store, or not what the manifest has the hash of.
     """
     advice = "remove it, and `sync` compares texts alone"
-    values = stored_row_values(store, SOURCES_NAME, "<u8", advice=advice)
-    return None if values is None else values.astype(np.uint64)
+    return stored_row_values(store, SOURCES_NAME, "<u8", advice=advice)
 
 
 def check_all_vectors(store: Store, checksums: Callable[[], Checksums]) -> None:

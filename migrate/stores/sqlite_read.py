@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-_COUNTER: Final = slice(24, 28)
 JOURNALS: Final = ("-journal", "-wal", "-shm")
 """Endings of what SQLite keeps beside a database while a program has it open."""
 
@@ -41,4 +40,4 @@ def change_counter(path: Path) -> int:
     SQLite, "Database File Format", 1.3.7, https://www.sqlite.org/fileformat2.html
     """
     with path.open("rb") as file:
-        return int.from_bytes(file.read(_COUNTER.stop)[_COUNTER])
+        return int.from_bytes(file.read(28)[24:])

@@ -45,16 +45,13 @@ from migrate.vectors import Document, Vectors
 if TYPE_CHECKING:
     from apsw import Connection
 
-_METADATA: Final = "metadata"
 """The column of JSON that a table made of documents has."""
 _WAIT_MS: Final = 10_000
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
-_FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _TABLE: Final = re.compile(
     r"\s*CREATE\s+VIRTUAL\s+TABLE\b.*?\bUSING\s+vec0\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL
 )
 _VECTOR: Final = re.compile(r"(\w+)\s+(float|f32|int8|i8|bit)\s*\[\s*(\d+)\s*\](.*)", re.IGNORECASE | re.DOTALL)
-_DISTANCE: Final = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+key)?", re.IGNORECASE)
 
 
@@ -152,7 +149,7 @@ class SqliteVecDriver(Driver):
         inside = _TABLE.fullmatch(self.definition)
         for clause in (inside[1] if inside else "").split(","):
             if vector := _VECTOR.match(clause.strip()):
-                distance = _DISTANCE.search(vector[4])
+                distance = re.search(r"distance_metric\s*=\s*(\w+)", vector[4], re.IGNORECASE)
                 column_type = vector[2].lower(), int(vector[3]), distance[1].lower() if distance else "l2"
                 self.vector_columns[vector[1]] = column_type
             elif "=" not in clause and (column := _COLUMN.match(clause.strip())):
@@ -190,7 +187,7 @@ class SqliteVecDriver(Driver):
 
     def _choose_text(self, requested: str | None) -> tuple[str | None, str | None, str]:
         """Return the column of texts, the table beside that has it, and why."""
-        columns = [name for name, kind in self.columns.items() if kind == "text" and name != _METADATA]
+        columns = [name for name, kind in self.columns.items() if kind == "text" and name != "metadata"]
         if columns and "." not in (requested or ""):
             chosen, why = choose_text(self.location, columns, requested)
             return chosen, None, why
@@ -265,7 +262,7 @@ class SqliteVecDriver(Driver):
                 values[name] = self._decoded(name, [values[name]])[0].tolist()
             values |= joined.get(doc_id, {})
             document = as_document(self.location, doc_id, values, None, self.text)
-            yield replace(document, metadata=with_nested(document.metadata, _METADATA))
+            yield replace(document, metadata=with_nested(document.metadata, "metadata"))
 
     def _joined(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the columns of a table beside, by id."""
@@ -318,13 +315,14 @@ class SqliteVecDriver(Driver):
         all rows are sorted.
         """
         conditions, values, is_own = self._conditions(where)
-        if self.distance not in _FUNCTIONS:
+        functions = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
+        if self.distance not in functions:
             raise UsageError(f"{self.location}: sqlite-vec cannot search by {self.distance}; leave out ?distance=")
         key, column, table = f"v.{_quoted(self.id_column)}", f"v.{_quoted(self.column)}", f"{_quoted(self.name)} v"
         if is_own and k <= 4_096 and self.distance == self.vector_columns[self.column][2]:
             question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
         else:
-            distance = f"{_FUNCTIONS[self.distance]}({column}, ?1)"
+            distance = f"{functions[self.distance]}({column}, ?1)"
             question = f"SELECT {key}, {distance} d FROM {table} WHERE true{conditions} ORDER BY d LIMIT ?2"  # noqa: S608
         hits = []
         for query in queries:
@@ -340,12 +338,12 @@ class SqliteVecDriver(Driver):
         for position, (name, value) in enumerate(as_fields(self.info, where).items()):
             if not isinstance(value, str | int | float | bool | None):
                 raise UsageError(f"{self.location}: the filter has no text or number under {name!r}; give it one")
-            if name in self.columns and name != _METADATA:
+            if name in self.columns and name != "metadata":
                 is_own = is_own and value is not None and name not in self.auxiliary
                 column = f"v.{_quoted(name)}"
-            elif _METADATA in self.columns:
+            elif "metadata" in self.columns:
                 is_own, path = False, "$." + json.dumps(name, ensure_ascii=False)
-                column = f"json_extract(v.{_METADATA}, '{path.replace(chr(39), chr(39) * 2)}')"
+                column = f"json_extract(v.metadata, '{path.replace(chr(39), chr(39) * 2)}')"
             else:
                 have = ", ".join(self.columns) or "none"
                 raise UsageError(f"{self.location}: no column is called {name!r} as in the filter; there are {have}")
@@ -378,11 +376,11 @@ class SqliteVecDriver(Driver):
         path = self.folder / ("store.db" if old is None else old.file.name)
         for ending in ("", *JOURNALS):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-        columns, values = ["id", "content", _METADATA, "embedding"], ["?"] * 4
+        columns, values = ["id", "content", "metadata", "embedding"], ["?"] * 4
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]
         definition = (
             f"CREATE VIRTUAL TABLE {_quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
-            f"distance_metric={distance}, +content text, +{_METADATA} text)"
+            f"distance_metric={distance}, +content text, +metadata text)"
         )
         if old is not None:
             columns = [old.id_column, *old.other_columns, old.column]

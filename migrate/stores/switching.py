@@ -50,7 +50,6 @@ BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""
 
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+._-]*:(.*)", re.DOTALL)
 
 Record = Mapping[str, Any]
 """The record of a switch, as JSON holds it: `old` and `new` locations, models, whether it was proven."""
@@ -218,7 +217,7 @@ class Folders:
     @classmethod
     def exchange_at(cls, location: str) -> Exchange | None:
         """Return the exchange with a journal beside the folder that a location is of, or once was."""
-        scheme = _SCHEME.fullmatch(location)
+        scheme = re.fullmatch(r"[a-z][a-z0-9+._-]*:(.*)", location, re.DOTALL)
         rests = [location, *([scheme[1], Address.parse(scheme[1]).place] if scheme else [])]
         for path in map(Path, filter(None, rests)):
             # a file of the folder is the store too, even while there is no folder between two renames

@@ -24,11 +24,10 @@ from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import canonical_json, hidden_sibling, require_room
 from migrate.work.remote import Folder
 from migrate.work.rows import Rows
-from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, unpack, write_values
+from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, shards_of, unpack, write_values
 from migrate.work.writer import OpenWriter, StoreWriter, make_shard
 
 Facts = Mapping[str, Any]
-_VALUES_AT_ONCE: Final = 1 << 20
 START_OVER: Final = "to discard the unfinished work and start over, add `restart=True`"
 
 
@@ -257,7 +256,7 @@ class Work:
             chunks: Iterable[NDArray[Any]] = (self.shards.array(shard, name) for shard in self.shards)
             if order is not None:
                 values = self.shards.all_values(name)
-                chunks = (values[order[at : at + _VALUES_AT_ONCE]] for at in range(0, len(order), _VALUES_AT_ONCE))
+                chunks = (values[order[part.start : part.stop]] for part in shards_of(len(order), 1 << 20))
             file = f"{name}.npy"
             hashes[file] = write_values(self.content / file, chunks, self.rows)
         return hashes

@@ -17,7 +17,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -147,6 +147,14 @@ class OutputFolder:
         """Raise a UsageError where something has the output's name, unless it may be replaced."""
         refuse_existing(self.path, force=force)
 
+    def require_free(self, *, force: bool) -> None:
+        """Make sure, before anything is counted or spent, that the output may be written, as `refuse_existing`.
+
+        Where unfinished work is beside it, what has the name may have come of that: `write_store` tells.
+        """
+        if not self.work_path.is_dir():
+            self.refuse_existing(force=force)
+
     def is_published(self, content: Path) -> bool:
         """Return whether the output that is complete in `content` has its name; any, where `content` is gone."""
         state = RunState.read(self.path)
@@ -199,6 +207,16 @@ def _tidy(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def refuse_existing_steps(folder: Path, names: Sequence[str], *, kept: Collection[str], force: bool) -> None:
+    """Make sure that none of several outputs exists in `folder`, but for those that are `kept`.
+
+    Where unfinished work is, nothing was in the way when it was begun: what is there now was made under it.
+    """
+    if RunState.read(folder) is None:
+        for name in names:
+            refuse_existing(folder / name, force=force or name in kept)
+
+
 @contextmanager
 def open_steps(
     folder: Path,
@@ -219,10 +237,8 @@ def open_steps(
         if not restart:
             output.refuse_older()
         state = RunState.read(folder)
-        # Where a state is, nothing was in the way when it was begun: what is there now was made under it.
         ours = state is not None
-        for name in () if ours else names:
-            refuse_existing(folder / name, force=force or name in kept_details)
+        refuse_existing_steps(folder, names, kept=kept_details, force=force)
         if state is None or restart or not state.steps:
             output.clear()
             output.work_path.mkdir()

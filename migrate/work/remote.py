@@ -17,14 +17,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from migrate.errors import LeadMigrateError, OutputError, UsageError
-from migrate.files import output_errors, sync_path
+from migrate.files import already_exists, output_errors, sync_path
 from migrate.locations import scrub
-
-_NAME: Final = re.compile(r"([0-9a-f-]+)-([0-9a-f]{64})")
-_LOCAL: Final = re.compile(r"(?:file|local)://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class Folder:
     @property
     def path(self) -> Path | None:
         """The path of a folder of this machine, which is listed and written without fsspec; None of any other."""
-        path = _LOCAL.sub("", self.location, count=1)
+        path = re.sub(r"(?:file|local)://", "", self.location, count=1)
         return None if "://" in path or "::" in path else Path(path)
 
     def names(self) -> list[str]:
@@ -104,8 +101,8 @@ class Folder:
 
     def find_hashed(self) -> dict[str, str]:
         """Return the files NAME-SHA256 that are there, by NAME."""
-        matches = filter(None, map(_NAME.fullmatch, self.names()))
-        return {match[1]: match[0] for match in matches}
+        matches = (re.fullmatch(r"([0-9a-f-]+)-[0-9a-f]{64}", name) for name in self.names())
+        return {match[1]: match[0] for match in matches if match is not None}
 
     @contextmanager
     def open(self) -> Iterator[tuple[Any, str]]:
@@ -163,13 +160,13 @@ def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:
     if force:
         target.remove(last)
     elif last in target.names():
-        raise exists(url)
+        raise already_exists(url)
     for name in [*names, last]:
         content = (folder / name).read_bytes()
         if force:
             target.write(name, content)
         elif not target.add(name, content):
-            raise exists(url)
+            raise already_exists(url)
 
 
 def download(url: str, folder: Path) -> None:
@@ -185,11 +182,6 @@ def refuse_url(url: str, last: str, *, force: bool) -> None:
     """Make sure, before anything is spent, that an output can be written to a URL; raises as `upload`."""
     folder, probe = Folder(url, url), f".{uuid.uuid4().hex}"
     if last in folder.names() and not force:
-        raise exists(url)
+        raise already_exists(url)
     folder.write(probe, b"")
     folder.remove(probe)
-
-
-def exists(url: str) -> UsageError:
-    """Return the error of a place that another output has."""
-    return UsageError(f"{url} exists; choose another output, or replace it with `force=True`")

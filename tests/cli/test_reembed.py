@@ -95,15 +95,6 @@ def test_what_is_in_the_cache_is_not_embedded_again(server, lead_migrate):
     assert Path("one/index.faiss").read_bytes() == Path("two/index.faiss").read_bytes()
 
 
-def test_an_output_that_exists_is_refused_before_anything_is_counted(server, lead_migrate):
-    Path("new").mkdir()
-    embed = f"embed store/docs.jsonl --model {MODEL}"
-    for command in (SMALL, embed):
-        assert "new exists" in lead_migrate(f"{command} --max-cost 0 -o new", code=2).complaint
-    with pytest.raises(UsageError, match="new exists"):
-        migrate.reembed("store", load_embedder(MODEL), "new", max_cost=0)
-
-
 def test_a_share_is_what_translate_makes_of_it(monkeypatch, digest, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     migrate.fit("store", "tfidf:24", stitch="ridge", sample=40).save("stitch")

@@ -117,13 +117,6 @@ def test_a_model_of_another_dimension_than_the_stitchs_is_refused(lead_migrate):
     assert not Path("better").exists()
 
 
-def test_what_is_there_is_told_before_anything_is_spent(lead_migrate):
-    for there in ("better", "better.stitch"):
-        Path(there).mkdir()
-        assert f"{there} exists" in lead_migrate(f"{TRANSLATE} --reembed 50% -o better", code=2).complaint
-        Path(there).rmdir()
-
-
 def test_a_frontier_is_told_above_the_verdict(audit_fields, lead_migrate):
     audit_fields(frontier="50%,100%")
     Path("store/lead-migrate.json").unlink()  # staying is better than this small model, and nothing would be SAFE

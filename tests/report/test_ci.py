@@ -20,9 +20,8 @@ from migrate.audit.verdict import Bounds
 from migrate.cli.main import cli, run
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.report.suite import MARKS, Case, State, Suite, annotation_lines, audit_suite, junit_xml
-from migrate.stores.create import INDEX_NAME
 from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.file_store import hash_files
+from migrate.stores.file_store import INDEX_NAME, hash_files
 from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow

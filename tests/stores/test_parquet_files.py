@@ -26,7 +26,6 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.file_store import verify_files
 from migrate.stores.outputs import ServerOutput
 from migrate.stores.parquet import store as store_of_parquet
 from migrate.stores.parquet.store import ParquetStore
@@ -516,7 +515,7 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
         sync(old, open_store(location), target=Hashed())
     assert objects(location.partition(":")[2]) == before
     new = open_store(location)
-    assert len(verify_files(new)) == 3
+    assert len(new.verify()) == 3
     frame = pandas_of(location)
     assert frame.id.tolist() == open_store(location).ids(range(200))
     back = migrate.translate(new, migrate.fit(new, Hashed("more"), stitch="ridge", sample=40), tmp_path / "back")

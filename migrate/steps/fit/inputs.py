@@ -23,7 +23,6 @@ from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
 from migrate.stores.base import Store
-from migrate.stores.file_store import verify_files
 
 if TYPE_CHECKING:
     from migrate.steps.fit import Fit
@@ -72,7 +71,7 @@ def open_inputs(step: Fit) -> FitInputs:
     choose_strategy(step.strategy, has_log=step.query_log is not None)
     stitches = _stitches(step)
     store, embedder = store_of(step.store), model_at(step.target)
-    verify_files(store)
+    store.verify()
     require_texts(store, embedder)
     _check_whole(embedder)
     source, cap = step.source_model, step.cap

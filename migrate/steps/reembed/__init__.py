@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE,
     PRICE,
@@ -98,8 +99,6 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
 
     def check(self) -> None:
         """Make sure that there is a model, that a share has a stitch, and all that goes with it a share."""
-        from migrate.errors import UsageError
-
         if self.target is None and not self.from_cache:
             raise UsageError("no model is named to embed with; add --target SPEC (`target` in Python)")
         if self.share is not None and self.from_cache:
@@ -163,7 +162,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         from migrate.stores.registry import output_of
 
         if not self.is_done:
-            output_of(self.output).refuse_existing(force=self.force)
+            output_of(self.output).require_free(force=self.force)
 
     def documents_left(self) -> Iterable[Document]:
         """Return the documents that a full re-embed would still embed."""
@@ -174,7 +173,6 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     def execute(self) -> Embedding | Translation | Backfill:
         """Embed all, or the share, and translate the rest; or fill in what the cache has."""
         from migrate.embed import Embedding, reembed_store
-        from migrate.errors import UsageError
         from migrate.steps.reembed.fill import backfill_store
         from migrate.stores.registry import output_of
 

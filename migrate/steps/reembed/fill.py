@@ -27,7 +27,6 @@ from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.all_true import TRUE, note_content, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.file_store import verify_files
 from migrate.stores.registry import output_of
 from migrate.stores.sources import stored_sources
 from migrate.translate import batch_rows
@@ -74,7 +73,9 @@ def backfill_store(
     or the model gives others than the cache has. InputError: the cache is damaged. UsageError, OutputError,
     LockedError: as `migrate.translate`.
     """
-    verify_files(store)
+    target = output_of(output)
+    target.require_free(force=force)
+    store.verify()
     embedder = whole_embedder(embedder)
     snapshot = store.snapshot()
     manifest = _check_fits(store, embedder)
@@ -100,7 +101,6 @@ def backfill_store(
         created=creation_date(),
     )
 
-    target = output_of(output)
     kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
     confidence[is_cached] = 1
     job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, stored_sources(store), new)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
 
-_SAFE: Final = "SAFE"
 _ALONE: Final = "translated"
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
@@ -189,7 +188,7 @@ def _check_report(
         raise InputError(
             f"{source}: this report is on {plan['name']}; audit the new store alone, or with a plan of two stages"
         )
-    outcomes = {plan["outcome"], report["downstream"]["outcome"]} - {_SAFE}
+    outcomes = {plan["outcome"], report["downstream"]["outcome"]} - {"SAFE"}
     if outcomes:
         raise InputError(
             f"{source}: this report says {', '.join(sorted(outcomes))}; see what it advises, or switch anyway with "
@@ -235,7 +234,7 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
         absent: dict[str, dict[str, Any]] = {
             "verdict": {"provisional": False},
             "plan": {"name": _ALONE, "outcome": report["verdict"]["outcome"]},
-            "downstream": {"outcome": _SAFE},
+            "downstream": {"outcome": "SAFE"},
             "stores": {"translated": None, "source": None},
         }
         for name, names_missing in absent.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +145,7 @@ def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
         rows = slice(start, start + len(documents))
         ids[rows] = [hash(document.id) for document in documents]
         texts[rows] = [hash(document.text) for document in documents]
-        metadata[rows] = [_metadata_hash(document.metadata) for document in documents]
+        metadata[rows] = [hash(_comparable(document.metadata)) for document in documents]
         blank[rows] = [not document.text.strip() for document in documents]
         if batch is not None:
             vectors[rows] = vector_checksums(batch.vectors)
@@ -168,13 +167,11 @@ def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Documen
             yield list(islice(documents, len(batch))), batch
 
 
-def _metadata_hash(metadata: Mapping[str, Any]) -> int:
-    """Return the same for equal metadata, in whatever order; keys may be of types that have no order."""
-    return hash(_comparable(metadata)) if metadata else 0
-
-
 def _comparable(value: object) -> Hashable:
-    """Return a value that is equal by type as well: 1, 1.0 and True are three; a NaN is another's equal."""
+    """Return a value that is equal by type as well: 1, 1.0 and True are three; a NaN is another's equal.
+
+    The order of keys, which may be of types that have none, does not matter.
+    """
     if isinstance(value, Mapping):
         return frozenset((repr(key), _comparable(item)) for key, item in value.items())
     if isinstance(value, list | tuple):

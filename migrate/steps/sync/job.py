@@ -30,7 +30,7 @@ from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content, with_content
 from migrate.stores.base import Snapshot, Store
-from migrate.stores.file_store import source_hashes, state_of, verify_files
+from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
 from migrate.vectors import Document, Progress, Vectors
 from migrate.work.jobs import Work
@@ -39,19 +39,8 @@ from migrate.work.outputs import rows_left, settle, write_store
 if TYPE_CHECKING:
     from migrate.steps.sync import Sync
 
-COMMAND: Final = "sync"
-_MADE_BY: Final = ("translate", REEMBEDDED)
 _LEAST_KEPT: Final = 0.5
 """Of the new store's documents; of another corpus it has next to none."""
-
-_CODES: Final = (
-    "the index keeps codes in the place of vectors: those that stay are coded again, from what the codes give; "
-    "translate again once in a while"
-)
-_BY_TEXTS: Final = (
-    "nothing beside the new store says which old vectors it was made from: documents whose text is the same count as "
-    "unchanged, whatever became of their old vectors; from now on they are noted"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +86,18 @@ class SyncInputs:
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """Notes of what could not be compared, and what a person might not expect."""
-        remarks = [_BY_TEXTS] if self.changes.by_texts else []
-        return (*remarks, *([] if self.new.info.exact else [_CODES]))
+        remarks = []
+        if self.changes.by_texts:
+            remarks.append(
+                "nothing beside the new store says which old vectors it was made from: documents whose text is the "
+                "same count as unchanged, whatever became of their old vectors; from now on they are noted"
+            )
+        if not self.new.info.exact:
+            remarks.append(
+                "the index keeps codes in the place of vectors: those that stay are coded again, from what the codes "
+                "give; translate again once in a while"
+            )
+        return tuple(remarks)
 
     @property
     def all_true(self) -> bool:
@@ -113,15 +112,15 @@ class SyncInputs:
         """Return the documents to embed, without those that an unfinished run has embedded."""
         rows = np.flatnonzero(self.changes.rows == TRUE_VECTOR)
         if not restart:
-            rows = np.intersect1d(rows, rows_left(self.output.path, COMMAND, self.old.info.count))
+            rows = np.intersect1d(rows, rows_left(self.output.path, _SyncJob.command, self.old.info.count))
         return known_documents(self.old, rows)
 
 
 def compare(step: Sync) -> SyncInputs:
     """Read both stores of a sync and find what became of each document. Nothing is embedded."""
     old, new = store_of(step.old, verify=True), store_of(step.new, verify=True)
-    verify_files(old)
-    verify_files(new)
+    old.verify()
+    new.verify()
     refuse_switched(old, new)
     # one that is given is held against the store after the order of the two is known to be right
     target = step.target
@@ -141,7 +140,7 @@ def sync(step: Sync) -> Synced:
     """Embed what is new, and write the store anew, unless it is up to date."""
     started, comparison, written = time.perf_counter(), step.comparison, False
     counts = comparison.changes.counts
-    if not step.restart and settle(comparison.output, COMMAND, force=True):
+    if not step.restart and settle(comparison.output, _SyncJob.command, force=True):
         # an earlier run was brought to its end, and its store is compared anew
         new = open_store(comparison.new.info.location, verify=True)
         comparison, written = replace(step, new=new, target=comparison.embedder).comparison, True
@@ -185,7 +184,7 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     location, manifest = new.info.location, new.info.manifest
     if location == old.info.location:
         raise UsageError(f"{location}: this is the old store itself; name the one that was translated from it")
-    if manifest is None or manifest.store.made_by not in _MADE_BY:
+    if manifest is None or manifest.store.made_by not in ("translate", REEMBEDDED):
         made_by = "" if manifest is None else f" but by {manifest.store.made_by or 'another hand'}"
         raise StoreError(
             f"{location}: the store was not made by translate from {old.info.location}{made_by}; is the order right? "
@@ -240,7 +239,7 @@ class _SyncJob(PatchJob):
     kept_before: Snapshot
     progress: Progress
 
-    stage = command = COMMAND
+    stage = command = "sync"
     waits = True
 
     def options(self) -> dict[str, Any]:

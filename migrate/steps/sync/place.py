@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from migrate.errors import UsageError
 from migrate.files import refuse_overlap
 from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
-from migrate.stores.file_store import FLAT_DOCUMENTS, FLAT_INDEX, as_files
+from migrate.stores.documents.jsonl import DOCS_NAME
+from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import find_exchange, output_of, path_in
-
-_PARQUET: Final = "parquet"
-_OWN: Final = ".lead-migrate-"
-"""How the marks of this tool begin."""
 
 
 def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
@@ -31,20 +26,20 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         return _on_server(location, manifest)
     folder = path if path.is_dir() else path.parent
     refuse_overlap(folder, *filter(None, [path_in(old.info.location)]))
-    strangers = [name for name in new.strangers() if not name.startswith(_OWN)]
+    strangers = [name for name in new.strangers() if not name.startswith(".lead-migrate-")]
     if strangers:
         raise UsageError(
             f"{location}: other files lie in the folder, which is replaced as a whole: {', '.join(strangers[:5])}; "
             "move the store into a folder of its own"
         )
     was_faiss = (manifest.store.written_as or {}).get("kind") == "faiss"
-    if files is not None and new.info.kind == _PARQUET:  # of any number of files, which may be another one by now
-        return output_of(f"{_PARQUET}:{folder}")
+    if files is not None and new.info.kind == "parquet":  # of any number of files, which may be another one by now
+        return output_of(f"parquet:{folder}")
     if _is_copy(old, new) and not was_faiss:
         return Output(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
-        (FLAT_INDEX,),
-        (FLAT_INDEX, FLAT_DOCUMENTS),
+        (INDEX_NAME,),
+        (INDEX_NAME, DOCS_NAME),
     ):
         return output_of(f"faiss:{folder}")
     if files is None and new.opened_as:

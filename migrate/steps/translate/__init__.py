@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE,
     PRICE,
@@ -122,8 +123,6 @@ class Translate(PaidStep["Translation"]):
 
     def check(self) -> None:
         """Make sure that options go together, and that no output lies in what is read."""
-        from migrate.errors import UsageError
-
         for name in ("policy", "query_log", "save_stitch"):
             if self.reembed is None and getattr(self, name) is not None:
                 raise UsageError(f"`{name}=` goes with `reembed=`; add `reembed=10%`, or leave it out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
 from migrate.errors import LeadMigrateError, StitchError, StoreError
-from migrate.files import canonical_json, refuse_output, refuse_overlap, write_bytes
+from migrate.files import refuse_overlap, refuse_unwritable, sha256_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
 from migrate.selection.choosers import choosers_of
@@ -34,7 +33,7 @@ from migrate.stores.confidence import (
     outside_of,
     read_confidence,
 )
-from migrate.stores.file_store import state_of, verify_files
+from migrate.stores.file_store import state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
 from migrate.translate import translated_blocks
@@ -47,7 +46,6 @@ from migrate.work.writer import NoParts
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
 
-COMMAND = "translate"
 _PART_BYTES = 64 << 20
 _MANY_TEXTS = 20_000
 """Documents whose texts take longer to read than processes take to start."""
@@ -142,8 +140,8 @@ class TranslateJob:
     def refuse_outputs(self) -> None:
         """Make sure, before anything is spent, that the stitch and the store can be written."""
         refuse_overlap(self.refit_folder, *self._read, self.output.path)
-        refuse_output(self.output.path, *self._read, force=self.step.force)
-        self.output.refuse_existing(force=self.step.force)
+        self.output.require_free(force=self.step.force)
+        refuse_unwritable(self.output.path)
 
     @property
     def _read(self) -> list[Path]:
@@ -156,6 +154,7 @@ class TranslateJob:
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The views, for the documents that are still to be translated; and what the budget is spent on."""
+        self.output.require_free(force=self.step.force)
         spent, reader = () if self.refit is None else self.refit.models, self.fitted.reader
         if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
             return spent
@@ -164,8 +163,9 @@ class TranslateJob:
 
     def _documents_left(self) -> Iterator[Document]:
         """Return the documents that are still to be read, without those that an earlier run did."""
-        count = self.source.info.count
-        return self.source.documents(None if self.step.restart else rows_left(self.output.path, COMMAND, count))
+        if self.step.restart:
+            return self.source.documents()
+        return self.source.documents(rows_left(self.output.path, _StoreJob.command, self.source.info.count))
 
     def run(self) -> Translation:
         """Spend the budget where there is one, and write the store, translated by the stitch that came of it.
@@ -177,7 +177,7 @@ class TranslateJob:
         step, store, output = self.step, self.source, self.output
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
         started = time.perf_counter()
-        verify_files(store)
+        store.verify()
         snapshot = store.snapshot()
         same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
         fallback = fitted.fallback_use() if not store.info.has_texts else None
@@ -241,7 +241,7 @@ class _StoreJob(RewriteJob):
     fallback: FallbackUse | None
     patch: bool
 
-    stage = command = COMMAND
+    stage = command = "translate"
 
     @property
     def dim(self) -> int:
@@ -273,8 +273,7 @@ class _StoreJob(RewriteJob):
         fitted = self.fitted
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
-        made_from = Configuration(COMMAND, self.before.fingerprint, self.options()).as_json()
-        digest = hashlib.sha256(canonical_json(made_from).encode()).hexdigest()
+        made_from = Configuration(self.command, self.before.fingerprint, self.options()).as_json()
         return TranslateTask(
             work,
             _anywhere(self.store.info.location),
@@ -284,7 +283,7 @@ class _StoreJob(RewriteJob):
             self.patch,
             self.output,
             known_secrets(),
-            digest,
+            sha256_json(made_from),
         )
 
     def check_sources(self, work: Work) -> None:

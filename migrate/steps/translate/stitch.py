@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code
 from migrate.errors import StitchError, UsageError
-from migrate.files import canonical_json, refuse_existing
+from migrate.files import refuse_existing, sha256_json
 from migrate.manifest import MANIFEST_NAME, StitchFacts
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.selection.query_log import MOST_QUERIES
@@ -39,7 +38,6 @@ from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores.base import Store
-from migrate.stores.file_store import verify_files
 from migrate.vectors import Document, Progress, Query, no_progress
 
 if TYPE_CHECKING:
@@ -189,20 +187,19 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     budget, log = Budget.parse(str(step.reembed)), log_of(step.query_log)
     policy = choose_policy(step.policy, fitted, has_log=bool(log))
     embedder = target_of(step, fitted)
-    verify_files(store)
+    store.verify()
     require_texts(store)
     embedder.fit(store.documents())
     _check_same(store, fitted, embedder)
-    texts = canonical_json([query.text for query in log[:MOST_QUERIES]])
     dependencies = {  # all that the stitch depends on, as JSON holds it
         "budget": str(budget),
         "policy": policy,
         "price": step.price,
         "seed": step.seed,
         "model": embedder.cache_scope("document"),
-        "query log": _digest(texts) if log else None,
+        "query log": sha256_json([query.text for query in log[:MOST_QUERIES]]) if log else None,
         "stitch": fitted.digest(),
-        "store": _digest(canonical_json(store.snapshot().as_json())),
+        "store": sha256_json(store.snapshot().as_json()),
     }
     earlier = None if step.force else _earlier(folder, dependencies)
     if earlier is None:
@@ -249,10 +246,6 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
             f"the stitch leads to another model: in its manifest {differences}; name that model, or fit a stitch for "
             "this one"
         )
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _earlier(folder: Path, dependencies: dict[str, Any]) -> FittedStitch | None:

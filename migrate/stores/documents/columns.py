@@ -14,10 +14,8 @@ from migrate.stores.records import choose, choose_text
 from migrate.vectors import Document
 
 ID_NAMES: Final = ("id", "_id", "doc_id")
-_ID_NAME: Final = re.compile(r"id|key|.*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID")
 VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings", "values")
 LABEL: Final = "faiss_id"
-_FLOATS: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def is_id_name(name: str) -> bool:
     >>> [name for name in ("id", "pmid", "PMCID", "articleId", "page_id", "title", "idea") if is_id_name(name)]
     ['id', 'pmid', 'PMCID', 'articleId', 'page_id']
     """
-    return _ID_NAME.fullmatch(name) is not None
+    return re.fullmatch(r"id|key|.*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID", name) is not None
 
 
 def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:
@@ -77,7 +75,8 @@ def columns_of_store(schema: Any, location: str, named: Mapping[str, str]) -> Co
     """
     types = _types(schema, location)
     lists = {name: kind for name, kind in types.items() if re.match("(fixed_size_|large_)?list<", str(kind))}
-    vectors = [name for name, kind in lists.items() if str(kind.value_type) in _FLOATS]
+    elements = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    vectors = [name for name, kind in lists.items() if str(kind.value_type) in elements]
     vector = _choose_vector(location, vectors, named.get("vector"))
     doc_id = _choose_id(location, types, named.get("id"))
     metadata = _choose_metadata(location, types, named.get("metadata"))
@@ -85,7 +84,7 @@ def columns_of_store(schema: Any, location: str, named: Mapping[str, str]) -> Co
     text, why_text = choose_text(location, texts, named.get("text"))
     numbered = "the file has no column of ids: rows are numbered from 0 on; say #?id=COLUMN for one"
     notes = [why_text] if doc_id else [numbered, why_text]
-    element = _FLOATS[str(types[vector].value_type)]
+    element = elements[str(types[vector].value_type)]
     if element != "float32":
         notes.append(f"the vectors are {element}, read as float32")
     more = tuple(name for name in vectors if name not in (vector, doc_id, text, metadata))

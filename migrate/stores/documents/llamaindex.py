@@ -33,7 +33,6 @@ VECTORS_NAME: Final = "default__vector_store.json"
 _DOCSTORE: Final = "docstore.json"
 _INDEX_STORE: Final = "index_store.json"
 _ID_MAP: Final = "id_map.json"
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
 def is_llamaindex(index: Path) -> bool:
@@ -121,7 +120,7 @@ def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, A
 
 def _fill(template: Any, **values: str) -> str:
     # not str.format: a template out of a file could reach into objects with it, or ask for gigabytes of padding
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), str(template))
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), str(template))
 
 
 def _table(fields: Any, name: str) -> dict[str, Any]:

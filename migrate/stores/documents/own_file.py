@@ -35,11 +35,9 @@ from migrate.stores.records import TEXT_NAMES, choose
 from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv")
-_ID_NAMES: Final = (*ID_NAMES, "docid", "document_id", "chunk_id", "uuid", "key")
 _KEY: Final = ""
 """The field of a record that has its key in an object of JSON."""
 _TEXT, _TITLE, _METADATA = "text", "title", "metadata"
-_LINES_AT_ONCE: Final = 256
 
 Record = dict[str, Any]
 
@@ -136,7 +134,8 @@ def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | N
     if named is not None:
         names = [name for name in columns if name != _KEY]
         return [choose(path, "field of ids", names, named, "name one of these")]
-    likely = dict.fromkeys((*_ID_NAMES, *filter(is_id_name, columns)))
+    usual = (*ID_NAMES, "docid", "document_id", "chunk_id", "uuid", "key")
+    likely = dict.fromkeys((*usual, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
     return [*([_KEY] if any(columns[_KEY]) else []), *ids, None]
 
@@ -207,7 +206,7 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
     remaining = most
     with ExitStack() as stack:
         stack.callback(file.close)
-        while chunk := list(islice(lines, _LINES_AT_ONCE)):
+        while chunk := list(islice(lines, 256)):
             remaining -= len(chunk)
             if remaining < 0:
                 raise StoreError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import faiss
 import numpy as np
@@ -22,21 +22,14 @@ from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 
-_FEWEST_ROWS_PER_LIST: Final = 39
-"""What FAISS recommends at least."""
-
-_ROWS_PER_LIST: Final = 256
-_TRAINING_ROWS: Final = 65_536
-_TRAINING_BYTES: Final = 512 << 20
-_ROWS_PER_BATCH: Final = 65_536
-
 
 def build_index(path: Path, recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     """Write an index after a recipe, trained on the vectors and filled with them, and wait for the disk."""
     count, dim = vectors.shape
     is_large = count >= 50_000
     # Who comes first decides how a graph is linked, and how an additive quantizer is trained.
-    faiss.omp_set_num_threads((os.cpu_count() or 1) if is_large and not _order_matters(recipe) else 1)
+    order_matters = not _kinds(recipe).isdisjoint({"HNSW", "NSG", "RQ", "LSQ", "PRQ", "PLSQ"})
+    faiss.omp_set_num_threads((os.cpu_count() or 1) if is_large and not order_matters else 1)
     head, tail = id_map_ends(recipe["kind"], dim, METRICS[metric], labels)
     plain = recipe["inner"] if head else recipe
     has_plain_lists = plain["kind"] == "IVF" and plain["code"]["kind"] == "Flat"
@@ -61,9 +54,8 @@ def build_index(path: Path, recipe: Recipe, metric: int, vectors: Rows, labels: 
 def _add(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     """Add all vectors, and make sure that they are in the index."""
     count = len(vectors)
-    for first in range(0, count, _ROWS_PER_BATCH):
-        block = np.ascontiguousarray(vectors[first : first + _ROWS_PER_BATCH])
-        index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + _ROWS_PER_BATCH])
+    for first, block in vectors.batches(65_536):
+        index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + len(block)])
     lists = faiss.try_extract_index_ivf(index)
     stored = lists.invlists.compute_ntotal() if lists is not None else index.ntotal
     if (index.ntotal, stored) != (count, count):
@@ -105,8 +97,8 @@ def _apply(index: Any, recipe: Recipe) -> None:
         _apply(index.storage, recipe["storage"])
     elif kind == "IVF":
         _apply_lists(index, recipe)
-    elif kind in _APPLY:
-        _APPLY[kind](index, recipe)
+    else:
+        _apply_code(index, recipe)
 
 
 def _apply_graph(index: Any, recipe: Recipe) -> None:
@@ -130,12 +122,14 @@ def _apply_lists(index: Any, recipe: Recipe) -> None:
             piece.metric_type = number
     if recipe["quantizer"]["kind"] == "HNSW":
         _apply_graph(quantizer, recipe["quantizer"])
-    if recipe["code"]["kind"] in _APPLY:
-        _APPLY[recipe["code"]["kind"]](index, recipe["code"])
+    _apply_code(index, recipe["code"])
 
 
-def _apply_scalar(index: Any, recipe: Recipe) -> None:
-    if recipe["type"] in SCALAR_NAMES:
+def _apply_code(index: Any, recipe: Recipe) -> None:
+    """Apply the settings of a product quantizer, or of a scalar one."""
+    if recipe["kind"] == "PQ" and "polysemous" in recipe:
+        index.do_polysemous_training = recipe["polysemous"]
+    if recipe["kind"] != "SQ" or recipe["type"] in SCALAR_NAMES:
         return
     index.sq = faiss.ScalarQuantizer(index.d, getattr(faiss.ScalarQuantizer, recipe["type"]))
     index.code_size = index.sq.code_size
@@ -145,22 +139,16 @@ def _apply_scalar(index: Any, recipe: Recipe) -> None:
         index.replace_invlists(lists, True)
 
 
-def _apply_product(index: Any, recipe: Recipe) -> None:
-    if "polysemous" in recipe:
-        index.do_polysemous_training = recipe["polysemous"]
-
-
-_APPLY: Final = {"SQ": _apply_scalar, "PQ": _apply_product}
-
-
 def _training_rows(vectors: Rows, recipe: Recipe) -> Vectors:
     """Return a sample, in a fixed order; repeated where it is smaller than a codebook."""
-    lists, at_hand = _largest(recipe, "nlist"), _TRAINING_BYTES // (4 * vectors.shape[1])
-    size = max(_TRAINING_ROWS, min(_ROWS_PER_LIST * lists, at_hand), _FEWEST_ROWS_PER_LIST * lists)
+    lists, fit_in_memory = _largest(recipe, "nlist"), (512 << 20) // (4 * vectors.shape[1])
+    # For each list FAISS takes 256 rows at most, and recommends 39 at least
+    size = max(65_536, min(256 * lists, fit_in_memory), 39 * lists)
     if len(vectors) > size:
         rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
         return np.ascontiguousarray(vectors[rows])
-    least = 1 << _largest(recipe, "nbits") if _has_codebook(recipe) else 1
+    has_codebook = not _kinds(recipe).isdisjoint({"PQ", "RQ", "LSQ", "PRQ", "PLSQ", "IMI"})
+    least = 1 << _largest(recipe, "nbits") if has_codebook else 1
     return np.ascontiguousarray(np.tile(vectors, (-(-least // len(vectors)), 1)))
 
 
@@ -174,9 +162,5 @@ def _largest(recipe: Recipe, name: str) -> int:
     return max((piece.get(name, 0) for piece in _components(recipe)), default=0)
 
 
-def _has_codebook(recipe: Recipe) -> bool:
-    return any(piece["kind"] in {"PQ", "RQ", "LSQ", "PRQ", "PLSQ", "IMI"} for piece in _components(recipe))
-
-
-def _order_matters(recipe: Recipe) -> bool:
-    return any(piece["kind"] in {"HNSW", "NSG", "RQ", "LSQ", "PRQ", "PLSQ"} for piece in _components(recipe))
+def _kinds(recipe: Recipe) -> set[str]:
+    return {piece["kind"] for piece in _components(recipe)}

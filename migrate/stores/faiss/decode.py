@@ -25,20 +25,7 @@ Lists = Callable[[], Iterator[tuple[int, Any, int]]]
 """Number, address and count of each run of codes."""
 
 _ADVICE: Final = "write the vectors to a flat index first"
-_REFUSED: Final = {
-    "IndexIVFFlatDedup": "IndexIVFFlatDedup keeps equal vectors once and tells no one where; build IVF,Flat first",
-    "IndexIVFFlatPanorama": "the vectors of IndexIVFFlatPanorama do not lie one after the other; build the index as "
-    "IVF,Flat first",
-    "IndexIVFSpectralHash": "IndexIVFSpectralHash keeps bits that no vector can be told from; re-embed the documents",
-}
-_ADDITIVE: Final = {
-    "LocalSearchQuantizer": "LSQ",
-    "ResidualQuantizer": "RQ",
-    "ProductLocalSearchQuantizer": "PLSQ",
-    "ProductResidualQuantizer": "PRQ",
-}
 _BLOCK: Final = 32
-_PLACES: Final = [*range(0, 16, 2), *range(1, 16, 2)]
 
 
 @dataclass(frozen=True)
@@ -200,8 +187,16 @@ def _compared(index: Any, inner: Any) -> tuple[str, ...]:
 
 def _inverted(index: Any) -> Part:
     """Decode an IndexIVF, in the order of the lists."""
-    if _name(index) in _REFUSED:
-        raise RefusedError(_REFUSED[_name(index)])
+    refused = {
+        "IndexIVFFlatDedup": "keeps equal vectors once and tells no one where; build IVF,Flat first",
+        "IndexIVFSpectralHash": "keeps bits that no vector can be told from; re-embed the documents",
+    }
+    if _name(index) in refused:
+        raise RefusedError(f"{_name(index)} {refused[_name(index)]}")
+    if _name(index) == "IndexIVFFlatPanorama":
+        raise RefusedError(
+            "the vectors of IndexIVFFlatPanorama do not lie one after the other; build the index as IVF,Flat first"
+        )
     inverted = index.invlists
     if inverted is None or inverted.nlist != index.nlist:
         raise RefusedError(
@@ -347,10 +342,11 @@ def _unpacked(index: Any, pointer: Any, count: int, step: int) -> Iterator[Codes
     """
     content = faiss.rev_swig_ptr(pointer, _packed_bytes(index, count))
     blocks = content.reshape(-1, index.M2 // 2, index.bbs // _BLOCK, _BLOCK)
+    order = [*range(0, 16, 2), *range(1, 16, 2)]
     at_once, done = max(1, step // index.bbs), 0
     for first in range(0, len(blocks), at_once):
         chunk = blocks[first : first + at_once]
-        even, odd = chunk[..., :16][..., _PLACES], chunk[..., 16:][..., _PLACES]
+        even, odd = chunk[..., :16][..., order], chunk[..., 16:][..., order]
         rows = np.concatenate([even & 15 | odd << 4, even >> 4 | odd & 0xF0], axis=-1)
         codes = np.ascontiguousarray(rows.transpose(0, 2, 3, 1)).reshape(-1, blocks.shape[1])
         yield codes[: count - done]
@@ -450,7 +446,13 @@ def _product_recipe(index: Any) -> Recipe:
 
 def _additive_recipe(index: Any) -> Recipe:
     quantizer = faiss.downcast_AdditiveQuantizer(index.aq)
-    kind = _ADDITIVE.get(_name(quantizer))
+    kinds = {
+        "LocalSearchQuantizer": "LSQ",
+        "ResidualQuantizer": "RQ",
+        "ProductLocalSearchQuantizer": "PLSQ",
+        "ProductResidualQuantizer": "PRQ",
+    }
+    kind = kinds.get(_name(quantizer))
     if kind is None:
         raise RefusedError(f"the additive quantizer {_name(quantizer)} is not read; build the index with another")
     bits = faiss.vector_to_array(quantizer.nbits).tolist()

@@ -17,22 +17,6 @@ LARGEST_DIM: Final = 1 << 20
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
 HEAD_BYTES: Final = 512
 
-_BEGINNINGS: Final = {
-    b"version https://git-lfs": "a Git LFS pointer; run git lfs pull in its repository, then try again",
-    b"\x1f\x8b": "a gzip file; unpack it first",
-    b"PK\x03\x04": "a zip file; unpack it first",
-    b"BZh": "a bzip2 file; unpack it first",
-    b"\xfd7zXZ": "an xz file; unpack it first",
-    b"\x28\xb5\x2f\xfd": "a zstd file; unpack it first",
-    b"SQLite format 3": "an SQLite database; give the FAISS index instead",
-    b"PAR1": "a Parquet file; give the FAISS index instead",
-    b"\x89HDF": "an HDF5 file; give the FAISS index instead",
-    b"\x93NUMPY": "a NumPy array; give the FAISS index instead",
-    b"\x7fELF": "a program; give the FAISS index instead",
-    b"%PDF": "a PDF; give the FAISS index instead",
-    **{bytes([0x80, protocol]): "a pickle; give the folder, or the .faiss file beside it" for protocol in (2, 3, 4, 5)},
-}
-
 
 def is_index(head: bytes) -> bool:
     """Return whether these first bytes can be those of a FAISS file: a code of four characters, then no more text."""
@@ -44,7 +28,25 @@ def describe_content(head: bytes) -> str:
     """Return what the first bytes of a file show, and what to do about it."""
     if not head:
         return "an empty file; copy or write it again"
-    for beginning, content in _BEGINNINGS.items():
+    beginnings = {
+        b"version https://git-lfs": "a Git LFS pointer; run git lfs pull in its repository, then try again",
+        b"\x1f\x8b": "a gzip file; unpack it first",
+        b"PK\x03\x04": "a zip file; unpack it first",
+        b"BZh": "a bzip2 file; unpack it first",
+        b"\xfd7zXZ": "an xz file; unpack it first",
+        b"\x28\xb5\x2f\xfd": "a zstd file; unpack it first",
+        b"SQLite format 3": "an SQLite database; give the FAISS index instead",
+        b"PAR1": "a Parquet file; give the FAISS index instead",
+        b"\x89HDF": "an HDF5 file; give the FAISS index instead",
+        b"\x93NUMPY": "a NumPy array; give the FAISS index instead",
+        b"\x7fELF": "a program; give the FAISS index instead",
+        b"%PDF": "a PDF; give the FAISS index instead",
+        **dict.fromkeys(
+            (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+            "a pickle; give the folder, or the .faiss file beside it",
+        ),
+    }
+    for beginning, content in beginnings.items():
         if head.startswith(beginning):
             return content
     begun = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()

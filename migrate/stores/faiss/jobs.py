@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.stores.base import BATCH_SIZE
 from migrate.stores.faiss.build import build_index
 from migrate.stores.faiss.decode import Part, decode_index
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.shards import ShardFolder
-
-_BLOCK: Final = 16_384
-_NEIGHBOURS: Final = 10
-_COPY_AGAIN: Final = "the file is damaged or was not copied whole; copy it again"
 
 
 def load(path: str) -> Any:
@@ -84,7 +81,10 @@ def _runs_in_file(path: str, decoded: Part) -> NDArray[np.int64] | None:
     if not start <= decoded.runs[:, 0].min() <= decoded.runs[:, 0].max() < end:
         return None
     if decoded.end is not None and decoded.end - start != status.st_size:
-        raise RefusedError(f"the index ends at byte {decoded.end - start} of {status.st_size}; {_COPY_AGAIN}")
+        raise RefusedError(
+            f"the index ends at byte {decoded.end - start} of {status.st_size}; the file is damaged or was not copied "
+            "whole; copy it again"
+        )
     offsets: NDArray[np.int64] = decoded.runs - np.array([start, 0])
     return offsets
 
@@ -104,7 +104,7 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     recalled = None
     if not decoded.exact:  # one that keeps its vectors can be asked later
-        blocks = (vectors[first : first + _BLOCK] for first in range(0, len(vectors), _BLOCK))
+        blocks = (block for _, block in vectors.batches(BATCH_SIZE))
         recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
     send_facts(pipe, DONE, {"recall": recalled})
 
@@ -143,10 +143,10 @@ def _recall(
     best = np.empty((len(sample), 0))
     for vectors in blocks:
         both = np.concatenate([best, _scores(sample, vectors, inner_product=inner)], axis=1)
-        k = min(_NEIGHBOURS, both.shape[1])
+        k = min(10, both.shape[1])
         best = -np.partition(-both, k - 1, axis=1)[:, :k]
     tenth = best.min(axis=1)
-    _, neighbours = index.search(sample, min(_NEIGHBOURS, count))
+    _, neighbours = index.search(sample, min(10, count))
     valid, rows = neighbours >= 0, np.maximum(neighbours, 0)
     if labels is not None:
         order = np.argsort(labels)

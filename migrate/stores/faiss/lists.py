@@ -20,7 +20,6 @@ from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 
-_BLOCK_BYTES: Final = 128 << 20
 _MOST_ROWS: Final = 65_536
 _NO_LISTS: Final = b"sprs" + bytes(8)
 """How FAISS ends an index whose lists are empty."""
@@ -66,7 +65,7 @@ def _assign(index: Any, vectors: Vectors | Rows) -> NDArray[np.int32]:
 
 
 def _block_rows(dim: int) -> int:
-    return max(min(_BLOCK_BYTES // (4 * dim), _MOST_ROWS), 1)
+    return max(min((128 << 20) // (4 * dim), _MOST_ROWS), 1)
 
 
 def _sizes(sizes: NDArray[np.int64]) -> bytes:

@@ -29,22 +29,6 @@ JOBS: Final = "migrate.stores.faiss.jobs"
 QUERIES: Final = 200
 """Rows that are looked up for the recall of an index."""
 _READ_SPARE_BYTES: Final = 1 << 30
-_FLOAT_BYTES: Final = 4
-_LABEL_BYTES: Final = 8
-_SHAPE: Final = {
-    "chain": str,
-    "dim": int,
-    "count": int,
-    "metric": int,
-    "exact": bool,
-    "labels": bool,
-    "in_place": bool,
-    "remarks": tuple[str, ...],
-    "recipe": Mapping[str, Any],
-}
-_APPROXIMATE: Final = (
-    "the index keeps its vectors in short form; they are read back approximately, and what is made of them is no better"
-)
 
 
 def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
@@ -76,7 +60,13 @@ class FaissFile(RowFile):
         self.chain: str = header["chain"]
         self.recipe: dict[str, Any] = header["recipe"]
         self.exact: bool = header["exact"]
-        self.remarks = (*(() if self.exact else (_APPROXIMATE,)), *header["remarks"])
+        self.remarks: tuple[str, ...] = tuple(header["remarks"])
+        if not self.exact:
+            approximate = (
+                "the index keeps its vectors in short form; they are read back approximately, and what is made of them "
+                "is no better"
+            )
+            self.remarks = (approximate, *self.remarks)
         self.metric: Metric = fourcc.METRICS[header["metric"]]
         self._check_runs(runs, header)
         descriptor = None if self._decoded is None else self._decoded.fileno()
@@ -90,12 +80,12 @@ class FaissFile(RowFile):
             if tag == FACTS:
                 header = self._check_facts(content)
                 if not header["in_place"]:
-                    self._left = header["count"] * header["dim"] * _FLOAT_BYTES
+                    self._left = 4 * header["count"] * header["dim"]
                     self._decoded = temporary_file(self.path, self._left)
                     weakref.finalize(self, self._decoded.close)
             elif tag == LABELS and header:
                 labels += content
-                self._expect(len(labels) <= _LABEL_BYTES * header["count"], "as many labels as vectors")
+                self._expect(len(labels) <= 8 * header["count"], "as many labels as vectors")
             elif tag == RUNS and header:
                 runs += content
             elif tag == ROWS and self._decoded is not None:
@@ -103,7 +93,7 @@ class FaissFile(RowFile):
                 self._expect(self._left >= 0, "as many vectors as it counts")
                 write_all(self._decoded, content)
         self._expect(bool(header) and not self._left, "all vectors")
-        self._expect(len(labels) == _LABEL_BYTES * header["count"] * header["labels"], "a label for each vector")
+        self._expect(len(labels) == 8 * header["count"] * header["labels"], "a label for each vector")
         stored_labels = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if header["labels"] else None
         if not header["in_place"]:
             return header, stored_labels, np.array([[0, header["count"]]], np.int64)
@@ -114,8 +104,19 @@ class FaissFile(RowFile):
             raise StoreError(f"{self.path}: FAISS did not return {missing}; the file is damaged, copy it again")
 
     def _check_facts(self, content: bytes) -> dict[str, Any]:
+        shape = {
+            "chain": str,
+            "dim": int,
+            "count": int,
+            "metric": int,
+            "exact": bool,
+            "labels": bool,
+            "in_place": bool,
+            "remarks": tuple[str, ...],
+            "recipe": Mapping[str, Any],
+        }
         try:
-            header = expect(parse_json(content), _SHAPE)
+            header = expect(parse_json(content), shape)
             factory(header["recipe"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(
@@ -130,7 +131,7 @@ class FaissFile(RowFile):
 
     def _check_runs(self, runs: NDArray[np.int64], header: dict[str, Any]) -> None:
         offsets, counts = runs.astype(np.int64).T
-        row_bytes = header["dim"] * _FLOAT_BYTES
+        row_bytes = 4 * header["dim"]
         size = header["count"] * row_bytes if self._decoded is not None else self.stamp.size
         within = (offsets >= 0) & (counts >= 0) & (offsets + counts * row_bytes <= size)
         self._expect(bool(within.all()) and counts.sum() == header["count"], "places of vectors within the file")

@@ -22,16 +22,6 @@ SCALAR_NAMES: Final = {
 }
 """Scalar quantizers that `faiss.index_factory` has a name for."""
 
-_NORMS: Final = {
-    3: "_Nfloat",
-    4: "_Nqint8",
-    5: "_Nqint4",
-    6: "_Ncqint8",
-    7: "_Ncqint4",
-    8: "_Nlsq2x4",
-    9: "_Nrq2x4",
-}
-
 
 def factory(recipe: Recipe) -> str:
     """Return the string that `faiss.index_factory` would build it from, or the nearest to it.
@@ -58,8 +48,9 @@ def _product(recipe: Recipe) -> str:
 def _additive(recipe: Recipe) -> str:
     splits = f"{recipe['splits']}x" if "splits" in recipe else ""
     fast = "fs" + (f"_{recipe['fastscan']}" if recipe["fastscan"] != 32 else "") if "fastscan" in recipe else ""
-    norm = _NORMS.get(recipe["search_type"], "")
-    return f"{recipe['kind']}{splits}{recipe['M']}x{recipe['nbits']}{fast}{norm}"
+    norms = {3: "float", 4: "qint8", 5: "qint4", 6: "cqint8", 7: "cqint4", 8: "lsq2x4", 9: "rq2x4"}
+    norm = norms.get(recipe["search_type"])
+    return f"{recipe['kind']}{splits}{recipe['M']}x{recipe['nbits']}{fast}{f'_N{norm}' if norm else ''}"
 
 
 def _lists(recipe: Recipe) -> str:
@@ -114,14 +105,12 @@ _NAMES: Final[dict[str, Callable[[Recipe], str]]] = {
 
 def settings(recipe: Recipe) -> dict[str, int]:
     """Return the numbers a person may want to see, with FAISS's names."""
+    shown = {"nlist", "nprobe", "M", "nbits", "efConstruction", "efSearch", "k_factor", "R", "search_L"}
     numbers: dict[str, int] = {}
     for name, value in recipe.items():
         if isinstance(value, Mapping):
             if name != "quantizer":
                 numbers |= {key: number for key, number in settings(value).items() if key not in numbers}
-        elif name in _SHOWN and not isinstance(value, bool):
+        elif name in shown and not isinstance(value, bool):
             numbers[name] = int(value)
     return numbers
-
-
-_SHOWN: Final = frozenset({"nlist", "nprobe", "M", "nbits", "efConstruction", "efSearch", "k_factor", "R", "search_L"})

@@ -39,9 +39,6 @@ from migrate.vectors import Vectors
 if TYPE_CHECKING:
     from migrate.stores.faiss.search import IndexSearch
 
-_NOTHING_FOUND = -1
-_LISTED = 8
-
 
 class FaissKind:
     """FAISS files and the folders around them, as the registry knows them."""
@@ -187,7 +184,7 @@ def _head(file: Path) -> bytes:
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
 def _find_documents(
@@ -246,7 +243,7 @@ def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]
 
 def _remarks(file: FaissFile, labels: Labels) -> Iterator[str]:
     yield from file.remarks
-    if labels is not None and (labels == _NOTHING_FOUND).any():
+    if labels is not None and (labels == -1).any():
         yield "a document has the id -1, with which FAISS also says that it found nothing"
 
 

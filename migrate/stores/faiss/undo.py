@@ -15,7 +15,6 @@ from migrate.stores.frames import RefusedError
 
 Rows = NDArray[np.float32]
 
-_ROTATIONS = ("PCAMatrix", "OPQMatrix", "RandomRotationMatrix", "ITQMatrix")
 _RIGHT_ANGLES = 2e-4
 """How far products of rows of a rotation may be from 0 and 1. FAISS leaves a millionth, and a ten-thousandth where a
 PCA was trained with hardly more vectors than it has axes; a wrong sign among 4,096 numbers a thousandth."""
@@ -100,7 +99,8 @@ def _check_rows(matrix: NDArray[np.float64], transform: Any, name: str) -> None:
     if scaled:
         rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     errors = np.abs(rows @ rows.T - np.eye(len(rows)))
-    is_rotation = name in _ROTATIONS or _was_rotation(matrix, errors)
+    rotations = ("PCAMatrix", "OPQMatrix", "RandomRotationMatrix", "ITQMatrix")
+    is_rotation = name in rotations or _was_rotation(matrix, errors)
     if is_rotation and (error := float(errors.max(initial=0.0))) > _RIGHT_ANGLES:
         raise RefusedError(
             f"the rows of {name} should be of length 1 and at right angles, but are off by {error:.2g}; "

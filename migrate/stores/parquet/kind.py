@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, atomic_folder, cache_folder, canonical_json, output_errors, write_bytes
+from migrate.files import FileStamp, atomic_folder, cache_folder, output_errors, sha256_json, write_bytes
 from migrate.locations import Address, place_of
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import KindSupport, Store
@@ -175,10 +175,7 @@ class RemoteParquetStore(ParquetStore):
 def _copied(files: RemoteFiles) -> Path:
     """Return a folder with copies of what lies beside the files, of this very version."""
     extra_files = [file for file in files.list_all() if file.name in BESIDE]
-    of_place, of_version = (
-        hashlib.sha256(canonical_json(item).encode()).hexdigest()[:24]
-        for item in (files.location, [file.version for file in extra_files])
-    )
+    of_place, of_version = sha256_json(files.location)[:24], sha256_json([file.version for file in extra_files])[:24]
     folder = cache_folder() / "beside" / f"{of_place}-{of_version}"
     if not folder.is_dir():
         with output_errors(folder):

@@ -6,7 +6,6 @@ them, with types, nulls, order and the schema's metadata, file by file.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.files import cache_folder, canonical_json, real_path, write_json
+from migrate.files import cache_folder, real_path, sha256_json, write_json
 from migrate.locations import place_of
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
@@ -40,8 +39,6 @@ OWN: Final = b"lead-migrate"
 OPTIONS: Final = ("distance", "id", "metadata", "text", "vector")
 _TICK_NS: Final = 2_000_000_000
 """Within so long a file may be written to twice and show one time only."""
-
-_DISTANCES: Final[Mapping[str, Distance]] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
 
 
 class ParquetStore(Store):
@@ -77,12 +74,13 @@ class ParquetStore(Store):
         first_rows = self._read_first()
         self._check_ids()
         distance = self.options.get("distance")
-        if distance is not None and distance not in _DISTANCES:
+        distances: dict[str, Distance] = {"l2": "l2", "cosine": "cosine", "dot": "ip", "ip": "ip"}
+        if distance is not None and distance not in distances:
             raise UsageError(f"{files.location}: unknown distance {distance!r}; say l2, cosine or dot")
         vectors = np.empty((0, self.dim), np.float32)
         if first_rows is not None:
             vectors = self._matrix(first_rows, range(len(first_rows)))
-        metric, remarks = read_metric(None if distance is None else _DISTANCES[distance], vectors)
+        metric, remarks = read_metric(None if distance is None else distances[distance], vectors)
         notes = (*remarks, *self.columns.notes)
         if isinstance(files, LocalFiles):
             manifest, foreign = own_manifest(Path(self.shards[0].path))
@@ -202,7 +200,7 @@ class ParquetStore(Store):
         location_text = location if isinstance(location, str) else str(real_path(location))
         changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
         key = [location_text, columns, self._versions(), changes]
-        return cache_folder() / "snapshots" / f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()}.json"
+        return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
     def _texts_sha256(self) -> str:
         """Hash ids and texts as `Store` does, without reading what else there is."""

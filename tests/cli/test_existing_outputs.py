@@ -1,0 +1,88 @@
+"""Outputs that exist: every command and every function refuses them alike, before anything is spent."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from openai_server import OpenAIServer
+
+import migrate
+from migrate.embedders import load_embedder
+from migrate.errors import UsageError
+
+MODEL = "openai:text-embedding-3-small,dimensions=24"
+COMMANDS = {
+    f"embed store/docs.jsonl --model {MODEL} -o out": "out",
+    f"reembed store --target {MODEL} -o out": "out",
+    f"reembed store --target {MODEL} --share 50% --stitch stitch -o out": "out",
+    "backfill translated -o out": "out",
+    f"fit store --target {MODEL} --sample 40 -o out": "out",
+    "translate store stitch -o out": "out",
+    "translate store viewed -o out": "out",
+    "translate store stitch --reembed 50% -o out": "out",
+    "translate store stitch --reembed 50% -o new": "new.stitch",
+    "translate store stitch --reembed 50% --save-stitch out -o new": "out",
+    f"run store --target {MODEL} --beir judged -o out": "out/stitch",
+    f"run store --target {MODEL} --beir judged -o new": "new/report.html",
+}
+"""Commands, and what each finds in its way."""
+
+
+@pytest.fixture(scope="module")
+def made(source_folder, beir, lead_migrate, tmp_path_factory):
+    """A store, judged queries, a stitch and a translated store; and a stitch that reads texts with a paid model."""
+    folder = tmp_path_factory.mktemp("made")
+    shutil.copytree(source_folder, folder / "store")
+    shutil.copytree(beir, folder / "judged")
+    with OpenAIServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        lead_migrate(f"fit store --target {MODEL} --sample 40 --stitch ridge --view none -q -o stitch")
+        lead_migrate("translate store stitch -q -o translated")
+        # The server's models agree, so that the stitch does read texts with the view
+        target = "--target openai:text-embedding-ada-002 --view openai:text-embedding-3-small"
+        lead_migrate(f"fit store {target} --sample 40 --stitch ridge+text -q -o viewed")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(made, server, tmp_path, monkeypatch):
+    """A copy of these, in the folder that the test works in."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def names():
+    """Return the paths of all that is in the folder of the test, without its cache."""
+    return sorted(str(path) for path in Path().rglob("*") if path.parts[0] != "cache")
+
+
+@pytest.mark.parametrize(("command", "existing"), COMMANDS.items())
+def test_a_command_refuses_what_exists_before_anything_is_spent(command, existing, server, lead_migrate):
+    Path(existing).mkdir(parents=True)
+    Path(existing, "mine").touch()
+    before, billed = names(), len(server.billed)
+    ended = lead_migrate(f"{command} --max-cost 0" if "backfill" not in command else command, code=2)
+    assert ended.complaint == f"lead-migrate: {existing} exists; choose another output, or replace it with --force"
+    assert len(server.billed) == billed and names() == before
+
+
+FUNCTIONS = {
+    "embed": lambda: migrate.embed("store/docs.jsonl", load_embedder(MODEL), "out", max_cost=0),
+    "reembed": lambda: migrate.reembed("store", load_embedder(MODEL), "out", max_cost=0),
+    "translate": lambda: migrate.translate("store", "viewed", "out", max_cost=0),
+    "a share": lambda: migrate.translate("store", "stitch", "out", reembed="50%", max_cost=0),
+    "run": lambda: migrate.run("store", load_embedder(MODEL), beir="judged", output="out", max_cost=0),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_refuses_what_exists_before_anything_is_spent(function, server):
+    existing = Path("out/stitch" if function == "run" else "out")
+    existing.mkdir(parents=True)
+    billed = len(server.billed)
+    with pytest.raises(UsageError) as error:
+        FUNCTIONS[function]()
+    assert str(error.value) == f"{existing} exists; choose another output, or replace it with `force=True`"
+    assert len(server.billed) == billed
