@@ -48,8 +48,8 @@ class Rate:
             per_min = 0.0 if read is None else float(read["amount"]) * _PER_MIN[read["unit"]]
             if read is None or not per_min or bool(read["tokens"]) in amounts:
                 raise UsageError(
-                    f"{text!r} is no rate of requests or tokens; give one such as 3000/min, 50/s or 1000000tok/min, or "
-                    "one of each with a comma between"
+                    f"{text!r} is not a rate of requests or tokens; give one such as 3000/min, 50/s or "
+                    "1000000tok/min, or one of each with a comma between"
                 )
             amounts[bool(read["tokens"])] = per_min
         return cls(amounts.get(False), amounts.get(True), "as given by rate=")

@@ -9,13 +9,14 @@ from typing import Any, Final
 from migrate import __version__
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.cost.estimate import dollars
+from migrate.display import percent
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
 from migrate.report.facts import document
 from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Either, Facts, Report
 from migrate.report.svg.charts import Line, line_chart
-from migrate.report.svg.frame import Chart, percent
+from migrate.report.svg.frame import Chart, axis_percent
 from migrate.report.terminal import wrap
 
 _HOUR_S: Final = 3600.0
@@ -67,8 +68,8 @@ def _true_sentence(status: LiveStatus) -> str:
             "once `live run` or a searcher has opened it"
         )
     return (
-        f"{status.true:,} of {status.count:,} vectors are true ones ({status.share:.1%}){refused}; {status.queued:,} "
-        "more were asked for"
+        f"{status.true:,} of {status.count:,} vectors are true ones ({percent(status.share)}){refused}; "
+        f"{status.queued:,} more were asked for"
     )
 
 
@@ -215,7 +216,7 @@ def _progress(status: LiveStatus) -> Chart | None:
     if not points:
         return None
     line = Line("true vectors", points)
-    return line_chart("true vectors over time", [line], x_label="hours", y_label="true vectors", y_form=percent)
+    return line_chart("true vectors over time", [line], x_label="hours", y_label="true vectors", y_form=axis_percent)
 
 
 def _spending(status: LiveStatus) -> Chart | None:

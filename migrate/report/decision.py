@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM
-from migrate.audit.verdict import Bounds
-from migrate.report.audit import span
+from migrate.audit.verdict import Bounds, Verdict
+from migrate.cost.estimate import dollars, token_count
 from migrate.report.svg.charts import Interval, Point, cost_chart
-from migrate.report.svg.frame import Chart
+from migrate.report.svg.frame import Chart, Format, axis_percent, short
 
 _MILLION = 1e6
 _CONTROLS = (MEAN, RANDOM)
@@ -26,18 +26,22 @@ def decision_chart(report: AuditReport) -> Chart | None:
         return None
     is_priced = _is_priced(options)
     points = [
-        Point(interval(option.name, option.retention), _amount(option.usd, option.tokens, is_priced=is_priced),
-              "good" if option.is_safe else "muted")
+        Point(
+            interval(option.name, option.retention, report.verdict),
+            _amount(option.usd, option.tokens, is_priced=is_priced),
+            "good" if option.is_safe else "muted",
+        )
         for option in options
-    ]  # fmt: skip
+    ]
     points += _further_points(report, {option.name for option in options}, is_priced=is_priced)
     unit = "US dollars" if is_priced else "million tokens"
     return cost_chart(
         "what every option keeps, and what it costs",
         points,
         margin=report.verdict.margin,
-        x_label=f"cost in all, what is paid already included, {unit}",
-        y_label=report.verdict.measured,
+        x_label=f"total embedding cost in {unit}, what is already paid included",
+        y_label=measure_label(report),
+        y_form=axis_form(report.verdict),
     )
 
 
@@ -59,33 +63,45 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
             continue
         if (arm.usd if is_priced else arm.tokens) is not None:
             cost = _amount(arm.usd, arm.tokens, is_priced=is_priced)
-            yield Point(interval(arm.name, comparison.retention), cost, "other")
+            yield Point(interval(arm.name, comparison.retention, report.verdict), cost, "other")
     for budget in report.frontier.points if report.frontier is not None else ():
         if not is_priced or budget.price_usd is not None:
-            name = f"{budget.share:.0%} re-embedded, chosen by {budget.policy}"
+            name = f"{axis_percent(round(budget.share, 2))} re-embedded, chosen by {budget.policy}"
             cost = _amount(budget.price_usd, budget.tokens, is_priced=is_priced)
-            yield Point(interval(name, budget.verdict.retention), cost, "minor")
+            yield Point(interval(name, budget.verdict.retention, report.verdict), cost, "minor")
 
 
-def interval(name: str, bounds: Bounds, *, marked: bool = False) -> Interval:
-    """Return bounds as charts have them."""
-    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked)
+def interval(name: str, bounds: Bounds, verdict: Verdict, *, marked: bool = False) -> Interval:
+    """Return bounds as charts have them, in the words of the verdict."""
+    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked, figure=verdict.figure)
+
+
+def axis_form(verdict: Verdict) -> Format:
+    """Return how an axis shows what the verdict rests on: retention in per cent, agreement as a number."""
+    return short if verdict.provisional else axis_percent
+
+
+def measure_label(report: AuditReport) -> str:
+    """Return the name of an axis of what the verdict rests on."""
+    if report.verdict.provisional:
+        return f"{report.verdict.measured} with the full re-embed"
+    return f"share of the full re-embed's {report.measure} that is kept"
 
 
 def decision_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and one row an option: what it keeps, its cost in all, and what of that is still to be paid."""
     options = _with_costs(report)
     is_priced = _is_priced(options)
-    unit = "usd" if is_priced else "Mtok"
+    verdict = report.verdict
     return [
-        ["option", report.verdict.measured, "bounds", f"{unit} in all", f"{unit} still to pay", "SAFE"],
+        ["option", verdict.measured, "bounds", "total embedding cost", "still to pay", "SAFE"],
         *(
             [
                 option.name,
-                f"{option.retention.estimate:.3f}",
-                span(option.retention),
-                f"{_amount(option.usd, option.tokens, is_priced=is_priced):,.4f}",
-                _amount_left(option, is_priced=is_priced),
+                verdict.figure(option.retention.estimate),
+                "by definition" if option.name == FULL else verdict.span(option.retention),
+                _price(option.usd if is_priced else option.tokens, is_priced=is_priced),
+                _price(option.usd_left if is_priced else option.tokens_left, is_priced=is_priced),
                 "yes" if option.is_safe else "",
             ]
             for option in options
@@ -93,9 +109,10 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
     ]
 
 
-def _amount_left(option: Option, *, is_priced: bool) -> str:
-    amount = option.usd_left if is_priced else option.tokens_left
-    return "-" if amount is None else f"{amount if is_priced else amount / _MILLION:,.4f}"
+def _price(amount: float | None, *, is_priced: bool) -> str:
+    if not amount:
+        return "-" if amount is None else "0"
+    return dollars(amount) if is_priced else token_count(amount)
 
 
 def _amount(usd: float | None, tokens: float | None, *, is_priced: bool) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from math import isfinite
@@ -157,5 +158,11 @@ def _has_value(cell: str, *, zero_counts: bool) -> bool:
 
 
 def wrap(sentence: str, width: int = WIDTH) -> str:
-    """Return a sentence in lines that fit, the later ones indented; none ends within a name or an option."""
-    return fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False)
+    """Return a sentence in lines that fit, the later ones indented; none ends within a name, an option or a quantity.
+
+    >>> print(wrap("keeps 86.2 % of it", 14))
+    keeps
+      86.2 % of it
+    """
+    kept_together = re.sub(r"(?<=\d) (?=%|M tokens)", "\0", sentence)
+    return fill(kept_together, width, subsequent_indent="  ", break_on_hyphens=False).replace("\0", " ")
