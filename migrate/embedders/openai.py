@@ -184,7 +184,7 @@ class OpenAIEmbedder(Embedder):
             raise UsageError(f"the concurrency must be from 1 to 256, not {concurrency}")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
-            raise UsageError(f"{base_url!r} is no `base_url`; give one such as http://localhost:8000/v1")
+            raise UsageError(f"{base_url!r} is not a `base_url`; give one such as http://localhost:8000/v1")
         facts = find_model(name)
         self.facts = facts if facts and facts.provider == "openai" else None
         self.name = self.facts.name if self.facts else name
@@ -380,7 +380,7 @@ def parse_rate(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)/(s|min|h)", text.replace(" ", ""), re.ASCII)
     per_s = float(match[1]) / {"s": 1, "min": 60, "h": 3600}[match[2]] if match else 0.0
     if not 0 < per_s < float("inf"):
-        raise UsageError(f"{text!r} is no rate of requests; give one such as 3000/min, 50/s or 100/h")
+        raise UsageError(f"{text!r} is not a rate of requests; give one such as 3000/min, 50/s or 100/h")
     return per_s
 
 

@@ -45,7 +45,9 @@ class Pace:
         """
         parsed = _SPELLING.fullmatch(text.strip().replace(",", ""))
         if parsed is None or float(parsed["amount"]) == 0:
-            raise UsageError(f"--pace {text}: this is no pace; write documents or tokens such as 20/s or 90000tok/min")
+            raise UsageError(
+                f"--pace {text}: this is not a pace; write documents or tokens such as 20/s or 90000tok/min"
+            )
         return cls(float(parsed["amount"]) / _SECONDS[parsed["unit"]], "tokens" if parsed["tokens"] else "documents")
 
 

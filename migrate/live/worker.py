@@ -140,7 +140,7 @@ class Worker:
             except LockedError as error:
                 pid = self.state.worker().pid
                 raise LockedError(
-                    f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
+                    f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
                 ) from error
             self.state.note(STOP, False)
             phase: WorkerPhase = "failed"

@@ -297,7 +297,8 @@ class DatabaseStore(Store):
         if missing is not None:
             location = self.info.location
             raise StoreError(
-                f"{location}: document {missing!r} was deleted while it was read; run again on a store at rest"
+                f"{location}: document {missing!r} was deleted during the read; stop what writes to the store, and "
+                "run again"
             )
 
     @property
@@ -556,7 +557,10 @@ class DatabaseServer(ServerOutput):
             if (old := driver.switched_with(driver.name)) is not None:
                 raise moved(self.location, old)
             if exists and driver.token(driver.name) is None:
-                raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+                raise UsageError(
+                    f"{self.location} exists and was not made by this tool; delete it yourself, or choose another "
+                    "output"
+                )
 
     def is_published(self, content: Path) -> bool:
         """See `Driver.is_published`."""

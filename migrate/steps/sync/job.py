@@ -45,7 +45,7 @@ _LEAST_KEPT: Final = 0.5
 """Of the new store's documents; of another corpus it has next to none."""
 
 _CODES: Final = (
-    "the index keeps codes in the place of vectors: those that stay are coded again, from what the codes give; "
+    "the index keeps codes instead of vectors: those that stay are coded again, from what the codes give; "
     "translate again once in a while"
 )
 _BY_TEXTS: Final = (
@@ -268,7 +268,7 @@ class _SyncJob(PatchJob):
         if [doc_id for doc_id, _ in embedded] != self.store.ids(rows):
             raise StoreError(
                 f"{self.store.info.location}: the documents changed after they were compared; nothing was written, "
-                "run again on a store at rest"
+                "stop what writes to it, and run again"
             )
         return [vector for _, vector in embedded]
 
