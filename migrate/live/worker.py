@@ -535,7 +535,7 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     require_model(location, model, embedder.identity)
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or of a model that "
+            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or, if the model "
             "costs nothing to ask again, embed the whole store at once"
         )
 

@@ -632,7 +632,7 @@ class DatabaseKind:
         whole, driver = f"{self.name}:{location}", self.driver
         if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
             have = driver.support.locations[0]
-            raise UsageError(f"a location of {driver.support.store} is {have}, and this is another; write it so")
+            raise UsageError(f"this is not a location of {driver.support.store}; write {have}")
         check_options(whole, address.options, options)
         if "://" in address.place and not driver.has_servers:
             refusal = f"only folders of {driver.support.store} are read"

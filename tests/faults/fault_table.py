@@ -286,7 +286,8 @@ TEXTS = [
     Fault("an array of objects", models.vectors_file(8, models.objects), FIT_FILE, 4,
           "x.npz: docs.npy holds Python objects or records, which are not read; save plain arrays"),
     Fault("a pickle of something else", stores.pickled(pickle.dumps({"a": 1})), INSPECT, 4,
-          "store/index.pkl: the pickle holds no docstore of LangChain but dict; give the folder of FAISS.save_local"),
+          "store/index.pkl: the pickle holds dict instead of a docstore of LangChain; give the folder of "
+          "FAISS.save_local"),
     Fault("LlamaIndex lacks a node that has a vector", then(stores.llamaindex, stores.edit_json(
         "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
           "store/docstore.json: damaged, or not of this store (a vector has no node, for example 'id-3' (1 missing)); "

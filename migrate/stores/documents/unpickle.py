@@ -192,7 +192,7 @@ def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
             return documents, row_ids
         type_name = f"a {type(docstore).__name__}"
     raise RefusedError(
-        f"the pickle holds no docstore of LangChain but {type_name}; give the folder of FAISS.save_local"
+        f"the pickle holds {type_name} instead of a docstore of LangChain; give the folder of FAISS.save_local"
     )
 
 
