@@ -159,7 +159,7 @@ def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str
         )
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
-        raise StitchError(f"{source}: the stitch leads to {model.spec}, not to {spec}; name that with --target")
+        raise StitchError(f"{source}: the stitch leads to {model.spec}, not to {spec}; use --target {model.spec}")
     return StitchQuality(
         fitted.manifest.counts.get("pairs", len(fitted.sample.ids)), fitted.selection, frozenset(fitted.sample.row_of)
     )

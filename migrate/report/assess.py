@@ -138,5 +138,9 @@ def _chart(plans: Sequence[Plan]) -> Chart | None:
     unit = "dollars" if in_usd else "tokens"
     title = f"{unit} against the share re-embedded"
     return line_chart(
-        title, [Line(unit, points)], x_label="share of the store re-embedded", y_label=unit, x_form=axis_percent
+        title,
+        [Line(unit, points)],
+        x_label="share of the store re-embedded",
+        y_label=f"embedding cost in {unit}",
+        x_form=axis_percent,
     )

@@ -259,6 +259,15 @@ def test_a_summary_is_drawn_against_the_margin():
     assert rows["translated"].index("●") < at < rows["two-stage 200"].index("●")
     assert "yes" in rows["two-stage 200"] and "yes" not in rows["translated"]
     assert "0.90 M tokens" in rows["two-stage 200"] and "2.00 M tokens" in rows["full re-embed"]
+    timed = audit_summary(replace(report, documents_per_s=10.0))
+    assert "M tokens" not in timed and "9 min" in next(line for line in timed.splitlines() if line.startswith("full"))
+
+
+def test_an_arm_that_could_serve_has_the_same_bounds_in_each_table():
+    report = replace(make_report(), family={BM25: Bounds(0.97, 0.94, 1.0)})
+    (row,) = [row for row in quality_rows(report) if row[0] == BM25]
+    assert "97.0 %" in row and "94.0-100.0 %" in row
+    assert "those of BM25 hold for all of these together" in " ".join(text_of(report).split())
 
 
 def test_a_summary_stays_readable_when_narrow():
