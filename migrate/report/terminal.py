@@ -160,9 +160,9 @@ def _has_value(cell: str, *, zero_counts: bool) -> bool:
 def wrap(sentence: str, width: int = WIDTH) -> str:
     """Return a sentence in lines that fit, the later ones indented; none ends within a name, an option or a quantity.
 
-    >>> print(wrap("keeps 86.2 % of it", 14))
+    >>> print(wrap("keeps 86.2 %", 11))
     keeps
-      86.2 % of it
+      86.2 %
     """
     kept_together = re.sub(r"(?<=\d) (?=%|M tokens)", "\0", sentence)
     return fill(kept_together, width, subsequent_indent="  ", break_on_hyphens=False).replace("\0", " ")
