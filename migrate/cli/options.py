@@ -230,15 +230,27 @@ class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; of an option that is gone it is said by which one."""
+        """Read the words; all that is missing is named, and what replaced an option that is gone."""
+        words = list(args)  # click takes them out of `args`
         try:
             return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            missing = self._missing(ctx, words)
+            if len(missing) < 2:
+                raise
+            raise click.UsageError(f"Missing {', '.join(missing)}", ctx) from error
         except click.NoSuchOption as error:
             instead = _GONE.get(f"{ctx.info_name} {error.option_name}") or _GONE.get(error.option_name)
             writes_reports = any("--report" in param.opts and param.multiple for param in self.params)
             if instead is None or ("--report" in instead and not writes_reports):
                 raise
             raise click.UsageError(f"{error.option_name} was removed; {instead}", ctx) from error
+
+    def _missing(self, ctx: click.Context, words: list[str]) -> list[str]:
+        """Return the required arguments and options that neither the words nor the settings give."""
+        read = self.make_context(ctx.info_name, words, parent=ctx.parent, resilient_parsing=True)
+        required = [param for param in self.params if param.required and read.params.get(str(param.name)) is None]
+        return sorted(f"{param.param_type_name} {param.get_error_hint(ctx)}" for param in required)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with `--help-all` beside `--help`, which is told where it shows more."""

@@ -23,6 +23,7 @@ def _place(store, judged):
         ("fit store --target tfidf:8 --stitch magic -o out", 2, "unknown stitch 'magic'"),
         ("fit store --target tfidf:8 -o judged", 2, "--force"),
         ("fit store --target tfidf:8", 2, "--output"),
+        ("fit", 2, "Missing argument 'STORE', option '--output' / '-o', option '--target'; see"),
         ("fit store --target tfidf:8 --sample 1 -o out", 2, "--sample"),
         ("fit store --target openai:text-embedding-3-small -o out", 7, "OPENAI_API_KEY"),
         ("audit store --reference nowhere --beir judged", 4, "no such file or folder"),
