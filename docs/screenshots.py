@@ -23,7 +23,7 @@ def take_picture(page: Path, picture: Path, *, width: int, height: int, section:
     """Write a PNG of a page at a width and height in pixels, from a section on."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        sys.exit(f"expected one of {', '.join(BROWSERS)}, found none; install Chromium")
+        sys.exit(f"none of {', '.join(BROWSERS)} was found; install Chromium")
     with TemporaryDirectory() as folder:
         frame = Path(folder) / "frame.html"
         frame.write_text(

@@ -1,4 +1,4 @@
-"""Displays that results share: tables for pandas, and HTML for notebooks."""
+"""Displays that results share: shares in words, tables for pandas, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from migrate.errors import UsageError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """Return a share in per cent.
+
+    >>> percent(0.8617), percent(0.25, 0)
+    ('86.2 %', '25 %')
+    """
+    return f"{100 * share:.{decimals}f} %"
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:

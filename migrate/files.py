@@ -261,8 +261,8 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path}: this is a mount point, and cannot be replaced; choose another output")
     if force and (old := switched_folder(path)) is not None:
         raise UsageError(
-            f"{path}: a store of a switch of {old} is not replaced; run rollback or forget of {old} first, or choose "
-            "another output"
+            f"{path}: a store of a switch of {old} is not replaced; run `rollback {old}` or `forget {old}` first, or "
+            "choose another output"
         )
     if not force and (path.is_symlink() or path.exists()):
         if os.path.lexists(hidden_sibling(path, "lock")):  # a run was killed after it had given the output its name

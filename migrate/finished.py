@@ -167,8 +167,8 @@ def _damaged(folder: Path) -> Iterator[None]:
         raise OutputError(f"cannot read {folder}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:
         raise InputError(
-            f"{folder / RECORD}: the record of a finished run cannot be read ({error}); its verdict is not said again: "
-            "make the run anew with `force=True`"
+            f"{folder / RECORD}: the record of a finished run cannot be read ({error}), so its verdict is unknown: "
+            "repeat the run with `force=True`"
         ) from error
 
 
@@ -214,6 +214,6 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
     event = "is gone" if file not in current else "was changed" if file in expected else "was added"
     more = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
     raise InputError(
-        f"{path / file}: the file {event} since the run finished{more}; its verdict is not said again: put back what "
-        "it left, run audit on what is there, or make the run anew with `force=True`"
+        f"{path / file}: the file {event} since the run finished{more}; its verdict may no longer hold: restore what "
+        "it wrote, run audit on what is there, or repeat the run with `force=True`"
     )

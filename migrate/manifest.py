@@ -318,9 +318,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     try:
         content = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ManifestError(
-            f"{folder}: no {kind} here, for there is no {MANIFEST_NAME} in it; check the path"
-        ) from error
+        raise ManifestError(f"{folder}: no {kind} here: there is no {MANIFEST_NAME} in it; check the path") from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:

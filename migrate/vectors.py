@@ -116,7 +116,7 @@ def as_vectors(rows: ArrayLike, *, dim: int | None = None, source: str = "vector
         raise VectorError(f"{source}: not a table of numbers with rows of equal length ({error})") from error
     if vectors.ndim != 2:
         raise VectorError(
-            f"{source}: an array of {vectors.ndim} dimensions is no table of vectors; give a vector a row"
+            f"{source}: an array of {vectors.ndim} dimensions is not a table of vectors; give one vector per row"
         )
     if dim is not None and vectors.shape[1] != dim:
         raise VectorError(f"{source}: the vectors have dimension {vectors.shape[1]}, not {dim}")

@@ -144,7 +144,7 @@ def test_a_type_checker_sees_all_that_is_offered():
 
 def test_results_print_in_one_line_the_answer_first(done, source_folder):
     _, stitch, translation, report = done
-    assert repr(report).startswith(f"<AuditReport {report.verdict.outcome}: retention 0.")
+    assert repr(report).startswith(f"<AuditReport {report.verdict.outcome}: retention ")
     pairs = "<FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out"
     assert repr(stitch).startswith(pairs)
     assert "150 vectors, 32 -> 24 dimensions, 100 of them true" in repr(translation)
@@ -163,7 +163,7 @@ def test_a_printed_report_is_the_table_of_the_screen(done, capsys):
     head = next(line for line in printed.splitlines() if line.startswith(f"of {report.verdict.n_queries} queries "))
     assert head.split()[3:6] == ["retention", "at", "least"]
     (row,) = [line for line in printed.splitlines() if line.startswith("translated  ")]
-    assert f"{report.verdict.retention.estimate:.3f}" in row
+    assert f"{100 * report.verdict.retention.estimate:.1f} %" in row
     assert report.headline in str(report) and "\nfull re-embed " in str(report)
     assert "--" not in str(report) and "\x1b" not in str(report)
     assert audit_summary(report).startswith(f"{report}\n")
@@ -225,7 +225,7 @@ def test_results_show_themselves_in_a_notebook(done, source_folder):
     compared = migrate.compare(source_folder, translation.path)
     assert '<th scope="col">CKA</th>' in compared._repr_html_()
     assessed = migrate.assess(source_folder, "openai:text-embedding-3-small", budget="$0.001")
-    assert '<th scope="col">usd</th>' in assessed._repr_html_()
+    assert '<th scope="col">price</th>' in assessed._repr_html_()
     assert "<script" not in report._repr_html_()
 
 

@@ -85,7 +85,7 @@ def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
     without = migrate.fit(store, load(), sample=120, views={})
     assert mean_cosine(loaded, "with") > mean_cosine(without, "without") + 0.05
     (said,) = sentences_of_trial(fitted)
-    assert "It is used" in said and f"{tried.overlap_without:.1%} without" in said
+    assert "It is used" in said and f"{100 * tried.overlap_without:.1f} % without" in said
     every = f"translating embeds every text with {FREE_VIEW}, on this machine"
     assert every in choice_sentence(fitted.selection)
 

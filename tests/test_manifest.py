@@ -131,7 +131,7 @@ def test_what_is_no_manifest_is_refused(content, tmp_path):
 def test_a_folder_without_a_manifest_is_refused_but_may_be_asked(tmp_path):
     assert find_manifest(tmp_path, "store") is None
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ManifestError, match=f"no store here, for there is no {MANIFEST_NAME} in it"):
+        with pytest.raises(ManifestError, match=f"no store here: there is no {MANIFEST_NAME} in it"):
             read_manifest(folder, "store")
 
 

@@ -312,7 +312,7 @@ def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
     ids = vectors_of(tmp_path / "shy").ids
     assert done.outside.count == 5
     assert done.outside.examples == tuple(ids[row] for row in np.argsort(values, kind="stable")[:3])
-    assert "5 of 150 documents (3.3%) lie outside" in done.outside.sentence
+    assert "5 of 150 documents (3.3 %) lie outside" in done.outside.sentence
 
 
 def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):

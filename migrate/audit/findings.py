@@ -18,6 +18,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
+from migrate.display import percent
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError
 from migrate.search.runs import Rankings
@@ -143,7 +144,7 @@ def groups(query_set: QuerySet) -> list[Finding]:
     by = "their vectors" if query_set.group_field is None else f"their field {query_set.group_field!r}"
     text = (
         f"{queries:,} queries are in {weighting.count:,} independent groups by {by}, the largest of "
-        f"{weighting.sizes.max():,}; bounds take each group for one observation"
+        f"{weighting.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
 
@@ -315,9 +316,9 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
     if judged.lower <= most:
         return []
     text = (
-        f"the judgements show a retention of at least {judged.lower:.3f}, where agreement@10 with the full re-embed, "
-        f"which needs none ({agreement.estimate:.3f}), allows {most:.3f} at most: clicks on what this store or the old "
-        "one showed look like that; judge what both rankings find: --judge-next"
+        f"the judgements show a retention of at least {percent(judged.lower)}, where agreement@10 with the full "
+        f"re-embed, which needs none ({agreement.estimate:.3f}), allows {percent(most)} at most: clicks on what this "
+        "store or the old one showed look like that; judge what both rankings find: --judge-next"
     )
     return [doubt(text)]
 
@@ -363,9 +364,9 @@ def sampled(
     if is_safe_without or lucky <= least * len(relevant) or _tail(lucky, len(relevant), share) >= _BY_LUCK:
         return []
     text = (
-        f"{lucky:,} of the {len(relevant):,} relevant documents have true vectors, and {share:.0%} of all documents: "
-        "these judgements are of the sample, not of the translation; judge what both rankings find, with --judge-next, "
-        "or queries of other documents"
+        f"{lucky:,} of the {len(relevant):,} relevant documents have true vectors, and {percent(share, 0)} of all "
+        "documents: these judgements are of the sample, not of the translation; judge what both rankings find, with "
+        "--judge-next, or queries of other documents"
     )
     return [doubt(text)]
 

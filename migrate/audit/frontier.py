@@ -26,6 +26,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Estimate, tally_of
+from migrate.cost.estimate import dollars
 from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.selection.sample import QUERY_LOG
@@ -114,14 +115,14 @@ class Frontier:
         best = self.cheapest_safe
         if best is None:
             margin = self.points[0].verdict.asked_margin
-            return f"no budget tried here is SAFE at the margin of {margin:g}; try larger ones, or more queries"
+            return f"no budget tried here is SAFE at the margin of {100 * margin:g} %; try larger ones, or more queries"
         safe = "SAFE (provisional)" if best.verdict.provisional else "SAFE"
         if best.policy == SAMPLE:
             return f"the sample alone is {safe}: nothing more needs to be re-embedded"
-        price = "" if best.price_usd is None else f", ${best.price_usd:,.4f}"
+        price = "" if best.price_usd is None else f", {dollars(best.price_usd)}"
         return (
             f"the cheapest budget that is {safe}: {best.share:.0%} by {best.policy} ({best.documents:,} documents, "
-            f"about {best.tokens:,} tokens{price}, the sample included); audit the store that comes of it"
+            f"about {best.tokens:,} tokens{price}, the sample included); audit the store that you make with it"
         )
 
 

@@ -40,12 +40,12 @@ class HeldOut:
         """For a person."""
         bounds, count = self.verdict.retention, self.verdict.n_documents
         few = f", the first 10 of the {count} documents left are hardly a selection"
-        measured = f"{self.verdict.measured} {bounds.estimate:.3f}"
+        measured = f"{self.verdict.measured} {self.verdict.figure(bounds.estimate)}"
         relevant = "" if self.verdict.provisional else f"{self.relevant:,} of them relevant; "
         return (
             f"without the {self.documents:,} documents that have true vectors ({relevant}"
-            f"{self.queries:,} queries left): {self.verdict.outcome.value}, {measured}, 95 % bounds "
-            f"{bounds.lower:.3f} to {bounds.upper:.3f}{few if self.verdict.lacks_documents else ''}"
+            f"{self.queries:,} queries left): {self.verdict.outcome.value}, {measured} (95 % bounds: "
+            f"{self.verdict.span(bounds)}){few if self.verdict.lacks_documents else ''}"
         )
 
 

@@ -213,11 +213,11 @@ def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys],
         strange = documents.symmetric_difference(keys[name].values())
         if documents.isdisjoint(keys[name].values()) and not store.info.has_texts:
             raise StoreError(
-                f"{store.info.location} has row numbers such as '0' in the place of the documents of {location}; put "
-                "the docs.jsonl beside the index that has their ids"
+                f"{store.info.location} has row numbers such as '0' instead of the ids of {location}; put the "
+                "docs.jsonl that has these ids beside the index"
             )
         if strange:
             raise StoreError(
-                f"{store.info.location} does not hold the documents of {location}: only one of them has "
-                f"{len(strange)}, such as {min(strange)!r}; audit stores of the same corpus"
+                f"{store.info.location} and {location} hold different documents: only one of them has "
+                f"{len(strange):,}, such as {min(strange)!r}; audit stores of the same corpus"
             )

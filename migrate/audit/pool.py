@@ -38,7 +38,8 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bootstrap, Outcome, Verdict
 from migrate.cost import usd_of
-from migrate.cost.estimate import dollars
+from migrate.cost.estimate import dollars, token_count
+from migrate.display import percent
 from migrate.embedders.again import prove_answers, some_places
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH
@@ -117,7 +118,7 @@ class PoolStep:
         """For a person."""
         return (
             f"pool, the first {self.depth} documents for {self.queries:,} queries: {self.documents:,} to embed"
-            f"{_price(self.tokens, self.usd)}"
+            f"{'' if self.tokens is None else f', {_price(self.tokens, self.usd)}'}"
         )
 
 
@@ -155,12 +156,20 @@ class PoolSummary:
         return self.documents / self.count
 
     @property
+    def _extent(self) -> str:
+        if self.is_exact:
+            return f"all {self.count:,} documents"
+        return f"{self.documents:,} of {self.count:,} documents ({percent(self.share)})"
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """The documents that were embedded, and the worth of the figures, for a person."""
-        full = "" if self.full_tokens is None else f"; a full re-embed{_price(self.full_tokens, self.full_usd)}"
+        full = ""
+        if self.full_tokens is not None and not self.is_exact:
+            full = f"; a full re-embed takes {_price(self.full_tokens, self.full_usd)}"
         embedded = (
-            f"pool: true vectors of {self.documents:,} of {self.count:,} documents ({self.share:.1%})"
-            f"{_price(self.tokens, self.usd)}{full}"
+            f"pool: true vectors of {self._extent}"
+            f"{'' if self.tokens is None else f', {_price(self.tokens, self.usd)}'}{full}"
         )
         stopped = (f"the pool did not grow further: {self.stopped}",) if self.stopped else ()
         if self.is_exact:
@@ -181,10 +190,8 @@ class PoolSummary:
         return (embedded, guaranteed, f"estimated: {estimated}, {by}", *stopped)
 
 
-def _price(tokens: int | None, usd: float | None) -> str:
-    if tokens is None:
-        return ""
-    return f", {tokens / 1e6:.2f} Mtok" + ("" if usd is None else f" ({dollars(usd)})")
+def _price(tokens: int, usd: float | None) -> str:
+    return token_count(tokens) + ("" if usd is None else f" ({dollars(usd)})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +319,7 @@ def _check(retriever: Retriever, most: int) -> None:
         raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
     if not translated.info.has_texts and retriever.embedder.needs_texts:
         raise StoreError(
-            f"{translated.info.location} has no texts, of which a pool is embedded; {translated.info.way_to_texts}, or "
+            f"{translated.info.location} has no texts to embed for a pool; {translated.info.way_to_texts}, or "
             "name a file of vectors with --target file:PATH"
         )
 

@@ -183,7 +183,7 @@ def load_unjudged(path: Path) -> QuerySet:
         raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --beir")
     first = next((line.strip() for _, line in read_lines(path)), "")
     if first in ("{", "[") or first.startswith("[{"):
-        raise DatasetError(f"{path} is one JSON value, not a query or a JSON object a line; convert it")
+        raise DatasetError(f"{path} holds one JSON value; write a query, or a JSON object, on each line")
     queries = read_query_log(path)
     twice = next((query_id for query_id, times in Counter(q.id for q in queries).items() if times > 1), None)
     if twice is not None:
@@ -192,7 +192,7 @@ def load_unjudged(path: Path) -> QuerySet:
     query_set = QuerySet(queries, None, path.name)
     if len(query_set.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {path} has {len(query_set.distinct)} different queries, and a verdict needs "
+            f"INCONCLUSIVE: {path} has {len(query_set.distinct):,} different queries, and a verdict needs "
             f"{FEWEST_QUERIES}; add some, or make them from the documents with --queries synthetic"
         )
     return query_set
@@ -272,7 +272,7 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     if len(judging.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(judging.distinct)} others are left, "
-            f"and at least {FEWEST_QUERIES} are needed: give another --beir or --queries, and next time --hold-out 50%"
+            f"and a verdict needs at least {FEWEST_QUERIES}: give other queries, and next time --hold-out 50%"
         )
     return judging
 
@@ -307,7 +307,7 @@ def share_of(text: str) -> float:
     number = text.strip().removesuffix("%")
     share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
     if not (0 < share < 1 and text.strip().endswith("%")):
-        raise UsageError(f"--hold-out: {text!r} is no share of the queries; give one such as 50%")
+        raise UsageError(f"--hold-out: {text!r} is not a share of the queries; give one such as 50%")
     return share
 
 

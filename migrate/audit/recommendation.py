@@ -28,7 +28,8 @@ from migrate.audit.results import (
 )
 from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
-from migrate.cost.estimate import dollars, duration
+from migrate.cost.estimate import dollars, duration, token_count
+from migrate.display import percent
 from migrate.embedders.kinds import may_cost_money, prefix_spec
 from migrate.files import free_path
 
@@ -211,7 +212,16 @@ def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> s
         return "nothing" if amounts else ""
     if usd is not None:
         return dollars(usd)
-    return f"{(tokens or 0) / 1e6:.2f}M tokens" if seconds is None else duration(seconds / 60)
+    return token_count(tokens or 0) if seconds is None else duration(seconds / 60)
+
+
+def seconds_left(option: Option, report: AuditReport) -> float | None:
+    """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
+    everything = report.arm(FULL).tokens
+    if report.documents_per_s is None or option.tokens_left is None or not everything:
+        return None
+    count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
+    return float(option.tokens_left / everything * count / report.documents_per_s)
 
 
 class _Advice:
@@ -230,7 +240,7 @@ class _Advice:
         option = self._best()
         command, remark = self._command(option)
         paid = option if self.locations.can_serve or not option.depth else self.full
-        seconds = self._seconds(paid)
+        seconds = seconds_left(paid, self.report)
         remaining = _amount(paid.usd_left, seconds, paid.tokens_left)
         return Recommendation(
             plan=f"reembed {option.share}" if option.share else option.name,
@@ -241,8 +251,13 @@ class _Advice:
             left_tokens=paid.tokens_left,
             command=command,
             serving=self._serving(option),
-            remark=remark if odd is None else f"not to be believed of the new store: {odd.text}",
+            remark=remark if odd is None else self._distrust(odd),
         )
+
+    def _distrust(self, odd: Finding) -> str:
+        """Return the remark on a doubt, which is not repeated where the verdict has it."""
+        distrust = "the figures of the new store are not to be trusted"
+        return distrust if odd.text in self.verdict.doubts else f"{distrust}: {odd.text}"
 
     def _best(self) -> Option:
         options, report, full = self.options, self.report, self.full
@@ -257,23 +272,15 @@ class _Advice:
             safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
         # of two stages that cost the same now, the shallower one costs less with every new query
         best = min(safe, key=lambda one: (one.remaining, self._is_work(one), one.depth, -one.retention.lower))
-        is_weighed = full.usd_left is not None or self._seconds(full) is not None
+        is_weighed = full.usd_left is not None or seconds_left(full, report) is not None
         # 5 % of a full re-embed are not worth serving in two stages to put them off, by tokens if nobody knows the cost
         return full if best.depth and not is_weighed and full.remaining <= 0.05 * full.cost else best
 
     def _is_work(self, option: Option) -> bool:
         """Return whether it is a full re-embed that costs something: two stages serve before that is paid."""
-        seconds = self._seconds(option)
+        seconds = seconds_left(option, self.report)
         is_free = not option.remaining or is_small(option.usd_left, None if seconds is None else seconds / 60)
         return option.name == FULL and not is_free
-
-    def _seconds(self, option: Option) -> float | None:
-        """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
-        report, everything = self.report, self.report.arm(FULL).tokens
-        if report.documents_per_s is None or option.tokens_left is None or not everything:
-            return None
-        count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
-        return float(option.tokens_left / everything * count / report.documents_per_s)
 
     def _lead(self, option: Option, remaining: str) -> str:
         """Return the plan, what it keeps and what is still to be paid."""
@@ -334,7 +341,7 @@ class _Advice:
             statement = f"scores {bounds.estimate:.3g} times what a full re-embed does"
             least = f"{bounds.lower:.3g} times"
         else:
-            statement, least = f"keeps {100 * bounds.estimate:.1f} %", f"{100 * bounds.lower:.1f} %"
+            statement, least = f"keeps {percent(bounds.estimate)}", percent(bounds.lower)
         return f"{statement} (at least {least})" if with_bound else statement
 
     def _command(self, option: Option) -> Command:

@@ -27,6 +27,7 @@ from migrate.audit.verdict import Finding, doubt
 from migrate.check.again import prove_model
 from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
+from migrate.display import percent
 from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
@@ -113,7 +114,7 @@ def prove_reference(
     check_target(translated, embedder)
     for name, named in (("the store that is audited", translated), ("the source store", source)):
         if named is not None and _is_same_place(reference, named):
-            raise StoreError(f"{reference.info.location} is {name} itself, and no full re-embed; {_MADE_ELSE}")
+            raise StoreError(f"{reference.info.location} is {name} itself, not a full re-embed; {_MADE_ELSE}")
     refuse_same_source(source, translated)
     _refuse_same_bytes(translated, reference)
     trusted, origin = _by_manifest(translated, reference, embedder)
@@ -173,8 +174,8 @@ def prove_pool(
         copied = rows.equal(_NEARLY_EQUAL).sum() / (~rows.true).sum()
         if copied > _SAME_SHARE:
             text = (
-                f"{copied:.0%} of the vectors of {spec} that the pool needs are those of the translated store, whose "
-                "true ones they should be: is the file an export of that store?"
+                f"{percent(copied, 0)} of the vectors of {spec} that the pool needs are those of the translated store, "
+                "whose true ones they should be: is the file an export of that store?"
             )
             doubts.append(doubt(text, "target"))
     if not n_true:
@@ -225,8 +226,8 @@ def refuse_same_source(source: Store | None, translated: Store) -> None:
     """Make sure that the store before the migration is not the one after it."""
     if source is not None and _is_same_place(source, translated):
         raise StoreError(
-            f"{source.info.location} is the store that is audited itself, and not the one before the migration; name "
-            "the old store with --source"
+            f"{source.info.location} is the audited store itself, not the one from before the migration; name the old "
+            "store with --source"
         )
 
 
@@ -259,7 +260,7 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
         return False, "it has no manifest that says how it was made"
     n_true, maker = manifest.counts.get("true vectors", 0), _made_by(reference)
     if (maker == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
-        raise StoreError(f"{location} is a translated store, and no full re-embed; {_MADE_ELSE}")
+        raise StoreError(f"{location} is a translated store, not a full re-embed; {_MADE_ELSE}")
     if manifest.model is None:
         return False, "its manifest names no model"
     models = [target_of(translated), embedder.identity]
@@ -352,7 +353,7 @@ def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> N
     norms = summarize_norms(rows.reference)
     if not norms.is_unit and norms.maximum > 1.01 * norms.minimum:
         raise StoreError(
-            f"{reference.info.location} has vectors of lengths from {norms.minimum:.3g} to {norms.maximum:.3g}, and "
+            f"{reference.info.location} has vectors of lengths from {norms.minimum:.3g} to {norms.maximum:.3g}, but "
             f"{embedder.identity.spec} gives length 1; {_MADE_ELSE}"
         )
 
@@ -373,7 +374,7 @@ def _check_true_rows(
     if not enough:
         worst = int(np.argmin(np.where(true, cosines, np.inf)))
         raise StoreError(
-            f"{reference.info.location} has others for {int(wrong.sum()):,} of {int(true.sum()):,} true vectors of "
+            f"{reference.info.location} differs from {int(wrong.sum()):,} of {int(true.sum()):,} true vectors of "
             f"{translated.info.location}, such as {rows.ids[worst]!r} (cosine {cosines[worst]:.3f}): not embedded by "
             f"the same model; {remedy}"
         )
@@ -405,7 +406,7 @@ def _spot_check(
         cosines = pairwise(stored, new_vectors)
         worst = int(np.argmin(cosines))
         raise StoreError(
-            f"{location} has other vectors than those of {spec} for {int((~right).sum())} of {len(drawn)} documents "
+            f"{location} differs from {spec} in the vectors of {int((~right).sum())} of {len(drawn)} documents "
             f"that were embedded again, such as {drawn[worst].document.id!r} (cosine {cosines[worst]:.3f}): not "
             f"embedded by this model; {remedy}, or ask `check` what it is"
         )
@@ -427,7 +428,7 @@ def _unproven(reference: Store, rows: _Pairs | None) -> Finding:
     equal = 0 if rows is None else int(rows.equal(1 - 1e-6).sum())
     if rows is not None and equal > _SAME_SHARE * (~rows.true).sum():
         raise StoreError(
-            f"{reference.info.location} has {equal:,} rows equal to translated ones, and is no full re-embed; "
+            f"{reference.info.location} has {equal:,} rows equal to translated ones, so it is not a full re-embed; "
             f"{_MADE_ELSE}"
         )
     text = (
@@ -446,7 +447,7 @@ def _lost(rows: _Pairs | None) -> list[Finding]:
     if share <= 0.05:
         return []
     text = (
-        f"{share:.0%} of the most certain translations have nothing in common with the reference, as if it was of "
-        "another model or of other documents"
+        f"{percent(share, 0)} of the most certain translations have nothing in common with the reference, as if it was "
+        "of another model or of other documents"
     )
     return [doubt(text, "reference")]

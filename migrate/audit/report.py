@@ -190,7 +190,8 @@ class AuditReport:
         if self.plan == TRANSLATED:
             return alone
         bounds = self.family[self.plan]
-        judged = f"{self.verdict.measured} {bounds.estimate:.3f}, bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+        verdict = self.verdict
+        judged = f"{verdict.measured} {verdict.figure(bounds.estimate)} (bounds: {verdict.span(bounds)})"
         return f"{self._with_basis(self.outcome)}: {self.plan}, {judged}; translated alone: {alone}"
 
     def _with_basis(self, outcome: Outcome) -> str:

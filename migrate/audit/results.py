@@ -15,6 +15,8 @@ import numpy as np
 
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.verdict import Bounds
+from migrate.cost.estimate import dollars
+from migrate.display import percent
 from migrate.errors import UsageError
 from migrate.search.runs import Rankings
 
@@ -62,13 +64,13 @@ class Reranking:
             f"two-stage {self.depth} embeds {self.depth} documents for a first query ({self._price(self.usd_first)}"
             f"about {self.tokens_first:,.0f} tokens) and, with a cache, {self.documents_per_query:.1f} per query over "
             f"the queries of this audit ({self._price(self.usd_per_query)}about {self.tokens_per_query:,.0f} tokens); "
-            f"the cache then has true vectors of {self.cached_share:.1%} of the store, and `backfill` "
+            f"the cache then has true vectors of {percent(self.cached_share)} of the store, and `backfill` "
             "puts them in"
         )
 
     @staticmethod
     def _price(usd: float | None) -> str:
-        return "" if usd is None else f"${usd:.2g}, "
+        return "" if usd is None else f"{dollars(usd)}, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def find_plan(plan: str, names: Iterable[str], skipped: Mapping[str, str]) -> st
     if plan_word(plan) not in name_of:
         needs = "; ".join(f"{name} {need}" for name, need in skipped.items() if plan_word(name) == plan_word(plan))
         listed = f" ({needs})" if needs else ""
-        raise UsageError(f"--plan: {plan!r} is no arm of this audit{listed}; name one of {', '.join(name_of)}")
+        raise UsageError(f"--plan: {plan!r} is not an arm of this audit{listed}; name one of {', '.join(name_of)}")
     return name_of[plan_word(plan)]
 
 

@@ -261,7 +261,7 @@ class Audit(JudgedStep["AuditReport"]):
             return (0.1, 0.2, 0.3, 0.5) if self.frontier is None else self.frontier
         budgets = [Budget.parse(text) for text in self.frontier.split(",")]
         if any(budget.unit != "share" for budget in budgets):
-            raise UsageError(f"frontier={self.frontier!r} are no shares of the store; give some such as 10%,30%")
+            raise UsageError(f"frontier={self.frontier!r} are not shares of the store; give some such as 10%,30%")
         return [budget.amount for budget in budgets]
 
     @property
@@ -516,7 +516,7 @@ def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
         return ()
     numbers = [number.strip() for number in value.split(",")]
     if not all(number.isascii() and number.isdigit() and len(number) < 10 and int(number) for number in numbers):
-        raise UsageError(f"{flag}: {value!r} are no numbers of {expectation}")
+        raise UsageError(f"{flag}: {value!r} is not a list of numbers of {expectation}")
     return tuple(int(number) for number in numbers)
 
 

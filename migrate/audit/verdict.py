@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.unjudged import Limits, limits_of
+from migrate.display import percent
 
 CONFIDENCE = 0.95
 """Of one bound alone."""
@@ -515,33 +516,44 @@ class Verdict:
         if self.worse_than_stay:
             return f"{span}; the translated store answers significantly worse than the source store does today"
         if self.doubts:
-            return f"{span}: not to be believed, as {'; '.join(self.doubts)}"
+            return f"{span}, which is not to be trusted: {'; '.join(self.doubts)}"
         if self.outcome is Outcome.SAFE:
-            return f"{span}: at least {self._goal}"
+            return f"{span}, at least {self._goal}"
         if self.outcome is Outcome.NOT_SAFE:
-            below = (
-                "the margin of" if self.harmful is None else f"{self.harmful:.3f}, which stands for a retention below"
-            )
-            return f"{span}: below {below} {self.asked_margin:g}"
+            return f"{span}, below {self._goal if self.harmful is None else self._harm}"
         if not self.has_enough:
-            return f"{span}; {self.counted} are too few for a verdict, at least {FEWEST_QUERIES} are needed"
+            return f"{span}; {self.counted} are too few for a verdict, which needs at least {FEWEST_QUERIES}"
         if self.lacks_documents:
             return (
-                f"{span}; the first 10 of {self.n_documents} documents are hardly a selection, at least "
-                f"{FEWEST_DOCUMENTS} are needed to say SAFE"
+                f"{span}; the first 10 of {self.n_documents} documents are hardly a selection: SAFE needs at least "
+                f"{FEWEST_DOCUMENTS} documents"
             )
         if self.remedy is not None:
-            return f"{span}: {self._nearest} lies between; {self.remedy}"
+            return f"{span}; {self._nearest} lies within the bounds; {self.remedy}"
         if self.undecidable:
             return (
-                f"{span}: from {self.harmful:.3f} to {self.margin:.3f} it leaves open whether retention is "
-                f"{self.stands_for:g}, however many queries there are; judge some (--beir)"
+                f"{span}; SAFE needs at least {self.margin:.3f}, below {self.harmful:.3f} is NOT SAFE, and no "
+                "number of queries decides what lies between; judge some of them"
             )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         if not (self.provisional or self.within_reach):
             those = "queries that people judge" if self.left_to_judge is None else "the queries that were drawn"
-            return f"{span}: {self._nearest} lies between, too close to settle by {those}: it would take {needed}"
-        return f"{span}: {self._nearest} lies between; {needed} queries would settle it in 8 of 10 audits like this one"
+            settled = f", too close for {those}: it would take {needed} of them"
+        else:
+            settled = f"; {needed} queries would settle 8 of 10 audits like this one"
+        return f"{span}; {self._nearest} lies within the bounds{settled}"
+
+    def figure(self, value: float) -> str:
+        """Return a retention in per cent; an agreement as a number."""
+        return f"{value:.3f}" if self.provisional else percent(value)
+
+    def span(self, bounds: Bounds) -> str:
+        """Return the lower and the upper bound, as `figure` has them."""
+        if np.isinf(bounds.upper):
+            return f"{self.figure(bounds.lower)} or more"
+        if self.provisional:
+            return f"{bounds.lower:.3f}-{bounds.upper:.3f}"
+        return f"{100 * bounds.lower:.1f}-{percent(bounds.upper)}"
 
     @property
     def _span(self) -> str:
@@ -549,19 +561,23 @@ class Verdict:
         if not bounds.is_known:
             return f"{self.measured} unknown"
         level = f"{100 * self.confidence:.3g} % bounds"
-        return f"{self.measured} {bounds.estimate:.3f}, {level} {bounds.lower:.3f} to {bounds.upper:.3f}"
+        return f"{self.measured} {self.figure(bounds.estimate)} ({level}: {self.span(bounds)})"
 
     @property
     def _goal(self) -> str:
         if self.stands_for is None:
-            return f"the margin of {self.margin:g}"
-        return f"{self.margin:.3f}, which stands for a retention of {self.stands_for:g}"
+            return f"the margin of {100 * self.margin:g} %"
+        return f"{self.margin:.3f}, which stands for a retention of {100 * self.stands_for:g} %"
+
+    @property
+    def _harm(self) -> str:
+        return f"{self.harmful:.3f}, which stands for a retention below {100 * (self.stands_for or 0):g} %"
 
     @property
     def _nearest(self) -> str:
         if self.harmful is not None and self.retention.estimate < self.harmful:
-            return f"{self.harmful:.3f}, below which retention is less than {self.stands_for:g},"
-        return self._goal + ("," if self.stands_for is not None else "")
+            return f"{self.harmful:.3f}, below which it is NOT SAFE,"
+        return self._goal if self.stands_for is None else f"{self.margin:.3f}, which SAFE needs at least,"
 
 
 def margin_remarks(margin: float, origin: str = "") -> tuple[str, ...]:

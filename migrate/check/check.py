@@ -173,7 +173,7 @@ def _by_sample(
 def _answer(diagnosis: Diagnosis, findings: list[Observation]) -> tuple[Cause, str]:
     """Return the cause by the vectors; where these agree, by the first other finding that is not as expected."""
     if diagnosis.cause is Cause.COMPATIBLE:
-        advice = {"manifest": "; the vectors agree, so stamp the store anew", "unchanged": "; the vectors agree"}
+        advice = {"manifest": "; the vectors agree, so stamp the store again", "unchanged": "; the vectors agree"}
         for name, cause in _CAUSES.items():
             for finding in findings:
                 if finding.name == name and not finding.ok:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from migrate.check.comparison import Mask, Reembedded, Share, agree, pairwise, spread
 from migrate.check.model import Cause, Trial
+from migrate.display import percent
 from migrate.embedders import known_models
 from migrate.embedders.base import Embedder
 from migrate.search.runs import TopK
@@ -217,9 +218,10 @@ def _explain_part(compared: Reembedded, best: Explanation | None, disagreeing: S
         cause, meaning = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
     else:
         cause, meaning = Cause.MIXED, "is of another model"
-    bounds = f"{disagreeing.estimate:.0%}, 95 % bounds {disagreeing.lower:.0%} to {disagreeing.upper:.0%} of the store"
+    span = f"{100 * disagreeing.lower:.0f}-{percent(disagreeing.upper, 0)}"
+    bounds = f"{percent(disagreeing.estimate, 0)} (95 % bounds: {span}) of the store"
     if disagreeing.lower == disagreeing.upper:
-        bounds = f"{disagreeing.estimate:.0%} of the store: all were looked at"
+        bounds = f"{percent(disagreeing.estimate, 0)} of the store: all were looked at"
     share = f"{n_disagreeing} of {len(compared)} sampled documents disagree ({bounds})"
     return cause, f"a part of the store {meaning}; {share}; {describe_rows(compared.rows, compared.agreeing)}"
 

@@ -119,14 +119,12 @@ def _read_finding(store: Store) -> Found:
         model_found = typed(Found, finding["found"])
     except (FileNotFoundError, MalformedError) as error:
         raise UsageError(
-            f"{location}: no check has found what it is of; run `lead-migrate check` on it with --model first"
+            f"{location}: no check has found its model; run `lead-migrate check {location} --model SPEC` first"
         ) from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     if finding["store"] != json.loads(json.dumps(store.snapshot().as_json())):
-        raise StoreError(
-            f"{location}: the store changed since it was found to be of {model_found.spec}; check it again"
-        )
+        raise StoreError(f"{location}: the store changed after the check that found {model_found.spec}; check it again")
     return model_found
 
 

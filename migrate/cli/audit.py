@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.audit.step import Audit
+from migrate.audit.step import BUILD, POOL, Audit
 from migrate.cli import options
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show_result
-from migrate.cli.unread import offer_hold_out, with_unread
+from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
 from migrate.files import free_path
 
@@ -56,6 +56,7 @@ def command(
     """
     from migrate.files import refuse_file
     from migrate.report.document import recommendation_document
+    from migrate.stores.all_true import is_made_from_another
 
     step = replace(
         request,
@@ -68,6 +69,16 @@ def command(
         request.check_labels()
         return _by_labels(step, paths, model, paid, outputs, as_json=as_json)
     request.check()
+    reference = None if request.reference in (BUILD, POOL) else request.reference
+    options.refuse_missing(
+        request.store,
+        request.source,
+        request.queries_location,
+        request.stitch,
+        reference,
+        request.labels,
+        target=request.target,
+    )
     outputs.refuse(*paths, force=request.force)  # refused before anything is spent
     if request.judge_next is not None:
         refuse_file(Path(request.judge_next), *paths, force=request.force)
@@ -76,7 +87,9 @@ def command(
         if request.is_pooled and request.hold_out is None:
             offer_hold_out(step.judging, step.translated, step.embedder)
         if step.full is None:
-            queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed)
+            # `fit` has warned of the documents of a store that a stitch was fitted for
+            warned = (QUERIES,) if is_made_from_another(step.translated) else (DOCUMENTS, QUERIES)
+            queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed, warned=warned)
             step = replace(step, beir=queries)
         locations = _locations_of(step, request, outputs)
         report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
@@ -181,7 +194,7 @@ def _by_labels(
     from migrate.report.terminal import as_text
 
     if page := outputs.first(".html"):
-        raise UsageError(f"--report {page}: the page is one of queries; add --beir or --queries, or leave it out")
+        raise UsageError(f"--report {page}: the page shows queries; add --beir or --queries, or leave it out")
     outputs.refuse(*paths, force=step.force)
     store = str(step.store)
     with progress_bar() as progress:

@@ -66,9 +66,7 @@ def unknown_variables(environment: Iterable[str], commands: Iterable[click.Comma
     allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, WORK_FOLDER}
     allowed |= {str(option.envvar) for command in commands for option in _options(command).values()}
     strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)
-    return [
-        f"warning: nothing reads the environment variable {name}{_nearest(name, allowed, _PREFIX)}" for name in strange
-    ]
+    return [f"warning: unknown environment variable {name}{_nearest(name, allowed, _PREFIX)}" for name in strange]
 
 
 def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
@@ -99,7 +97,7 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     """The value as it would be typed, so that click judges it alike; a list where an option can be repeated."""
     values = value if isinstance(value, list) and option.multiple else [value]
     if not all(isinstance(value, str | int | float) for value in values):
-        raise click.UsageError(f"{path}: {value!r} of {flag} is no text, number, true or false; correct it")
+        raise click.UsageError(f"{path}: {value!r} of {flag} is not text, a number, true or false; correct it")
     if option.is_flag and isinstance(value, bool):
         return value
     typed = [str(value) for value in values]

@@ -95,7 +95,7 @@ def command(
             store,
             target,
             folder,
-            beir=with_unread(questions, store, target, seed=seed, silent=True),  # the report has it
+            beir=with_unread(questions, store, target, seed=seed, warned=()),  # the report has it
             source_model=source,
             sample=size,
             locations=Locations(

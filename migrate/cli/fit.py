@@ -14,7 +14,7 @@ from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.cli.unread import warn_of_fit, warn_of_store
+from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same
 from migrate.files import free_path
 from migrate.steps.fit import Fit
@@ -55,6 +55,7 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
     from migrate.work.remote import refuse_url
 
     store, target, seed = str(request.store), str(request.target), request.seed
+    options.refuse_missing(store, request.query_log, target=target)
     # refused before anything is spent
     if isinstance(output, Path):
         log = cast("Path | None", request.query_log)
@@ -71,7 +72,7 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
         step = replace(request, store=opened, target=embedder, source_model=old, views=views, progress=progress)
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed),
-            "sample": warn_of_fit(step),
+            "sample": count_unread_of_sample(step),
         }
         for view in step.inputs.views.values():
             warn_of_store(opened, view, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
@@ -65,6 +66,26 @@ def local_paths(*locations: Path | str | None) -> list[Path]:
     from migrate.stores.registry import path_in
 
     return [path for location in locations if location is not None and (path := path_in(location)) is not None]
+
+
+_WITH_SCHEME = re.compile(r"[A-Za-z][\w+-]+:")
+
+
+def refuse_missing(*locations: object | None, target: object | None = None) -> None:
+    """Refuse files and folders to be read of which two or more are missing, all in one line.
+
+    A single one is refused where it is opened. Locations with a scheme and names of BEIR sets are not looked at, and of
+    targets only `file:PATH` is. Raises StoreError: several are missing.
+    """
+    from migrate.datasets.download import BEIR_MD5
+    from migrate.errors import StoreError
+
+    names = [str(location) for location in locations if location is not None]
+    names += [str(target).removeprefix("file:")] if str(target).startswith("file:") else []
+    paths = [name for name in names if not _WITH_SCHEME.match(name) and name not in BEIR_MD5]
+    missing = [path for path in dict.fromkeys(paths) if not os.path.lexists(path)]
+    if len(missing) > 1:
+        raise StoreError(f"no such files or folders: {', '.join(missing)}; check the paths")
 
 
 class FiniteRange(click.FloatRange):
@@ -209,15 +230,27 @@ class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; of an option that is gone it is said by which one."""
+        """Read the words; all that is missing is named, and what replaced an option that is gone."""
+        words = list(args)  # click takes them out of `args`
         try:
             return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            missing = self._missing(ctx, words)
+            if len(missing) < 2:
+                raise
+            raise click.UsageError(f"Missing {', '.join(missing)}", ctx) from error
         except click.NoSuchOption as error:
             instead = _GONE.get(f"{ctx.info_name} {error.option_name}") or _GONE.get(error.option_name)
             writes_reports = any("--report" in param.opts and param.multiple for param in self.params)
             if instead is None or ("--report" in instead and not writes_reports):
                 raise
-            raise click.UsageError(f"{error.option_name} is gone; {instead}", ctx) from error
+            raise click.UsageError(f"{error.option_name} was removed; {instead}", ctx) from error
+
+    def _missing(self, ctx: click.Context, words: list[str]) -> list[str]:
+        """Return the required arguments and options that neither the words nor the settings give."""
+        read = self.make_context(ctx.info_name, words, parent=ctx.parent, resilient_parsing=True)
+        required = [param for param in self.params if param.required and read.params.get(str(param.name)) is None]
+        return sorted(f"{param.param_type_name} {param.get_error_hint(ctx)}" for param in required)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with `--help-all` beside `--help`, which is told where it shows more."""
@@ -264,7 +297,7 @@ def usd(value: object) -> float:
     except ValueError:
         amount = math.nan
     if not (amount >= 0 and math.isfinite(amount)):
-        raise click.BadParameter(f"{value!r} is no amount of dollars; give one such as $50")
+        raise click.BadParameter(f"{value!r} is not an amount of dollars; give one such as $50")
     return amount
 
 
@@ -406,7 +439,7 @@ class MarginOptions:
             origin = f" (from {self.origin})" if self.origin else ""
             raise UsageError(
                 f"--margin {self.margin:g}{origin}: a store that loses {1 - self.margin:.0%} of the quality would be "
-                f"SAFE; if that is meant, type --accept-margin {self.margin:g} on the command line too"
+                f"SAFE; if you want that, type --accept-margin {self.margin:g} on the command line too"
             )
 
     @property
@@ -596,7 +629,9 @@ class Outputs:
             raise UsageError("--report: a file is named twice; leave one of them out")
         for path in self.report:
             if path.suffix not in endings:
-                raise UsageError(f"--report {path}: the ending says the kind; end it in {' or '.join(endings)}")
+                raise UsageError(
+                    f"--report {path}: the ending chooses the kind of report; end it in {' or '.join(endings)}"
+                )
             refuse_file(path, *inputs, force=force)
 
     def leave(

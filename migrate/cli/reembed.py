@@ -94,7 +94,9 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> 
         embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
-            raise UsageError(f"{store}: the vectors of the model are not cached, {why}; `reembed` embeds")
+            raise UsageError(
+                f"{store}: the vectors of the model are not cached, {why}; leave out --from-cache to embed them"
+            )
         done = cast("Backfill", replace(request, store=opened, target=embedder, progress=progress).execute())
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}

@@ -24,7 +24,7 @@ from migrate.cli.options import (
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
-from migrate.cli.unread import offer_hold_out, warn_of_fit, with_unread
+from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_finished, show_report, stop_if_same
 from migrate.pipeline import Run
 
@@ -75,6 +75,7 @@ def command(
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
     by_pool, margin = request.reference == "pool", MarginOptions(request.margin, accept_margin)
     request.check()
+    options.refuse_missing(store, request.queries_location, target=target)
     read = options.local_paths(store, request.queries_location)
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=request.force)
@@ -109,15 +110,13 @@ def command(
         job = step.job
         finished = job.finished
         if finished is not None:
-            advise("this run has come to its end before; nothing is done again")
+            advise("this run is finished already; its verdict is printed again")
             code = show_finished(finished, output / PAGE, outputs, **shown)
         else:
             judges, kept_outputs, rate = job.questions, job.earlier, None
             if kept_outputs.outputs:
                 remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
-                advise(f"stitch and translated store are there; only the audit is made anew{remark}")
-            else:
-                warn_of_fit(job.fit)
+                advise(f"the stitch and the translated store are there already; only the audit is repeated{remark}")
             if by_pool and request.hold_out is None:
                 offer_hold_out(judges, opened, embedder)
             if by_pool and not kept_outputs.outputs:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli.options import ModelOptions, option
-from migrate.cli.terminal import PROGRAM, advise, bar_hidden
+from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.steps.base import COST
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ class Spending:
 
     def _warn_of_unknown_price(self, profile: Profile) -> None:
         if profile.is_paid is None and profile.price_usd_per_mtok is None:
-            advise(
-                f"warning: whether {profile.spec} costs money is not known, so --max-cost does not stop it; where it "
-                "is the target, --price says what a million tokens cost",
+            warn(
+                f"it is not known if {profile.spec} costs money, so --max-cost does not stop it; if it is the target, "
+                "give its price with --price"
             )
 
     def _ask(self, usd: float) -> None:

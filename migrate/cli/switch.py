@@ -83,7 +83,7 @@ def forget(request: Forget, yes: bool, as_json: bool) -> None:
 
     switched = request.switched
     if not yes and not sys.stdin.isatty():
-        raise UsageError(f"{switched.aside} would be deleted, and nobody can be asked here; agree with --yes")
+        raise UsageError(f"{switched.aside} would be deleted, and there is no terminal to ask in; agree with --yes")
     question = f"Delete {switched.aside}, the store that answered as {switched.old} before?"
     if not yes and not click.confirm(question, err=True):
         raise UsageError(f"{switched.aside}: not agreed to; nothing was deleted")

@@ -142,6 +142,19 @@ def advise(text: str) -> None:
         complain(text)
 
 
+_WARNED = "migrate.warned"
+"""Under this name click's context keeps the warnings that the command has printed."""
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr, unless the command has printed it already or was given `--quiet`."""
+    context = click.get_current_context(silent=True)
+    warned = set() if context is None else context.meta.setdefault(_WARNED, set())
+    if text not in warned:
+        warned.add(text)
+        advise(f"warning: {text}")
+
+
 QUIET = "migrate.quiet"
 """Under this name click's context says whether `--quiet` was given."""
 

@@ -20,7 +20,6 @@ from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.cli.unread import warn_of_sample
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.steps.translate import Translate
 
@@ -58,7 +57,6 @@ class _Reporter:
     def choice(self, choice: Choice, target: PlannedModel) -> None:
         from migrate.steps.translate.choice import why_unsure
 
-        warn_of_sample(lambda: choice.sample.documents, target.embedder)
         if self.policy is None and choice.policy == "random":
             advise(f"note: {why_unsure(self.fitted)}; the documents to embed are drawn at random")
         if target.meter is not None:
@@ -117,6 +115,7 @@ def run_translation(
 
     request.check()
     store, stitch = str(request.store), cast("Path | str", request.stitch)
+    options.refuse_missing(store, stitch, target=request.target)
     runner = running.open()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)

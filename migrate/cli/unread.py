@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from migrate.cli.terminal import advise
+from migrate.cli.terminal import advise, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from migrate.audit.query_set import QuerySet
     from migrate.cost.chunks import Unread
     from migrate.embedders.base import Embedder
     from migrate.steps.fit import Fit
     from migrate.stores.base import Store
-    from migrate.vectors import Document
-
 
 CHUNKS = "`embed` cuts documents into chunks that fit"
+DOCUMENTS, QUERIES = "documents of the store", "queries"
 
 
 def warn_of_unread(unread: Unread | None, subject: str, remedy: str) -> None:
     """Say how much is never read, where anything is, and what helps."""
     if unread is not None and unread.over:
-        advise(f"warning: {unread.sentence(subject)}; {remedy}")
+        warn(f"{unread.sentence(subject)}; {remedy}")
 
 
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
@@ -33,32 +32,28 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
     if not store.info.has_texts:
         return None
     unread = count_unread_of_store(store, embedder.loaded_profile(), seed=seed)
-    warn_of_unread(unread, "documents of the store", CHUNKS)
+    warn_of_unread(unread, DOCUMENTS, CHUNKS)
     return unread
 
 
-def warn_of_sample(draw: Callable[[], Sequence[Document]], embedder: Embedder) -> Unread | None:
-    """Do as `warn_of_store` for the documents of a sample, which are not drawn for a model without a limit."""
+def count_unread_of_sample(step: Fit) -> Unread | None:
+    """Count the same for the sample of a fit, of which `warn_of_store` has warned; only one at random is drawn here."""
     from migrate.cost.chunks import count_unread
 
-    target = embedder.loaded_profile()
-    unread = None if target.max_tokens is None else count_unread(draw(), target)
-    warn_of_unread(unread, "documents of the sample", CHUNKS)
-    return unread
-
-
-def warn_of_fit(step: Fit) -> Unread | None:
-    """Do as `warn_of_sample` for a fit whose sample is drawn at random, which is quick."""
-    if step.query_log is not None or step.strategy not in (None, "random") or not step.inputs.store.info.has_texts:
+    target = step.inputs.embedder.loaded_profile()
+    is_random = step.query_log is None and step.strategy in (None, "random")
+    if not (is_random and step.inputs.store.info.has_texts and target.max_tokens is not None):
         return None
-    return warn_of_sample(step.expected_documents, step.inputs.embedder)
+    return count_unread(step.expected_documents(), target)
 
 
-def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, silent: bool = False) -> QuerySet:
+def with_unread(
+    questions: QuerySet, store: Store, embedder: Embedder, *, seed: int, warned: Sequence[str] = (DOCUMENTS, QUERIES)
+) -> QuerySet:
     """Return the questions, with a note for the report where a model leaves some of them, or of the store, unread.
 
-    It is said too, unless it is to be `silent`. The translation and the full re-embed that it is compared with are both
-    of what is read.
+    A warning of the subjects in `warned` is printed too. The translation and the full re-embed that it is compared with
+    are both of what is read.
     """
     from dataclasses import replace
 
@@ -66,12 +61,11 @@ def with_unread(questions: QuerySet, store: Store, embedder: Embedder, *, seed: 
 
     profile = embedder.loaded_profile()
     counted = {
-        "documents of the store": count_unread_of_store(store, profile, seed=seed) if store.info.has_texts else None,
-        "queries": count_unread(questions.queries, profile.for_queries()),
+        DOCUMENTS: count_unread_of_store(store, profile, seed=seed) if store.info.has_texts else None,
+        QUERIES: count_unread(questions.queries, profile.for_queries()),
     }
-    if not silent:
-        for subject, remedy in (("documents of the store", CHUNKS), ("queries", "shorten them")):
-            warn_of_unread(counted[subject], subject, remedy)
+    for subject in warned:
+        warn_of_unread(counted[subject], subject, {DOCUMENTS: CHUNKS, QUERIES: "shorten them"}[subject])
     notes = [counts.sentence(subject) for subject, counts in counted.items() if counts is not None and counts.over]
     return replace(questions, notes=(*questions.notes, *notes))
 

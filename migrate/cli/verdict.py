@@ -40,8 +40,8 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
         refuse_recorded_code(recorded, store.info.location, flag)
     if is_out_of_sight(recorded):
         raise UsageError(
-            f"{store.info.location}: {file_of(recorded)}, the vectors that it is of, is not in the current folder; say "
-            f"where it is with {flag} file:PATH"
+            f"{store.info.location}: {file_of(recorded)}, which its vectors are from, is not in the current folder; "
+            f"say where it is with {flag} file:PATH"
         )
     embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=store.folder)
     embedder.expect_dim(store.info.dim, store.info.location, advice=_advice(spec or recorded.spec, recorded.dim, flag))
@@ -71,8 +71,8 @@ def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> N
 
     if runs_code(model.spec):
         raise UsageError(
-            f"{path}: its model is {model.spec}, whose code is not run on the word of a file; if you trust it, add "
-            f"{flag} {model.spec}"
+            f"{path}: its model is {model.spec}, whose code does not run just because a file names it; if you trust "
+            f"it, add {flag} {model.spec}"
         )
 
 

@@ -15,6 +15,7 @@ from migrate.cost.estimate import Estimate, dollars, duration
 from migrate.cost.plans import FULL, MIGRATE, STAY, Plan
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import PlannedModel
+from migrate.display import percent
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
 from migrate.selection import SAMPLE_SIZE
@@ -42,18 +43,18 @@ def _cheapest_safe(plans: Sequence[Plan], full: Plan) -> str:
     for plan, point in measured:
         if point.outcome is not None and point.is_cheapest_safe:
             return (
-                f"cheapest plan expected to be SAFE: {plan.name} ({priced(plan)}), as the audit's frontier found "
-                f"({point.sentence}); audit the store that comes of it"
+                f"cheapest plan expected to be SAFE: {plan.name} ({priced(plan)}); the audit's frontier measured "
+                f"{point.sentence}; audit the store that you make with it"
             )
     if any(point.outcome is not None for _, point in measured):
         return (
-            f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); the audit's frontier found no smaller "
-            "budget that is"
+            f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); no smaller budget of the audit's frontier "
+            "was SAFE"
         )
     if measured:
         return (
-            f"cheapest plan expected to be SAFE: not known yet; of the stitch "
-            f"{measured[0][0].quality} is known, and what that means for queries only an audit says (audit --frontier)"
+            f"cheapest plan expected to be SAFE: not known yet; the fit measured {measured[0][0].quality}, and only an "
+            "audit says what that means for queries (`audit --frontier`)"
         )
     if full_is_better(plans, full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"
@@ -62,9 +63,8 @@ def _cheapest_safe(plans: Sequence[Plan], full: Plan) -> str:
     usd = None if full.usd is None or not full.tokens else full.usd * tokens / full.tokens
     price = "" if usd is None else f", {dollars(usd)}"
     return (
-        "cheapest plan expected to be SAFE: not known before a fit and an audit; a fit on "
-        f"{pairs:,} documents (about {tokens:,.0f} tokens{price}) is the next thing to buy, a full re-embed is SAFE by "
-        "definition"
+        "cheapest plan expected to be SAFE: not known before a fit and an audit; start with a fit on "
+        f"{pairs:,} documents (about {tokens:,.0f} tokens{price}); a full re-embed is SAFE by definition"
     )
 
 
@@ -96,10 +96,9 @@ def _stay_or_not(plans: Sequence[Plan]) -> str:
     stay = next(plan for plan in plans if plan.kind == STAY)
     if stay.known is None:
         return (
-            "staying costs nothing, and where the old model can still answer queries it is the first thing to beat: "
-            f"between two published models it kept {stay.quality.removeprefix('elsewhere ')} of the new model's "
-            "nDCG@10, more than a translation in three of four moves. Move because the old model goes away, or where "
-            "an audit says that the new one is better"
+            "staying costs nothing while the old model can answer queries: between two published models it kept "
+            f"{stay.quality.removeprefix('elsewhere ')} of the new model's nDCG@10, more than a translation in three "
+            "of four moves. Move if the old model goes away, or if an audit says that the new one is better"
         )
     moves = [plan for plan in plans if plan.known is not None and plan.known.measure == stay.known.measure]
     best = max((plan for plan in moves if plan is not stay), key=lambda plan: plan.quality_known, default=None)
@@ -146,7 +145,7 @@ def _small(full: Plan) -> str:
         return f"it takes {takes}" if full.usd is None else f"it costs {dollars(full.usd)}{takes and f' and {takes}'}"
     if full.documents <= 2 * SAMPLE_SIZE:
         share = min(SAMPLE_SIZE / full.documents, 1)
-        return f"the {SAMPLE_SIZE:,} documents that a stitch learns from are {share:.0%} of the store"
+        return f"the {SAMPLE_SIZE:,} documents that a stitch learns from are {percent(share, 0)} of the store"
     return ""
 
 
@@ -157,8 +156,8 @@ def _budget_sentence(full: Plan, budget_usd: float) -> str:
         return f"${budget_usd:g} buys everything: a full re-embed costs {dollars(full.usd)}"
     share = budget_usd / full.usd
     return (
-        f"${budget_usd:g} buys true vectors for {share:.1%} of the store ({int(share * full.documents):,} documents): "
-        f"translate --reembed ${budget_usd:g}"
+        f"${budget_usd:g} buys true vectors for {percent(share)} of the store ({int(share * full.documents):,} "
+        f"documents): translate --reembed ${budget_usd:g}"
     )
 
 

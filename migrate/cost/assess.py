@@ -96,7 +96,7 @@ def assess_store(
     """
     info = store.info
     if not info.has_texts:
-        raise StoreError(f"{info.location}: the store has no texts, which are what is embedded; {info.way_to_texts}")
+        raise StoreError(f"{info.location}: the store has no texts to embed; {info.way_to_texts}")
     lookup = cached if quality is None else quality.paid(cached)
     count = count_texts(store.documents(), target, lookup=lookup, total=info.count, progress=progress)
     if not count.distinct:

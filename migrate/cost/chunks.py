@@ -13,6 +13,7 @@ import numpy as np
 
 from migrate.cost.count import TextCount, count_texts
 from migrate.datasets.chunking import chunk_documents
+from migrate.display import percent
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts, whole
 from migrate.errors import UsageError
@@ -58,10 +59,10 @@ class Unread:
         about = "" if self.is_exact and self.store is None else "about "
         many = f"{self.over:,} of {self.texts:,}"
         if self.store is not None:
-            many = f"{self.over / self.texts:.1%} of {self.store:,}"
+            many = f"{percent(self.over / self.texts)} of {self.store:,}"
         are = "is" if self.over == 1 and self.store is None else "are"
         takes, fate = ("takes", "the API refuses") if self.is_api else ("reads", "are never read")
-        share = f"{about}{self.share:.1%} of all tokens"
+        share = f"{about}{percent(self.share)} of all tokens"
         fate = f"{fate} such texts ({share} lie beyond)" if self.is_api else f"{share} {fate}"
         return f"{about}{many} {subject} {are} longer than the {self.limit:,} tokens that {self.model} {takes}: {fate}"
 

@@ -19,12 +19,26 @@ def dollars(usd: float) -> str:
 def duration(minutes: float) -> str:
     """Return a time in the unit that suits it.
 
-    >>> duration(0.02), duration(30), duration(200)
-    ('1.2 s', '30 min', '3.3 h')
+    >>> duration(0.001), duration(0.02), duration(30), duration(200)
+    ('<0.1 s', '1.2 s', '30 min', '3.3 h')
     """
+    if 0 < 60 * minutes < 0.1:
+        return "<0.1 s"
     if minutes < 1:
         return f"{60 * minutes:.2g} s"
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def token_count(tokens: float) -> str:
+    """Return a number of tokens; a large one in millions.
+
+    >>> token_count(9_876), token_count(163_652), token_count(12_345_678), token_count(1_234_567_890)
+    ('9,876 tokens', '0.16 M tokens', '12.3 M tokens', '1,235 M tokens')
+    """
+    if tokens < 10_000:
+        return f"{tokens:,.0f} tokens"
+    millions = tokens / 1e6
+    return f"{millions:,.{2 if millions < 10 else 1 if millions < 100 else 0}f} M tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,14 @@ class KnownPoint:
     @property
     def sentence(self) -> str:
         """The figure in a few words."""
-        low, high = ("?" if bound is None else f"{bound:.3f}" for bound in (self.lower, self.upper))
-        span = "" if self.lower is None and self.upper is None else f" ({low}..{high})"
+        factor, decimals, unit = (100, 1, " %") if self.measure == "retention" else (1, 3, "")
+        estimate, low, high = (
+            "?" if share is None else f"{factor * share:.{decimals}f}"
+            for share in (self.estimate, self.lower, self.upper)
+        )
+        span = "" if self.lower is None and self.upper is None else f" ({low}-{high}{unit})"
         by = "" if self.policy is None else f", {self.outcome} by {self.policy}"
-        return f"{self.measure} {self.estimate:.3f}{span}{by}"
+        return f"{self.measure} {estimate}{unit}{span}{by}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str
         )
     model = fitted.manifest.model
     if model is not None and split_spec(spec)[0] == "openai" and model.spec != spec:
-        raise StitchError(f"{source}: the stitch leads to {model.spec}, not to {spec}; name that with --target")
+        raise StitchError(f"{source}: the stitch leads to {model.spec}, not to {spec}; use --target {model.spec}")
     return StitchQuality(
         fitted.manifest.counts.get("pairs", len(fitted.sample.ids)), fitted.selection, frozenset(fitted.sample.row_of)
     )
@@ -162,7 +166,7 @@ def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
     """
     frontier = _read_report(path).get("frontier")
     if not isinstance(frontier, dict):
-        raise InputError(f"{path}: this is no report of an audit with --frontier; run audit with it")
+        raise InputError(f"{path}: this is not the report of an audit with --frontier; run one")
     if frontier.get("documents") != count:
         raise InputError(f"{path}: the frontier is of another store, not of one of {count:,} documents; give its own")
     try:
@@ -199,7 +203,7 @@ def _read_report(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
     except MalformedError as error:
-        raise InputError(f"{path}: this is no JSON report of an audit ({error}); check the path") from error
+        raise InputError(f"{path}: this is not the JSON report of an audit ({error}); check the path") from error
     return report
 
 

@@ -44,8 +44,8 @@ class Rate:
             amount, seconds, is_tokens = parse_rate(limit) or (0.0, 1, False)
             if not amount or is_tokens in amounts:
                 raise UsageError(
-                    f"{text!r} is no rate of requests or tokens; give one such as 3000/min, 50/s or 1000000tok/min, or "
-                    "one of each with a comma between"
+                    f"{text!r} is not a rate of requests or tokens; give one such as 3000/min, 50/s or "
+                    "1000000tok/min, or one of each with a comma between"
                 )
             amounts[is_tokens] = amount * (60 / seconds)
         return cls(amounts.get(False), amounts.get(True), "as given by rate=")

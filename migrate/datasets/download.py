@@ -141,7 +141,7 @@ def fetch_beir(name: str, *, cache: Path, progress: Progress = no_progress) -> P
     OutputError: the operating system refused to write.
     """
     if name not in BEIR_MD5:
-        raise DatasetError(f"{name!r} is no BEIR folder or set; give a folder, or one of {', '.join(BEIR_MD5)}")
+        raise DatasetError(f"{name!r} is not a BEIR folder or set; give a folder, or one of {', '.join(BEIR_MD5)}")
     folder = cache / name
     if not folder.exists():
         with output_lock(folder.with_name(f"{name}.zip")):  # the folder's own lock is for unpacking

@@ -93,7 +93,7 @@ def _grades(record: dict[str, Any], location: str) -> dict[str, int] | None:
     for doc_id, grade in grades.items():
         if not isinstance(grade, int) or isinstance(grade, bool):
             raise DatasetError(
-                f"{location}: the grade of document {doc_id!r} is no whole number; give it one, such as 0"
+                f"{location}: the grade of document {doc_id!r} is not a whole number; give it one, such as 0"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items() if grade is not None}
 
@@ -126,5 +126,5 @@ def _check_seal(
 def _chance(record: dict[str, Any], location: str) -> float:
     chance = record.get("chance")
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0.01 <= chance <= 1:
-        raise DatasetError(f"{location}: the chance is no number from 0.01 to 1; take what `--judge-next` wrote")
+        raise DatasetError(f"{location}: the chance is not a number from 0.01 to 1; take what `--judge-next` wrote")
     return float(chance)

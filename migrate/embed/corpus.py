@@ -368,7 +368,7 @@ class _CorpusJob(StoreJob):
             batch, details = list(islice(documents, len(shard))), work.shards.details(shard)
             if texts_sha256((document.id, document.text) for document in batch) != details["documents"]:
                 raise StoreError(
-                    f"{self.output}: the documents up to number {shard.stop}: changed since the unfinished work was "
+                    f"{self.output}: the documents up to number {shard.stop} changed since the unfinished work was "
                     f"begun; {START_OVER}"
                 )
             work.writer(details["dim"])

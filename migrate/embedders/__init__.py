@@ -135,8 +135,8 @@ def load_embedder(
         raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
     if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):
         raise UsageError(
-            "dimensions must be at least 1, and go with openai: or langchain: only; found "
-            f"{options.dimensions} for {spec!r}"
+            f"dimensions={options.dimensions} does not fit {spec!r}; give a number from 1 on, with openai: or "
+            "langchain: only"
         )
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")

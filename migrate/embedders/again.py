@@ -68,10 +68,10 @@ def prove_answers(
     if cosines.min() < SAME:
         worst, differing = int(cosines.argmin()), int((cosines < SAME).sum())
         raise VectorError(
-            f"{source}: {embedder.profile.spec} gives another vector of the text of {texts[order[worst]].id!r} than it "
-            f"gave before (cosine {cosines[worst]:.3f}, {differing} of {len(order)} are others): the model has changed "
-            "since, or the server mixes up its texts; name the server that still has the model, or start anew with "
-            "another --cache for the new one"
+            f"{source}: {embedder.profile.spec} gives another vector for the text of {texts[order[worst]].id!r} than "
+            f"it gave before (cosine {cosines[worst]:.3f}, {differing} of {len(order)} are others): the model has "
+            "changed since, or the server mixes up its texts; name the server that still has the model, or start "
+            "again with another --cache for the new one"
         )
     return len(order)
 

@@ -40,7 +40,7 @@ BUILT_IN = {
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise ValueError("is no whole number above 0")
+        raise ValueError("is not a whole number above 0")
     return int(text)
 
 
@@ -241,7 +241,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
         return entry.provider, entry.name
     close = suggest_models(spec)
     hint = f"did you mean {' or '.join(close)}?" if close else "for example openai:text-embedding-3-small"
-    raise UsageError(f"unknown model {spec!r}; expected one of {', '.join(f'{k}:' for k in kind_names())} - {hint}")
+    raise UsageError(f"unknown model {spec!r}; the kinds are {', '.join(f'{k}:' for k in kind_names())} - {hint}")
 
 
 def kind_names() -> list[str]:
@@ -257,7 +257,7 @@ def find_kind(name: str) -> EmbedderKind:
         return kind
     point = installed(ENTRY_POINTS).get(name)
     if point is None:
-        raise UsageError(f"unknown kind of model {name!r}; expected one of {', '.join(kind_names())}")
+        raise UsageError(f"unknown kind of model {name!r}; the kinds are {', '.join(kind_names())}")
     plugin: EmbedderKind = load_plugin(point, EmbedderKind)
     return plugin
 

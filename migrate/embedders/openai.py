@@ -183,7 +183,7 @@ class OpenAIEmbedder(Embedder):
             raise UsageError(f"the concurrency must be from 1 to 256, not {concurrency}")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
-            raise UsageError(f"{base_url!r} is no `base_url`; give one such as http://localhost:8000/v1")
+            raise UsageError(f"{base_url!r} is not a `base_url`; give one such as http://localhost:8000/v1")
         entry = find_model(name)
         self.entry = entry if entry and entry.provider == "openai" else None
         self.name = self.entry.name if self.entry else name
@@ -373,7 +373,7 @@ def requests_per_s(text: str) -> float:
     """
     amount, seconds, is_tokens = parse_rate(text) or (0.0, 1, False)
     if not amount or is_tokens:
-        raise UsageError(f"{text!r} is no rate of requests; give one such as 3000/min, 50/s or 100/h")
+        raise UsageError(f"{text!r} is not a rate of requests; give one such as 3000/min, 50/s or 100/h")
     return amount / seconds
 
 

@@ -107,7 +107,7 @@ class OwnDatabase:
                 raise self.damaged(str(error)) from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise LockedError(
-                    f"another run holds the {self.title} {self.path}; wait for it, and run again"
+                    f"another run is using the {self.title} {self.path}; wait for it, and run again"
                 ) from error
             raise OutputError(
                 f"cannot write the {self.title} {self.path}: {error}; free some space, or check the permissions"

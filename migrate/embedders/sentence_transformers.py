@@ -55,7 +55,7 @@ def pick_device(device: str) -> str:
     try:
         torch.device(device)
     except RuntimeError as error:
-        raise UsageError(f"{device!r} is no device; name one such as auto, cpu, cuda, cuda:1 or mps") from error
+        raise UsageError(f"{device!r} is not a device; name one such as auto, cpu, cuda, cuda:1 or mps") from error
     return device
 
 

@@ -202,7 +202,8 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
     documents, n_words = weights.shape
     if dim > min(documents, n_words):
         raise InputError(
-            f"tfidf:{dim} needs {dim} documents and words, found {documents} and {n_words}; choose a smaller dimension"
+            f"tfidf:{dim} needs at least {dim} documents and words, and there are {documents} and {n_words}; choose a "
+            "smaller dimension"
         )
     with np.errstate(divide="ignore", invalid="ignore"):  # shares of the variance, unused
         svd = TruncatedSVD(n_components=dim, n_iter=7, random_state=seed).fit(weights)

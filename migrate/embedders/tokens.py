@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.display import percent
 from migrate.errors import InputError
 from migrate.files import sha256_file
 
@@ -72,7 +73,7 @@ class TokenCounter(ABC):
     @property
     def sentence(self) -> str:
         """Source of the figures, and how far they may be off."""
-        return self.source if self.exact else f"{self.source}; a total may be {self.error:.0%} off"
+        return self.source if self.exact else f"{self.source}; a total may be {percent(self.error, 0)} off"
 
 
 @cache
@@ -120,7 +121,7 @@ def read_tokenizer(path: Path) -> TokenizerCounter:
     try:
         return make_counter(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises nothing narrower
-        raise InputError(f"{path}: this is no tokenizer of the tokenizers library; copy the model again") from error
+        raise InputError(f"{path}: this is not a tokenizer of the tokenizers library; copy the model again") from error
 
 
 def make_counter(text: str) -> TokenizerCounter:

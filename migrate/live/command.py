@@ -142,6 +142,8 @@ def stop(store: str, seconds: float) -> None:
             show(f"{store}: no worker is running")
             return
         if not stop_worker(state, seconds=seconds):
-            raise LockedError(f"{store}: the worker did not end within {seconds:g} s; it will, or wait with --seconds")
+            raise LockedError(
+                f"{store}: the worker did not stop within {seconds:g} s; it still will, or wait longer with --seconds"
+            )
     show(f"{store}: the worker has ended")
     advise_next("live status", store)

@@ -234,7 +234,7 @@ def _marker_at_rest(location: str) -> Any:
         if (marker := _marker(open_store(location))) is not None:
             return marker
         time.sleep(0.05)
-    raise StoreError(f"{location}: a switch is under way, or was killed; run it again, or rollback")
+    raise StoreError(f"{location}: a switch is under way, or was interrupted; run it again, or `rollback`")
 
 
 def _marker(store: Store) -> Any:

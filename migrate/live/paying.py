@@ -40,7 +40,9 @@ class Pace:
         """
         rate = parse_rate(text.replace(",", ""))
         if rate is None:
-            raise UsageError(f"--pace {text}: this is no pace; write documents or tokens such as 20/s or 90000tok/min")
+            raise UsageError(
+                f"--pace {text}: this is not a pace; write documents or tokens such as 20/s or 90000tok/min"
+            )
         amount, seconds, is_tokens = rate
         return cls(amount / seconds, "tokens" if is_tokens else "documents")
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from migrate import __version__
 from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
+from migrate.display import percent
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
 from migrate.report.audit_sections import COLOURS
@@ -16,7 +17,7 @@ from migrate.report.facts import document
 from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Either, Facts, Report
 from migrate.report.svg.charts import Line, line_chart
-from migrate.report.svg.frame import Chart, percent
+from migrate.report.svg.frame import Chart, axis_percent
 from migrate.report.terminal import wrap
 
 _COUNTERS: Final = {
@@ -47,26 +48,27 @@ def verdict_sentence(status: LiveStatus) -> str:
         return f"INCONCLUSIVE: no sampled query was scored yet ({waiting:,} wait{needed})"
     span = f"agreement@10 {verdict.likely:.3f} to {verdict.mean:.3f} over {verdict.n_queries:,} sampled queries"
     span += f" of {verdict.n_groups:,} kinds" if verdict.n_groups < verdict.n_queries else ""
-    bounds = f"95 % bounds at all looks {verdict.lower:.3f} to {verdict.upper:.3f}"
+    bounds = f"95 % bounds at all looks: {verdict.lower:.3f}-{verdict.upper:.3f}"
     why = {
-        "SAFE": f"at least {verdict.safe:.3f}, which stands for a retention of {verdict.margin:g}",
-        "NOT SAFE": f"below {verdict.harmful:.3f}, which stands for a retention below {verdict.margin:g}",
+        "SAFE": f"at least {verdict.safe:.3f}, which stands for a retention of {100 * verdict.margin:g} %",
+        "NOT SAFE": f"below {verdict.harmful:.3f}, which stands for a retention below {100 * verdict.margin:g} %",
     }
-    tail = why.get(str(verdict.outcome), f"SAFE from {verdict.safe:.3f}, NOT SAFE below {verdict.harmful:.3f}")
+    limits = f"SAFE needs at least {verdict.safe:.3f}, below {verdict.harmful:.3f} is NOT SAFE"
+    tail = why.get(str(verdict.outcome), limits)
     remarks = "".join(f"; {remark}" for remark in margin_remarks(verdict.margin, verdict.margin_from))
-    return f"{verdict.outcome}: {span}, {bounds}: {tail}{remarks}"
+    return f"{verdict.outcome}: {span} ({bounds}), {tail}{remarks}"
 
 
 def _true_sentence(status: LiveStatus) -> str:
     refused = f", {status.refused:,} refused by the model" if status.refused else ""
-    if status.true is None:
+    if status.true is None or (share := status.share) is None:
         return (
             "another store is there than the one that was served and worked at: which vectors are true ones is known "
             "once `live run` or a searcher has opened it"
         )
     return (
-        f"{status.true:,} of {status.count:,} vectors are true ones ({status.share:.1%}){refused}; {status.queued:,} "
-        "more were asked for"
+        f"{status.true:,} of {status.count:,} vectors are true ones ({percent(share)}){refused}; "
+        f"{status.queued:,} more were asked for"
     )
 
 
@@ -196,7 +198,7 @@ def _quality(status: LiveStatus) -> Chart | None:
         x_label="hours",
         y_label="agreement@10, between its bounds",
         level=status.verdict.safe,
-        level_label="SAFE from here",
+        level_label=f"SAFE needs at least {status.verdict.safe:.3f}",
     )
 
 
@@ -205,7 +207,7 @@ def _progress(status: LiveStatus) -> Chart | None:
     if not points:
         return None
     line = Line("true vectors", points)
-    return line_chart("true vectors over time", [line], x_label="hours", y_label="true vectors", y_form=percent)
+    return line_chart("true vectors over time", [line], x_label="hours", y_label="true vectors", y_form=axis_percent)
 
 
 def _spending(status: LiveStatus) -> Chart | None:

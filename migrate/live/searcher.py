@@ -457,8 +457,8 @@ def _embedders(store: Store, identity: ModelIdentity, models: Models, cache: Pat
     listed = [named] if isinstance(named, str | Embedder) else list(named) if isinstance(named, Sequence) else []
     if not listed or not all(isinstance(model, str | Embedder) for model in listed):
         raise UsageError(
-            f"{store.info.location}: {models!r} is no embedder, no spec such as openai:text-embedding-3-small, and no "
-            "list of them; name the store's own model, or leave it out"
+            f"{store.info.location}: {models!r} is neither an embedder, nor a spec such as "
+            "openai:text-embedding-3-small, nor a list of them; name the store's own model, or leave it out"
         )
     embedders = []
     for model in listed:

@@ -62,8 +62,8 @@ def open_state(store: Store) -> LiveState:
     path = state_path(store)
     if not path.exists():
         raise UsageError(
-            f"{store.info.location}: nothing is known of a live store here; serve it with `migrate.live`, or begin "
-            "with `lead-migrate live run`"
+            f"{store.info.location}: this store was not served live yet; serve it with `migrate.live`, or start "
+            "`lead-migrate live run`"
         )
     return LiveState(path)
 

@@ -137,7 +137,7 @@ class Worker:
             except LockedError as error:
                 pid = self.state.worker().pid
                 raise LockedError(
-                    f"{self.location}: another worker is at it (process {pid}); `lead-migrate live stop` ends it"
+                    f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
                 ) from error
             self.state.note(STOP, False)
             phase: WorkerPhase = "failed"
@@ -532,7 +532,7 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     require_model(location, model, embedder.identity)
     if not embedder.is_cached or not embedder.keeps:
         raise UsageError(
-            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or of a model that "
+            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or, if the model "
             "costs nothing to ask again, embed the whole store at once"
         )
 

@@ -65,8 +65,8 @@ class Renewal:
         budgets = [Budget.parse(share_text) for share_text in options.refit_at.split(",")]
         if not all(budget.unit == "share" and 0 < budget.amount < 1 for budget in budgets):
             raise UsageError(
-                f"--refit-at {options.refit_at}: these are no shares of the store between 0 and 100 %; write them such "
-                "as 10%,30%"
+                f"--refit-at {options.refit_at}: these are not shares of the store between 0 and 100 %; write them "
+                "such as 10%,30%"
             )
         source, stitch = open_store(absolute_location(options.source)), str(options.stitch)
         fitted = load_stitch(stitch)

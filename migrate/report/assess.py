@@ -8,10 +8,11 @@ from typing import Any
 from migrate.cost import Assessment
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.plans import TWO_STAGE, Plan
+from migrate.display import percent
 from migrate.report.facts import as_plain, document
 from migrate.report.sections import Either, Facts, Listed, Report, TextTable
 from migrate.report.svg.charts import Line, line_chart
-from migrate.report.svg.frame import Chart, percent
+from migrate.report.svg.frame import Chart, axis_percent
 from migrate.report.terminal import figure_or_dash, filled_columns
 
 UNKNOWN = "-"
@@ -40,7 +41,7 @@ def assess_sections(assessment: Assessment) -> Report:
 def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
     """Return the facts of the store, name by name."""
     count, size = assessment.count, assessment.size
-    about = "" if assessment.target.counter.exact else f"about (within {assessment.target.counter.error:.0%}) "
+    about = "" if assessment.target.counter.exact else f"about (within {percent(assessment.target.counter.error, 0)}) "
     limit = assessment.target.max_tokens
     over = "no limit is known" if limit is None else f"{count.over_limit:,} over the limit of {limit:,}"
     rows = [
@@ -74,7 +75,7 @@ def cost_rows(assessment: Assessment) -> list[list[str]]:
         ]
         for plan in assessment.plans
     ]
-    return filled_columns([["plan", "documents", "tokens", "requests", "usd", "batch usd", "time"], *rows])
+    return filled_columns([["plan", "documents", "tokens", "requests", "price", "batch price", "time"], *rows])
 
 
 def _need_rows(plans: Sequence[Plan]) -> list[list[str]]:
@@ -138,5 +139,9 @@ def _chart(plans: Sequence[Plan]) -> Chart | None:
     unit = "dollars" if in_usd else "tokens"
     title = f"{unit} against the share re-embedded"
     return line_chart(
-        title, [Line(unit, points)], x_label="share of the store re-embedded", y_label=unit, x_form=percent
+        title,
+        [Line(unit, points)],
+        x_label="share of the store re-embedded",
+        y_label=f"embedding cost in {unit}",
+        x_form=axis_percent,
     )

@@ -20,6 +20,8 @@ from migrate.audit.results import (
 )
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
+from migrate.cost.estimate import dollars
+from migrate.display import percent
 from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, figure_or_dash, filled_columns, number
@@ -50,7 +52,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
             f"{group.queries}",
             f"{group.full:.3f}",
             f"{group.translated:.3f}",
-            f"{group.retention.estimate:.3f}",
+            report.verdict.figure(group.retention.estimate),
         ]
         for group in enough[:3]
     ]
@@ -85,7 +87,7 @@ def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
     rows = [
         [
             f"{threshold.old:.{_decimals([other.old for other in calibration.thresholds])}f}",
-            f"{threshold.pass_rate:.0%}",
+            f"{percent(threshold.pass_rate, 0)}",
             f"{threshold.same_pass_rate:.4f}",
             figure_or_dash(threshold.same_precision, ".4f"),
         ]
@@ -97,7 +99,7 @@ def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
 def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
     """Return a head, and for each arm how unevenly its documents are near others."""
     rows = [
-        [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest}", f"{hubs.orphans:.1%}"]
+        [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest:,}", percent(hubs.orphans)]
         for hubs in diagnostics.hubness
     ]
     return [["arm", "documents", "skewness", "largest", "near none"], *rows]
@@ -116,7 +118,7 @@ def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
 def frontier_rows(frontier: Frontier) -> list[list[str]]:
     """Return a head, and one row a budget: policy, share, documents, money, retention with its bounds, verdict."""
     verdict = frontier.points[0].verdict
-    head = ["re-embed by", "documents", "share", "tokens", "share", "usd"]
+    head = ["re-embed by", "documents", "share", "tokens", "share", "price"]
     head += [verdict.measured, f"{100 * verdict.confidence:.3g} % bounds", "verdict"]
     return filled_columns([head, *map(_budget_row, frontier.points)])
 
@@ -126,12 +128,12 @@ def _budget_row(point: FrontierPoint) -> list[str]:
     return [
         point.policy,
         f"{point.documents:,}",
-        f"{point.share:.1%}",
+        percent(point.share),
         f"{point.tokens:,}",
-        f"{point.share_of_tokens:.1%}",
-        figure_or_dash(point.price_usd, ",.4f"),
-        f"{bounds.estimate:.3f}",
-        span(bounds),
+        percent(point.share_of_tokens),
+        "-" if point.price_usd is None else dollars(point.price_usd),
+        point.verdict.figure(bounds.estimate),
+        point.verdict.span(bounds),
         point.verdict.outcome.value,
     ]
 
@@ -142,7 +144,8 @@ _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 def sentences(report: AuditReport) -> Iterator[str]:
     """Yield the remarks on the tables, then the caveats, and the verdict last."""
     verdict = report.verdict
-    yield "bounds are one-sided 95 % bounds of each arm alone; the verdict is on `translated` alone"
+    together = f"; those of {', '.join(report.family)} hold for all of these together" if report.family else ""
+    yield f"bounds are one-sided 95 % bounds{together}; the verdict is on `translated` alone"
     if report.pool is not None:
         yield from report.pool.sentences
         if not report.pool.is_exact:
@@ -157,8 +160,8 @@ def sentences(report: AuditReport) -> Iterator[str]:
         yield report.held_out.sentence
     gain = verdict.gain_over_stay
     if gain is not None:
-        span = f"95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f}"
-        yield f"against staying: {gain.estimate:+.3f} {report.measure}, {span}{_significance(verdict)}"
+        bounds = f"95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f}"
+        yield f"against staying: {gain.estimate:+.3f} {report.measure} ({bounds}){_significance(verdict)}"
     yield f"recommendation: {report.recommendation.headline}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats)
     yield report.sentence
@@ -177,7 +180,7 @@ def quality_rows(report: AuditReport) -> list[list[str]]:
         [
             arm.name,
             *(figure_or_dash(arm.mean(measure), ".3f") for measure in _QUALITY),
-            *_compared(report.comparisons.get(arm.name)),
+            *_compared(report, arm.name),
             f"{arm.seconds:.1f}",
             figure_or_dash(None if arm.tokens is None else arm.tokens / 1e6, ".2f"),
             figure_or_dash(arm.usd, ",.2f"),
@@ -213,12 +216,17 @@ def legend(report: AuditReport) -> str:
     return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
-def _compared(comparison: Comparison | None) -> list[str]:
-    if comparison is None:
+def retention_of(report: AuditReport, name: str) -> Bounds:
+    """Return what an arm keeps; arms that could serve instead have bounds that hold for all of them together."""
+    return report.family.get(name, report.comparisons[name].retention)
+
+
+def _compared(report: AuditReport, name: str) -> list[str]:
+    if name not in report.comparisons:
         return ["", "", ""]
-    bounds = comparison.retention
-    shares = [f"{bounds.estimate:.3f}", span(bounds)] if bounds.is_known else ["-", "-"]
-    return [*shares, _record(comparison)]
+    bounds, verdict = retention_of(report, name), report.verdict
+    shares = [verdict.figure(bounds.estimate), verdict.span(bounds)] if bounds.is_known else ["-", "-"]
+    return [*shares, _record(report.comparisons[name])]
 
 
 def _record(comparison: Comparison) -> str:
@@ -227,12 +235,3 @@ def _record(comparison: Comparison) -> str:
     if sum(counts) < 10_000:
         return "/".join(map(str, counts))
     return "/".join(f"{100 * count / sum(counts):.0f}%" for count in counts)
-
-
-def span(bounds: Bounds) -> str:
-    """Return the lower and the upper bound.
-
-    >>> span(Bounds(0.9, 0.85, 0.95))
-    '0.850..0.950'
-    """
-    return f"{bounds.lower:.3f}..{bounds.upper:.3f}"

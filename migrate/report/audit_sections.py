@@ -15,6 +15,8 @@ from migrate.audit.recommendation import Recommendation
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
 from migrate.audit.verdict import Outcome
+from migrate.cost.estimate import dollars
+from migrate.display import percent
 from migrate.report.audit import (
     METRICS,
     agreement_rows,
@@ -25,11 +27,12 @@ from migrate.report.audit import (
     informative_slices,
     legend,
     quality_rows,
+    retention_of,
     sentences,
     similarity_rows,
     slice_rows,
 )
-from migrate.report.decision import decision_chart, decision_rows, interval
+from migrate.report.decision import axis_form, decision_chart, decision_rows, interval, measure_label
 from migrate.report.downstream import downstream_blocks
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, with_code
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
@@ -43,7 +46,7 @@ from migrate.report.svg.charts import (
     map_chart,
     spectra,
 )
-from migrate.report.svg.frame import Chart, percent
+from migrate.report.svg.frame import Chart, axis_percent
 from migrate.report.terminal import cut, figure_or_dash
 
 COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
@@ -126,7 +129,7 @@ def _key_figures(recommended: Recommendation, report: AuditReport) -> Iterator[t
         ("keeps" if is_share else report.verdict.measured, bounds.estimate),
         ("at least", bounds.lower),
     ):
-        yield name, f"{100 * value:.1f} %" if is_share else f"{value:.3f}"
+        yield name, report.verdict.figure(value)
     yield "still to pay", recommended.remaining or "not known"
 
 
@@ -149,10 +152,11 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
         counted = "with what was embedded to prove it" if report.pool else "the reference left aside"
         has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
         yield note(
-            "Lines are one-sided 95 % bounds either way. Costs are those of the target model for documents: in all "
-            f"from the first text on, {counted}; still to pay what of it is left after this audit.",
+            "Each line runs from the lower to the upper bound, each a one-sided 95 % bound. The total embedding cost "
+            f"is that of the target model for documents, from the first text on, {counted}; what is still to pay is "
+            "left of it after this audit.",
             " A two-stage option costs more with every query: its figures are for "
-            f"{report.verdict.n_queries:,} of them."
+            f"{report.verdict.n_queries:,} queries."
             if has_two_stage
             else None,
         )
@@ -161,7 +165,7 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
     label, bounds = "" if report.verdict.provisional else "retention of ", report.verdict.retention
-    yield f"{label}{report.measure}", f"{bounds.estimate:.3f}" if bounds.is_known else "unknown"
+    yield f"{label}{report.measure}", report.verdict.figure(bounds.estimate) if bounds.is_known else "unknown"
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:
@@ -171,7 +175,7 @@ def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
         yield "independent groups of queries", f"{report.verdict.n_independent:,}"
     yield "documents", f"{report.n_documents:,}"
     if report.pool is not None:
-        yield "documents embedded", f"{report.pool.documents:,} ({report.pool.share:.1%})"
+        yield "documents embedded", f"{report.pool.documents:,} ({percent(report.pool.share)})"
 
 
 def _where_it_hurts(report: AuditReport) -> Iterator[Block]:
@@ -221,7 +225,7 @@ def _hit(hit: Hit) -> Content:
 
 def _differences(report: AuditReport) -> Chart:
     values = report.arm(TRANSLATED).scores[report.measure] - report.arm(FULL).scores[report.measure]
-    label = f"{report.measure}, translated less full"
+    label = f"{report.measure}, translated minus full re-embed"
     return difference_chart("difference of every query", values, _query_names(report), label=label)
 
 
@@ -258,8 +262,13 @@ def _kinds_of_queries(report: AuditReport) -> Block:
     )
     charts: list[Block] = []
     for by in dict.fromkeys(group.by for group in slices):
-        rows = [interval(f"{group.value} ({group.queries:,})", group.retention) for group in slices if group.by == by]
-        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured)
+        rows = [
+            interval(f"{group.value} ({group.queries:,})", group.retention, report.verdict)
+            for group in slices
+            if group.by == by
+        ]
+        form = axis_form(report.verdict)
+        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured, form=form)
         charts += [Heading(f"By {by}"), chart.figure()]
     worst = slice_rows(report)
     return [Either([element("p", about), charts], TextTable(worst) if worst else None)]
@@ -283,12 +292,18 @@ def _arms(report: AuditReport) -> Iterator[Block]:
 
 def _arms_chart(report: AuditReport) -> IntervalChart:
     rows = [
-        interval(name, comparison.retention, marked=name == TRANSLATED)
+        interval(name, retention_of(report, name), report.verdict, marked=name == TRANSLATED)
         for name, comparison in report.comparisons.items()
         if name not in (MEAN, RANDOM) and comparison.retention.is_known
     ]
-    label = f"share of the full re-embed's {report.measure} that is kept"
-    return interval_chart(f"{report.verdict.measured} of every arm", rows, margin=report.verdict.margin, label=label)
+    verdict = report.verdict
+    return interval_chart(
+        f"{verdict.measured} of every arm",
+        rows,
+        margin=verdict.margin,
+        label=measure_label(report),
+        form=axis_form(verdict),
+    )
 
 
 def frontier_blocks(frontier: Frontier) -> list[Block]:
@@ -308,7 +323,8 @@ def frontier_blocks(frontier: Frontier) -> list[Block]:
 
 def _frontier_chart(frontier: Frontier) -> Chart:
     start = [point for point in frontier.points if point.policy == SAMPLE]
-    measured, margin = frontier.points[0].verdict.measured, frontier.points[0].verdict.margin
+    verdict = frontier.points[0].verdict
+    measured, form = verdict.measured, axis_form(verdict)
     policies = dict.fromkeys(point.policy for point in frontier.points if point.policy != SAMPLE)
     lines = []
     for policy in policies or {SAMPLE: None}:
@@ -323,9 +339,10 @@ def _frontier_chart(frontier: Frontier) -> Chart:
         lines,
         x_label="tokens, as a share of a full re-embed's",
         y_label=measured,
-        level=margin,
-        level_label=f"SAFE from {margin:.3g}",
-        x_form=percent,
+        level=verdict.margin,
+        level_label=f"SAFE needs at least {form(round(verdict.margin, 3))}",
+        x_form=axis_percent,
+        y_form=form,
     )
 
 
@@ -337,11 +354,11 @@ def _pool(pool: PoolSummary) -> TextTable:
             f"{step.documents:,}",
             f"{step.sampled:,}",
             figure_or_dash(step.tokens, ","),
-            figure_or_dash(step.usd, ",.4f"),
+            "-" if step.usd is None else dollars(step.usd),
         ]
         for step in pool.steps
     ]
-    return TextTable([["step", "queries", "documents embedded", "drawn at random", "tokens", "usd"], *rows])
+    return TextTable([["step", "queries", "documents embedded", "drawn at random", "tokens", "price"], *rows])
 
 
 def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
@@ -385,7 +402,7 @@ def _spaces(spaces: Spaces, hubs: TextTable | None) -> Iterator[Block]:
     yield element(
         "p",
         f"{spaces.documents:,} documents, in the two directions in which their true vectors vary most "
-        f"({spaces.explained:.0%} of the variance).",
+        f"({percent(spaces.explained, 0)} of the variance).",
         f" Half of the translated vectors have a cosine of at least {spaces.cosines[50]:.3f} with the true one, 95 % "
         f"of {spaces.cosines[5]:.3f}."
         if spaces.cosines

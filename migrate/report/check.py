@@ -7,6 +7,7 @@ from typing import Any
 
 from migrate.check.model import Agreement, Compatibility, Found, Trial
 from migrate.check.stamp import Stamped
+from migrate.display import percent
 from migrate.embedders.kinds import with_settings
 from migrate.report.facts import as_plain, document
 from migrate.report.page import element, sentence, stamp
@@ -79,7 +80,7 @@ def _figure_sentences(figures: Agreement) -> list[str]:
     ]
     if figures.agreeing == figures.sampled:
         missed = figures.disagreeing.upper
-        sure = "no other text is left" if not missed else f"up to {missed:.1%} of the store could differ unseen"
+        sure = "no other text is left" if not missed else f"up to {percent(missed)} of the store could differ unseen"
         lines.append(f"{sure} (95 % confidence); --sample N|all looks further" if missed else sure)
     return lines
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM
-from migrate.audit.verdict import Bounds
-from migrate.report.audit import span
+from migrate.audit.verdict import Bounds, Verdict
+from migrate.cost.estimate import dollars, token_count
 from migrate.report.svg.charts import Interval, Point, cost_chart
-from migrate.report.svg.frame import Chart
-from migrate.report.terminal import figure_or_dash
+from migrate.report.svg.frame import Chart, Format, axis_percent, short
 
 
 def decision_chart(report: AuditReport) -> Chart | None:
@@ -25,15 +24,17 @@ def decision_chart(report: AuditReport) -> Chart | None:
     points = []
     for option in options:
         cost = _cost(option.usd, option.tokens, is_priced=is_priced) or 0.0
-        points.append(Point(interval(option.name, option.retention), cost, "good" if option.is_safe else "muted"))
+        shown = interval(option.name, option.retention, report.verdict)
+        points.append(Point(shown, cost, "good" if option.is_safe else "muted"))
     points += _further_points(report, {option.name for option in options}, is_priced=is_priced)
     unit = "US dollars" if is_priced else "million tokens"
     return cost_chart(
         "what every option keeps, and what it costs",
         points,
         margin=report.verdict.margin,
-        x_label=f"cost in all, what is paid already included, {unit}",
-        y_label=report.verdict.measured,
+        x_label=f"total embedding cost in {unit}, what is already paid included",
+        y_label=measure_label(report),
+        y_form=axis_form(report.verdict),
     )
 
 
@@ -58,34 +59,52 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
             continue
         cost = _cost(arm.usd, arm.tokens, is_priced=is_priced)
         if cost is not None and arm.name not in {*shown, MEAN, RANDOM}:
-            yield Point(interval(arm.name, comparison.retention), cost, "other")
+            yield Point(interval(arm.name, comparison.retention, report.verdict), cost, "other")
     for budget in report.frontier.points if report.frontier is not None else ():
         cost = _cost(budget.price_usd, budget.tokens, is_priced=is_priced)
         if cost is not None:
-            name = f"{budget.share:.0%} re-embedded, chosen by {budget.policy}"
-            yield Point(interval(name, budget.verdict.retention), cost, "minor")
+            name = f"{axis_percent(round(budget.share, 2))} re-embedded, chosen by {budget.policy}"
+            yield Point(interval(name, budget.verdict.retention, report.verdict), cost, "minor")
 
 
-def interval(name: str, bounds: Bounds, *, marked: bool = False) -> Interval:
-    """Return bounds as charts have them."""
-    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked)
+def interval(name: str, bounds: Bounds, verdict: Verdict, *, marked: bool = False) -> Interval:
+    """Return bounds as charts have them, in the words of the verdict."""
+    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked, figure=verdict.figure)
+
+
+def axis_form(verdict: Verdict) -> Format:
+    """Return how an axis shows what the verdict rests on: retention in per cent, agreement as a number."""
+    return short if verdict.provisional else axis_percent
+
+
+def measure_label(report: AuditReport) -> str:
+    """Return the name of an axis of what the verdict rests on."""
+    if report.verdict.provisional:
+        return f"{report.verdict.measured} with the full re-embed"
+    return f"share of the full re-embed's {report.measure} that is kept"
 
 
 def decision_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and one row an option: what it keeps, its cost in all, and what of that is still to be paid."""
     options, is_priced = _with_costs(report)
-    unit = "usd" if is_priced else "Mtok"
+    verdict = report.verdict
     return [
-        ["option", report.verdict.measured, "bounds", f"{unit} in all", f"{unit} still to pay", "SAFE"],
+        ["option", verdict.measured, "bounds", "total embedding cost", "still to pay", "SAFE"],
         *(
             [
                 option.name,
-                f"{option.retention.estimate:.3f}",
-                span(option.retention),
-                f"{_cost(option.usd, option.tokens, is_priced=is_priced) or 0.0:,.4f}",
-                figure_or_dash(_cost(option.usd_left, option.tokens_left, is_priced=is_priced), ",.4f"),
+                verdict.figure(option.retention.estimate),
+                "by definition" if option.name == FULL else verdict.span(option.retention),
+                _price(option.usd if is_priced else option.tokens, is_priced=is_priced),
+                _price(option.usd_left if is_priced else option.tokens_left, is_priced=is_priced),
                 "yes" if option.is_safe else "",
             ]
             for option in options
         ),
     ]
+
+
+def _price(amount: float | None, *, is_priced: bool) -> str:
+    if not amount:
+        return "-" if amount is None else "0"
+    return dollars(amount) if is_priced else token_count(amount)

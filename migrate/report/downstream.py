@@ -7,6 +7,7 @@ from typing import Any
 
 from migrate.audit.downstream import DownstreamAudit, KeptTask
 from migrate.audit.verdict import Outcome, margin_remarks
+from migrate.display import percent
 from migrate.report.facts import as_plain, document
 from migrate.report.sections import Block, TextTable
 from migrate.similarity.roc import Bounded
@@ -24,15 +25,16 @@ def downstream_rows(audit: DownstreamAudit) -> list[list[str]]:
 
 
 def _row(task: KeptTask) -> list[str]:
-    figures = (task.true, task.translated, task.bounds.estimate, task.bounds.lower, task.bounds.upper)
-    return [task.task, f"{task.judged_on:,}", *(f"{figure:.3f}" for figure in figures), task.outcome.value]
+    right = [f"{share:.3f}" for share in (task.true, task.translated)]
+    kept = [percent(share) for share in (task.bounds.estimate, task.bounds.lower, task.bounds.upper)]
+    return [task.task, f"{task.judged_on:,}", *right, *kept, task.outcome.value]
 
 
 def downstream_sentences(audit: DownstreamAudit) -> Iterator[str]:
     """Yield the remarks on the table, the outcome last."""
     yield (
         f"{audit.labels} labels, trained on {audit.trained_on:,} documents and judged on others, each label "
-        f"counting for the same; {audit.majority:.1%} of these have the most frequent one"
+        f"counting for the same; {percent(audit.majority)} of these have the most frequent one"
     )
     if audit.left_out:
         yield f"{audit.left_out:,} labelled documents with true vectors in the translated store judge nothing"
@@ -56,7 +58,8 @@ def downstream_sentence(audit: DownstreamAudit) -> str:
     worst = min(audit.tasks, key=_rank)
     if audit.outcome is Outcome.SAFE:
         least = min(task.bounds.lower for task in audit.tasks)
-        return f"SAFE for what was trained: every task keeps at least {least:.3f}, and {audit.margin:g} is asked for"
+        needed = f"{100 * audit.margin:g} %"
+        return f"SAFE for what was trained: every task keeps at least {percent(least)}; SAFE needs {needed}"
     if audit.outcome is Outcome.INCONCLUSIVE and audit.doubts and worst.outcome is Outcome.SAFE:
         return "INCONCLUSIVE for what was trained: the reference is not proven to be one"
     return f"{audit.outcome} for what was trained: {task_sentence(worst)}"
@@ -72,7 +75,8 @@ def task_sentence(task: KeptTask) -> str:
     if task.doubt is not None:
         return f"{task.task}: {task.doubt}"
     bounds = task.bounds
-    return f"{task.task} keeps {bounds.estimate:.3f}, 95 % bounds {bounds.lower:.3f} to {bounds.upper:.3f}"
+    span = f"{100 * bounds.lower:.1f}-{percent(bounds.upper)}"
+    return f"{task.task} keeps {percent(bounds.estimate)} (95 % bounds: {span})"
 
 
 def downstream_facts(audit: DownstreamAudit) -> dict[str, Any]:

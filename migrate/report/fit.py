@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from migrate.display import percent
 from migrate.report.sections import Block, TextTable
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
@@ -84,7 +85,7 @@ def fit_sentences(selection: Selection) -> list[str]:
     sentences = [
         choice_sentence(selection),
         f"expect: of the 10 nearest neighbours that a full re-embed would find among the sample's documents, "
-        f"{selection.chosen} finds {best.overlap_at_10:.1%} (95 % bounds {max(low, 0):.1%} to {min(high, 1):.1%}); "
+        f"{selection.chosen} finds {percent(best.overlap_at_10)} (95 % bounds: {_span(max(low, 0), min(high, 1))}); "
         "what that means for queries is for the audit to say",
     ]
     sentences += _worth(selection)
@@ -95,6 +96,10 @@ def fit_sentences(selection: Selection) -> list[str]:
     return sentences
 
 
+def _span(low: float, high: float) -> str:
+    return f"{100 * low:.1f}-{percent(high)}"
+
+
 def _worth(selection: Selection) -> list[str]:
     """Compare the texts alone and the vectors alone, where both were tried."""
     alone = [row for row in selection.candidates if row.stitch == "text"]
@@ -102,8 +107,8 @@ def _worth(selection: Selection) -> list[str]:
     if not alone or vectors is None:
         return []
     return [
-        f"the texts alone find {alone[0].scores.overlap_at_10:.1%}, the old vectors alone "
-        f"{vectors.scores.overlap_at_10:.1%} ({vectors.stitch})"
+        f"the texts alone find {percent(alone[0].scores.overlap_at_10)}, the old vectors alone "
+        f"{percent(vectors.scores.overlap_at_10)} ({vectors.stitch})"
     ]
 
 
@@ -111,9 +116,9 @@ def _tried(views: TriedViews) -> str:
     """Say what a free local model adds, and whether it is used."""
     specs = " and ".join(views.specs)
     sentence = (
-        f"{specs}, free and on this machine, was tried too: {views.overlap_with:.1%} with its vectors of the texts"
+        f"{specs}, free and on this machine, was tried too: {percent(views.overlap_with)} with its vectors of the texts"
     )
-    against = f"{sentence}, {views.overlap_without:.1%} without"
+    against = f"{sentence}, {percent(views.overlap_without)} without"
     if views.is_used:
         return f"{against}. It is used: translating embeds the other texts with it, which takes time but no money"
     if not views.helps:
@@ -123,25 +128,25 @@ def _tried(views: TriedViews) -> str:
 
 
 def _prefix(worth: PrefixWorth, chosen: str) -> list[str]:
-    alone = "" if worth.alone is None else f", alone {worth.alone:.1%}"
+    alone = "" if worth.alone is None else f", alone {percent(worth.alone)}"
     outcome = (
         f"{chosen} was chosen, and translate embeds those of every text"
         if worth.is_used
         else "they were left out, and translate does not embed them"
     )
     return [
-        f"the first {worth.tokens} tokens: with them the stitch finds {worth.with_prefix:.1%}{alone}, without "
-        f"{worth.without:.1%}, which as many tokens spent on {worth.pairs:,} further pairs should make "
-        f"{worth.with_pairs:.1%}: {outcome}"
+        f"the first {worth.tokens} tokens: with them the stitch finds {percent(worth.with_prefix)}{alone}, without "
+        f"{percent(worth.without)}, which as many tokens spent on {worth.pairs:,} further pairs should make "
+        f"{percent(worth.with_pairs)}: {outcome}"
     ]
 
 
 def _curve(curve: LearningCurve) -> list[str]:
     steps = ", ".join(
-        f"{overlap:.1%} from {pairs:,} pairs" for pairs, overlap in zip(curve.pairs, curve.overlap, strict=True)
+        f"{percent(overlap)} from {pairs:,} pairs" for pairs, overlap in zip(curve.pairs, curve.overlap, strict=True)
     )
-    span = f"95 % bounds {curve.low:.1%} to {curve.high:.1%}"
-    return [f"learning curve: {steps}; the next {MORE:,} pairs should add {curve.gain:.1%} ({span})"]
+    span = f"95 % bounds: {_span(curve.low, curve.high)}"
+    return [f"learning curve: {steps}; the next {MORE:,} pairs should add {percent(curve.gain)} ({span})"]
 
 
 def _confidence(confidence: Confidence) -> list[str]:
@@ -149,7 +154,7 @@ def _confidence(confidence: Confidence) -> list[str]:
         return [f"{unreliable(confidence.spearman)}; --policy confidence will be refused"]
     return [
         f"confidence: ranks held-out documents by their true cosine with Spearman {confidence.spearman:.2f}; the least "
-        f"confident tenth has {confidence.worst_share:.0%} of the squared error"
+        f"confident tenth has {percent(confidence.worst_share, 0)} of the squared error"
     ]
 
 

@@ -1,7 +1,7 @@
 "use strict";
 // Without it the page is complete; with it tables sort and filter, and marks of charts say what they are.
 
-const UNITS = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, s: 1, min: 60, h: 3600};
+const UNITS = {M: 1e6, B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, s: 1, min: 60, h: 3600};
 const LONG = 12;
 
 function made(tag, attributes, ...children) {

@@ -138,7 +138,7 @@ def audit_suite(report: AuditReport) -> Suite:
     cases = [Case("verdict", _STATES[_judged(report)], message, _title(report))]
     gain = verdict.gain_over_stay
     if gain is not None:
-        span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds {gain.lower:+.3f} to {gain.upper:+.3f})"
+        span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f})"
         state = State.FAILED if verdict.worse_than_stay else State.PASSED
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
     cases += [] if report.downstream is None else downstream_cases(report.downstream)
@@ -173,7 +173,8 @@ def _title(report: AuditReport) -> str:
     bounds = verdict.retention if is_alone else report.family[report.plan]
     provisional = " (provisional)" if verdict.provisional else ""
     subject = report.locations.translated + ("" if is_alone else f" in plan {report.plan}")
-    figure = f"keeps {bounds.estimate:.2f}" if bounds.is_known else "is not measured"
+    word = f"has {verdict.measured}" if verdict.provisional else "keeps"
+    figure = f"{word} {verdict.figure(bounds.estimate)}" if bounds.is_known else "is not measured"
     return f"{_judged(report)}{provisional}: {subject} {figure}"
 
 

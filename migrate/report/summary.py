@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migrate.audit.recommendation import Option
+from migrate.audit.recommendation import Option, seconds_left
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
-from migrate.cost.estimate import dollars
+from migrate.cost.estimate import dollars, duration, token_count
+from migrate.report.decision import axis_form
 from migrate.report.downstream import downstream_sentence
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import WIDTH, as_text
@@ -32,7 +33,7 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
     yield from (f"caveat: {caveat}" for caveat in report.caveats[:2])
     yield _table(report, width)
     if report.verdict.n_independent != report.verdict.n_queries:
-        yield f"{report.verdict.counted}: bounds take each group for one observation"
+        yield f"{report.verdict.counted}: the bounds count each group as one observation"
     if report.pool is not None:
         yield report.pool.sentences[0]
     if report.downstream is not None:
@@ -44,7 +45,10 @@ def _table(report: AuditReport, width: int) -> TextTable:
     # narrower tables have no room for costs
     has_costs = width >= 72 and any(option.remaining < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
-    columns = [[*head, "to pay"] if has_costs else head, *(_cells(option, has_costs=has_costs) for option in options)]
+    columns = [
+        [*head, "to pay"] if has_costs else head,
+        *(_cells(option, report, has_costs=has_costs) for option in options),
+    ]
     width_used = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
     room = min(width - width_used - len("SAFE") - 2, 40)
     plots = [[plot] for plot in _plots(report, options, room)] if room >= 12 else [[]] * len(columns)
@@ -62,19 +66,23 @@ def _shown(options: Sequence[Option]) -> list[Option]:
     return [option for option in options if option.name in needed or option in first]
 
 
-def _cells(option: Option, *, has_costs: bool) -> list[str]:
-    bounds = option.retention
-    shares = [f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}"] if bounds.is_known else ["-", "-"]
+def _cells(option: Option, report: AuditReport, *, has_costs: bool) -> list[str]:
+    bounds, verdict = option.retention, report.verdict
+    shares = [verdict.figure(value) for value in (bounds.estimate, bounds.lower)] if bounds.is_known else ["-", "-"]
     cells = ["stay with the old" if option.name == STAY else option.name, *shares]
-    return [*cells, _cost(option)] if has_costs else cells
+    return [*cells, _cost(option, report)] if has_costs else cells
 
 
-def _cost(option: Option) -> str:
+def _cost(option: Option, report: AuditReport) -> str:
+    """Return what is still to be paid: dollars, the time of a model that costs none, or tokens."""
     if option.remaining == float("inf"):
         return "-"
     if not option.remaining:
         return "0"
-    return dollars(option.usd_left) if option.usd_left is not None else f"{option.remaining / 1e6:.2f}M tokens"
+    if option.usd_left is not None:
+        return dollars(option.usd_left)
+    seconds = seconds_left(option, report)
+    return token_count(option.remaining) if seconds is None else duration(seconds / 60)
 
 
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:
@@ -88,10 +96,11 @@ def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list
     def place(value: float) -> int:
         return round((min(max(value, low), high) - low) / (high - low) * (columns - 1))
 
-    left, right = f"{low:.2f}", f"{high:.2f}"
+    form = axis_form(report.verdict)
+    left, right = (form(round(end, 2)) for end in (low, high))
     head = [" "] * columns
     head[: len(left)], head[-len(right) :] = left, right
-    name, at = f"{margin:.3g}", place(margin)
+    name, at = form(round(margin, 3)), place(margin)
     start = min(max(at - len(name) // 2, len(left) + 1), columns - len(right) - len(name) - 1)
     head[start : start + len(name)] = name
     lines = []

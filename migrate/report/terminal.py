@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from math import isfinite
@@ -159,5 +160,11 @@ def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()
 
 
 def wrap(sentence: str, width: int = WIDTH) -> str:
-    """Return a sentence in lines that fit, the later ones indented; none ends within a name or an option."""
-    return fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False)
+    """Return a sentence in lines that fit, the later ones indented; none ends within a name, an option or a quantity.
+
+    >>> print(wrap("keeps 86.2 %", 11))
+    keeps
+      86.2 %
+    """
+    kept_together = re.sub(r"(?<=\d) (?=%|M tokens)", "\0", sentence)
+    return fill(kept_together, width, subsequent_indent="  ", break_on_hyphens=False).replace("\0", " ")

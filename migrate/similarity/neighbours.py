@@ -23,7 +23,7 @@ def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
     """Make sure that both sides have a row for each of the same documents, `fewest` at least, or raise VectorError."""
     if len(a) != len(b) or len(a) < fewest:
         raise VectorError(
-            f"a comparison needs the vectors of the same {fewest} or more documents on both sides, found "
+            f"a comparison needs the vectors of the same {fewest} or more documents on both sides, and there are "
             f"{len(a)} and {len(b)}; compare more documents"
         )
 

@@ -115,7 +115,7 @@ def check_stitch(spec: str) -> None:
     if stitch is None or stitch.reads_texts or isinstance(stitch, Adjoint | Identity | MeanVector):
         raise UsageError(
             "spaces are compared by stitches of vectors alone: ridge, ols, procrustes, lowrank, lowrank:RANK, kernel "
-            f"or mlp:1 to mlp:7; found {spec!r} (the mean and the vectors as they are always stand beside them)"
+            f"or mlp:1 to mlp:7, not {spec!r} (the mean and the vectors as they are always stand beside them)"
         )
 
 

@@ -217,7 +217,7 @@ def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     numbers = [number.strip() for number in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
         raise UsageError(
-            f"--prefix {tokens!r} is no list of numbers of tokens such as 24,64; a text to put before documents is "
+            f"--prefix {tokens!r} is not a list of numbers of tokens such as 24,64; a text to put before documents is "
             "SPEC,document-prefix=TEXT"
         )
     return tuple(sorted({int(number) for number in numbers}))

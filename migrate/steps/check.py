@@ -118,7 +118,9 @@ class Stamp(Step["Stamped"]):
         if self.as_found and (self.model is not None or self.sample is not None or self.trust):
             raise UsageError("--as-found takes what the last check has found; leave --model, --sample and --trust out")
         if self.model is None and not self.as_found:
-            raise UsageError("which model the store is of is missing; name it with --model, or take --as-found")
+            raise UsageError(
+                "the store's model is not named; name it with --model, or take the one that was found with --as-found"
+            )
 
     def execute(self) -> Stamped:
         """Check the store, and write the manifest."""

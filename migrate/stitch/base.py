@@ -158,8 +158,8 @@ def check_pairs(source: Vectors, target: Vectors) -> None:
     """Make sure that there are at least two pairs, or raise StitchError."""
     if len(source) != len(target) or len(source) < 2:
         raise StitchError(
-            f"a fit needs at least 2 pairs of vectors, found {len(source)} source and {len(target)} target "
-            "vectors; take a larger sample"
+            f"a fit needs at least 2 pairs of vectors, and there are {len(source)} source and {len(target)} "
+            "target vectors; take a larger sample"
         )
 
 

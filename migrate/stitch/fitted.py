@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save
 
-from migrate.display import notebook_html
+from migrate.display import notebook_html, percent
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_prefix
 from migrate.embedders.prefix import PrefixEmbedder
@@ -74,7 +74,7 @@ class FallbackUse:
         return (
             f"the store has no texts, which {self.stitch} reads: {self.fallback} was used, which reads the old vectors "
             f"alone. Of the 10 true neighbours of held-out documents of the sample it finds "
-            f"{self.fallback_overlap_at_10:.1%}, {self.stitch} {self.overlap_at_10:.1%}"
+            f"{percent(self.fallback_overlap_at_10)}, {self.stitch} {percent(self.overlap_at_10)}"
         )
 
 
@@ -95,7 +95,7 @@ def direction_of(manifest: Manifest, *, source: str = "stitch") -> Direction:
     direction = cast("Direction", manifest.stitch.direction or DOCUMENT)
     if direction not in DIRECTIONS:
         raise StitchError(
-            f"{source}: {direction!r} is no direction, which is one of {', '.join(DIRECTIONS)}; fit it again"
+            f"{source}: {direction!r} is not a direction, which is one of {', '.join(DIRECTIONS)}; fit it again"
         )
     return direction
 

@@ -40,7 +40,7 @@ class ArraysKind:
         path = Path(location)
         if path.is_file():
             if path.suffix == ".parquet":
-                raise UsageError(f"{path} is no .npy file but Parquet; say parquet:{path}")
+                raise UsageError(f"{path} is a Parquet file, not .npy; say parquet:{path}")
             return ArrayStore(path, path)
         if not path.is_dir():
             raise StoreError(f"{path}: there is no such file or folder; check the path")

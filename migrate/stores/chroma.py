@@ -116,7 +116,7 @@ class ChromaDriver(ClientDriver):
         """Find the collection; a folder is copied."""
         names = self.names()
         if self.is_server and self.name not in names and self.switched_with(self.name) is not None:
-            raise StoreError(f"{self.location}: a switch was killed half-way; run switch or rollback again")
+            raise StoreError(f"{self.location}: a switch was interrupted; run `switch` or `rollback` to finish it")
         self.name = self.collection_name = self.choose_name(names)
         self.handle = self._find(self.name)
         self.id = str(self.handle.id)
@@ -353,7 +353,7 @@ class ChromaDriver(ClientDriver):
                 listed[self.name].modify(name=f"{staging}-old")
             listed[staging].modify(name=self.name)
         if self.token(self.name) != token:
-            raise StoreError(f"{self.location}: the collection just written is gone; --restart writes it again")
+            raise StoreError(f"{self.location}: the collection just written was deleted; --restart writes it again")
         for name in self.leftovers():
             self.drop(name)
 
@@ -427,7 +427,7 @@ def _connect(process: int, url: str, token: str | None, tenant: str, database: s
     except ValueError:
         host = None
     if not host:
-        raise UsageError(f"{url}: this is no URL of a server; write chroma+http://HOST:PORT#COLLECTION")
+        raise UsageError(f"{url}: this is not the URL of a server; write chroma+http://HOST:PORT#COLLECTION")
     module = import_client("chromadb", "chroma")
     settings = module.config.Settings(anonymized_telemetry=False)
     if not is_safe:  # nothing to verify: loading certificates takes longer than everything else

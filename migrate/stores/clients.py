@@ -108,7 +108,7 @@ class ClientDriver(Driver):
                     self._copy(path, copy / path.relative_to(self.folder))
                 if self.versions() == versions:
                     return versions
-        raise StoreError(f"{self.location}: another program writes to it all the time; run again when it rests")
+        raise StoreError(f"{self.location}: another program keeps writing to it; stop that, and run again")
 
     def _copy(self, path: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.display import percent
 from migrate.errors import StoreError
 from migrate.stores.base import Store
 from migrate.vectors import Vectors
@@ -90,7 +91,7 @@ class Uncovered:
         share = self.count / self.of if self.of else 0.0
         examples = f", such as {', '.join(map(repr, self.examples))}" if self.examples else ""
         return (
-            f"{self.count:,} of {self.of:,} documents ({share:.1%}) lie outside what the sample covers{examples}: "
+            f"{self.count:,} of {self.of:,} documents ({percent(share)}) lie outside what the sample covers{examples}: "
             f"their confidence is below {self.lowest:.2f}, as that of 1 % of the sample was when it was held out"
         )
 

@@ -302,7 +302,8 @@ class DatabaseStore(Store):
         if missing is not None:
             location = self.info.location
             raise StoreError(
-                f"{location}: document {missing!r} was deleted while it was read; run again on a store at rest"
+                f"{location}: document {missing!r} was deleted during the read; stop what writes to the store, and "
+                "run again"
             )
 
     @property
@@ -561,7 +562,10 @@ class DatabaseServer(ServerOutput):
             if (old := driver.switched_with(driver.name)) is not None:
                 raise moved(self.location, old)
             if exists and driver.token(driver.name) is None:
-                raise UsageError(f"{self.location} exists and was not made by this tool; delete it, or choose another")
+                raise UsageError(
+                    f"{self.location} exists and was not made by this tool; delete it yourself, or choose another "
+                    "output"
+                )
 
     def is_published(self, content: Path) -> bool:
         """See `Driver.is_published`."""
@@ -633,7 +637,7 @@ class DatabaseKind:
         whole, driver = f"{self.name}:{location}", self.driver
         if driver.urls and not address.place.startswith(driver.urls):  # which may have a password in it
             have = driver.support.locations[0]
-            raise UsageError(f"a location of {driver.support.store} is {have}, and this is another; write it so")
+            raise UsageError(f"this is not a location of {driver.support.store}; write {have}")
         check_options(whole, address.options, options)
         if "://" in address.place and not driver.has_servers:
             refusal = f"only folders of {driver.support.store} are read"

@@ -44,7 +44,9 @@ class IdIndex:
             for ids in pages:
                 encoded += [doc_id.encode() for doc_id in ids]
         except UnicodeEncodeError as error:
-            raise StoreError(f"{source}: the id {error.object!r} is no Unicode text; give it another") from error
+            raise StoreError(
+                f"{source}: the id {error.object!r} is not valid Unicode; give the document another"
+            ) from error
         keys = np.array([*encoded, None], object)[:-1]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]

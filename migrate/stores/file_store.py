@@ -30,7 +30,7 @@ from migrate.work.writer import FlatFileWriter
 INDEX_NAME = "index.faiss"
 """The index of a new store that has no predecessor in files; beside it is a `DOCS_NAME`."""
 
-_STAMP = "stamp the store anew (lead-migrate stamp --force)"
+_STAMP = "stamp the store again (lead-migrate stamp --force)"
 
 
 class FileStore(Store):
@@ -252,13 +252,13 @@ def check_hashes(
         actual = sha256_of(name)
         if actual is None:
             raise StoreError(
-                f"{folder}/{name}: the manifest has the hash of this file, which is gone; copy it again, or, if that "
-                f"is meant, {_STAMP}"
+                f"{folder}/{name}: the manifest has the hash of this file, which is missing; copy it again, or, if "
+                f"you removed it, {_STAMP}"
             )
         if actual != digest:
             raise StoreError(
                 f"{folder}/{name}: its SHA-256 {actual[:12]}... is not that of the manifest, {digest[:12]}...; the "
-                f"file was damaged or replaced: copy it again, make the store again, or, if that is meant, {_STAMP}"
+                f"file was damaged or replaced: copy it again, make the store again, or, if you changed it, {_STAMP}"
             )
     return tuple(expected)
 

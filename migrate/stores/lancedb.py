@@ -79,7 +79,9 @@ class LanceDriver(Driver):
         options = dict(self.address.options)
         version = options.pop("version", None)
         if version is not None and not version.isdecimal():
-            raise UsageError(f"{self.location}: the version {version!r} is no number; say ?version=3, or leave it out")
+            raise UsageError(
+                f"{self.location}: the version {version!r} is not a number; say ?version=3, or leave it out"
+            )
         self.asked_version = None if version is None else int(version)
         self.table = self._open_table()
         self.table.checkout(self.asked_version or self.table.version)
@@ -212,7 +214,7 @@ class LanceDriver(Driver):
                 return Document(doc_id, fields[self.text or "text"] or "", dict(json.loads(fields["metadata"])))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 raise StoreError(
-                    f"{self.location}: the metadata of {doc_id!r} is no JSON object; write the table again"
+                    f"{self.location}: the metadata of {doc_id!r} is not a JSON object; write the table again"
                 ) from error
         return as_document(self.location, doc_id, fields, self.id_column, self.text)
 
@@ -428,7 +430,7 @@ def _index_again(table: Any, index: Any, statistics: Any, dim: int | None) -> li
     except Exception as error:
         return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
     is_whole = not is_lossy(str(index.index_type))
-    return [] if is_whole else [f"{label} is made anew, and is lossy: hold its recall against exact search"]
+    return [] if is_whole else [f"{label} was rebuilt and is lossy: check its recall against exact search"]
 
 
 def _index_settings(kind: Callable[..., Any], index: Any, statistics: Any, dim: int | None) -> dict[str, Any]:

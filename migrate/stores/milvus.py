@@ -427,7 +427,7 @@ class MilvusDriver(AliasDriver):
                 remarks.append(f"the index {kind} of field {field} is now one of Milvus's own choice: {reason}")
                 continue
             if is_lossy(attempt):
-                remarks.append(f"the index {kind} is made anew, and is lossy: hold its recall against exact search")
+                remarks.append(f"the index {kind} was rebuilt and is lossy: check its recall against exact search")
             return
 
     # Servers.

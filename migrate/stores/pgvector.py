@@ -460,7 +460,7 @@ class PgvectorDriver(Driver):
         """Return schema, table and column, or None; of two names the first is a schema if there is such."""
         names = split_names(name)
         if not 1 <= len(names) <= 3:
-            raise UsageError(f"{self.location}: {name!r} is no [SCHEMA.]TABLE[.COLUMN]; name the table so after the #")
+            raise UsageError(f"{self.location}: {name!r} is not [SCHEMA.]TABLE[.COLUMN]; name the table so after the #")
         if len(names) < 3:
             question = (
                 "SELECT coalesce(current_schema(), 'public'), EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
@@ -485,7 +485,7 @@ class PgvectorDriver(Driver):
             count = self._ask(sql("SELECT count({}) FROM {}", column, staging))[0][0]
             if count != source.count:
                 raise StoreError(f"{self.location}: {source.count:,} vectors were written, but it has {count:,}, as "
-                                 "the source changed meanwhile; run again on a store at rest")  # fmt: skip
+                                 "the source changed meanwhile; stop what writes to it, and run again")  # fmt: skip
         self._ask(sql("ANALYZE {}", staging))
         return remarks
 
@@ -572,7 +572,7 @@ class PgvectorDriver(Driver):
         files = {path.name: path.read_bytes() for path in sorted(content.iterdir()) if path.is_file()}
         schema, table, column = self._target(self.name)
         if self.identity(staging) is None:
-            raise StoreError(f"{self.location}: the table {staging}, which was complete, is gone; to start over, add "
+            raise StoreError(f"{self.location}: the table {staging}, complete already, was deleted; to start over, add "
                              "`restart=True`")  # fmt: skip
         with self._transaction():
             if self.token(self.name) is not None:

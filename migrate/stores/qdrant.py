@@ -81,7 +81,7 @@ class QdrantDriver(AliasDriver):
                 module.QdrantClient, url=self.address.place, api_key=key, timeout=60, check_compatibility=False
             )
         except Exception as error:
-            message = f"this is no URL of a server ({scrub(str(error))})"
+            message = f"this is not the URL of a server ({scrub(str(error))})"
             raise UsageError(f"{self.location}: {message}; correct it") from error
 
     def collections(self) -> list[str]:
@@ -226,7 +226,7 @@ class QdrantDriver(AliasDriver):
         value = (point.payload or {}).get(self.id_field)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise StoreError(
-                f"{self.location}: {self.id_field!r} of point {point.id} is no id but {type(value).__name__}; say "
+                f"{self.location}: {self.id_field!r} of point {point.id} is {type(value).__name__}, not an id; say "
                 "?id=FIELD for another, or leave it out"
             )
         return str(value)
@@ -296,7 +296,7 @@ class QdrantDriver(AliasDriver):
             return self.models.Filter(**where)
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"{self.location}: the filter is no Filter of Qdrant but {type(where).__name__}; import it from "
+                f"{self.location}: the filter is {type(where).__name__}, not a Filter of Qdrant; import it from "
                 "qdrant_client.models"
             ) from error
 
@@ -342,8 +342,8 @@ class QdrantDriver(AliasDriver):
                     _Points(io.BytesIO(content)).load()
             except Exception as error:
                 raise StoreError(
-                    f"{self.location}: this holds a pickle that is no point ({error}), and may run a program when it "
-                    "is read; do not open it"
+                    f"{self.location}: this holds a pickle that is not a point ({error}), and may run a program when "
+                    "it is read; do not open it"
                 ) from error
 
     def stored(self) -> Iterable[Path]:
@@ -386,7 +386,7 @@ class QdrantDriver(AliasDriver):
             changed["datatype"] = None
         if self._quantization is not None:
             remarks.append(
-                f"{self._quantization} quantization is made anew, and is lossy: hold its recall against exact search"
+                f"{self._quantization} quantization was rebuilt and is lossy: check its recall against exact search"
             )
         vector, named = self.params.model_copy(update=changed), isinstance(params.vectors, dict)
         options = {**self.own, **self.asked}

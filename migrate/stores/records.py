@@ -99,7 +99,7 @@ def as_document(
     content = fields.pop(text, None) if text else None
     if content is not None and not isinstance(content, str):
         raise StoreError(
-            f"{location}: {text!r} of record {doc_id} is no text but {type(content).__name__}; say ?text=FIELD for "
+            f"{location}: {text!r} of record {doc_id} is {type(content).__name__}, not text; say ?text=FIELD for "
             "another"
         )
     if nested in fields and len(fields) == 1 and isinstance(fields[nested], dict):

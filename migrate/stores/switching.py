@@ -114,7 +114,7 @@ class Exchange:
                 identities = {"old": backend.identity(self.old), "new": backend.identity(self.new)}
                 recorded = {"aliases": [self.old, self.new], **identities}
             if recorded.get("goal") == FORGOTTEN:
-                raise UsageError(f"{self.old}: what stepped aside is half deleted; run forget again")
+                raise UsageError(f"{self.old}: the old store is only partly deleted; run `forget` again")
             backend.note(self.old, {**recorded, "record": dict(record), "goal": SWITCHED})
             backend.swap({self.old: recorded["new"], self.new: recorded["old"]})
 
@@ -126,7 +126,7 @@ class Exchange:
             if record is None:
                 return
             if record.get("goal") == FORGOTTEN:
-                raise UsageError(f"{self.old}: the old store is deleted, or half so; run forget again")
+                raise UsageError(f"{self.old}: the old store is deleted, at least in part; run `forget` again")
             backend.note(self.old, {**record, "goal": ROLLED_BACK})
             backend.swap({self.old: record["old"], self.new: record["new"]})
             backend.note(self.old, None)
@@ -142,7 +142,7 @@ class Exchange:
             if goal != FORGOTTEN:
                 if goal != SWITCHED or backend.identity(self.old) != record["new"]:
                     raise UsageError(
-                        f"{self.old}: the switch did not come to its end; run switch or rollback again, then forget"
+                        f"{self.old}: the switch is incomplete: run `switch` or `rollback` to finish it, then `forget`"
                     )
                 if replaced not in (None, record["old"]):
                     raise not_switched(backend.location_of(self.old))
@@ -170,7 +170,7 @@ def why_no_switch(old: Store, new: Store) -> str | None:
 
 def moved(location: object, old: object) -> UsageError:
     """Return the error of a store that is part of a switch already."""
-    return UsageError(f"{location}: this is part of a switch of {old}; run rollback or forget of {old} first")
+    return UsageError(f"{location}: this is part of a switch of {old}; run `rollback {old}` or `forget {old}` first")
 
 
 def not_switched(location: object) -> InputError:

@@ -83,7 +83,7 @@ class RunState:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
-        _log.warning("%s: the file is damaged; what is unfinished is begun anew", path)
+        _log.warning("%s: the file is damaged; the unfinished work starts again", path)
         return None
 
     def finished(self, name: str) -> Facts | None:

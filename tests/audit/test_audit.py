@@ -188,7 +188,7 @@ def test_other_documents_are_refused(which, change, reference, tmp_path):
     embedder = TARGET if which == "translated" else SOURCE
     other = make_store(tmp_path / "other", embedder, documents)
     stores = {"translated": reference, "source": None, which: other}
-    words = r"does not hold the documents of .*reference: only one of them has [12], "
+    words = r"and .*reference hold different documents: only one of them has [12], "
     with pytest.raises(StoreError, match=words) as caught:
         audit(stores["translated"], reference, source=stores["source"], source_model=SOURCE)
     assert ("strange" if change == "more" else "d149") in str(caught.value)

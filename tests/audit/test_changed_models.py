@@ -128,7 +128,7 @@ def judged(moved, good, reference):
 
 def is_refused(answer):
     code, report, err = answer
-    return code == 4 and report is None and "gives another vector of the text of" in err and err.count("\n") == 1
+    return code == 4 and report is None and "gives another vector for the text of" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("reference", ["pool", "full", "build"])

@@ -118,7 +118,7 @@ def test_without_judgements_retention_is_of_agreement_and_the_margin_still_of_re
     assert found.points[-1].verdict.provisional
     assert found.points[-1].verdict.retention.estimate == 1
     found = tried(asked=unjudged, shares=[0.3], policies=["random"])
-    assert found.sentence.startswith("no budget tried here is SAFE at the margin of 0.95;")
+    assert found.sentence.startswith("no budget tried here is SAFE at the margin of 95 %;")
 
 
 def test_tokens_and_money_are_those_of_all_true_vectors(tried, store):
@@ -151,7 +151,7 @@ def test_queries_that_chose_the_sample_do_not_judge_a_frontier_and_without_other
     chosen = migrate.fit(store, target, stitch="ridge", sample=20, query_log=questions.queries[:30])
     found = tried([0.4], ["random"], stitch=chosen)
     assert {point.verdict.n_queries for point in found.points} == {70}
-    with pytest.raises(InconclusiveError, match="0 others are left, and at least 20 are needed"):
+    with pytest.raises(InconclusiveError, match="0 others are left, and a verdict needs at least 20"):
         tried(embedder=None, query_log=questions.queries)
 
 
@@ -229,5 +229,5 @@ def test_the_table_names_the_cheapest_and_the_document_has_every_point():
     assert [one["outcome"] for one in document["points"]] == ["INCONCLUSIVE", "SAFE"]
     assert document["cheapest_safe"]["policy"] == "query-log"
     none = Frontier((point(SAMPLE, 10, OPEN),), 100, "nDCG@10")
-    assert "no budget tried here is SAFE at the margin of 0.9" in as_text(frontier_blocks(none))
+    assert "no budget tried here is SAFE at the margin of 90 %" in as_text(frontier_blocks(none))
     assert "usd" not in as_text(frontier_blocks(none)) and frontier_document(none)["cheapest_safe"] is None

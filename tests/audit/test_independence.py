@@ -187,7 +187,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     assert report.verdict.retention.estimate == 1
     assert report.verdict.outcome.value == outcome
     if outcome == "INCONCLUSIVE":
-        told = f"the first 10 of {count} documents are hardly a selection, at least 100 are needed to say SAFE"
+        told = f"the first 10 of {count} documents are hardly a selection: SAFE needs at least 100 documents"
         assert told in shown(report)
         assert report.recommendation.plan == "full re-embed"
         assert report.verdict.queries_needed is None and not report.ways_out

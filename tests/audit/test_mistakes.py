@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
 SAID_OF_QUESTIONS = {
     "five_queries_forty_times": (3, "5 queries are too few for a verdict"),
-    "spellings_of_few_queries": (3, "the margin of 0.95 lies between"),
+    "spellings_of_few_queries": (3, "the margin of 95 % lies within the bounds"),
     "judgements_of_another_set": (4, "none of the judged documents is in the stores"),
     "judgements_of_another_set_by_the_same_numbers": (3, "not significantly better than documents drawn at random"),
     "documents_as_queries": (3, "queries are word for word the document that they look for"),

@@ -154,7 +154,7 @@ def test_a_stitch_leads_to_whole_documents(stores):
 def test_other_numbers_are_refused_in_a_line(words, stores):
     with pytest.raises(UsageError) as refused:
         audit(*stores, embedder=HEADS, prefix=words)
-    assert f"prefix: {words!r} are no numbers of tokens above 0 such as 24,64" in str(refused.value)
+    assert f"prefix: {words!r} is not a list of numbers of tokens above 0 such as 24,64" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

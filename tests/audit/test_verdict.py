@@ -123,26 +123,26 @@ def test_a_full_re_embed_that_answers_one_query_in_many_settles_nothing():
 @pytest.mark.parametrize(
     ("outcome", "needed", "said"),
     [
-        (Outcome.SAFE, None, "at least the margin of 0.9"),
-        (Outcome.NOT_SAFE, None, "below the margin of 0.9"),
-        (Outcome.INCONCLUSIVE, 1_100, "about 1,100 queries would settle it in 8 of 10 audits"),
-        (Outcome.INCONCLUSIVE, 1_101, "too close to settle by queries that people judge: it would take about 1,101"),
-        (Outcome.INCONCLUSIVE, None, "to settle by queries that people judge: it would take more than 100,000"),
+        (Outcome.SAFE, None, "at least the margin of 90 %"),
+        (Outcome.NOT_SAFE, None, "below the margin of 90 %"),
+        (Outcome.INCONCLUSIVE, 1_100, "about 1,100 queries would settle 8 of 10 audits"),
+        (Outcome.INCONCLUSIVE, 1_101, "too close for queries that people judge: it would take about 1,101"),
+        (Outcome.INCONCLUSIVE, None, "too close for queries that people judge: it would take more than 100,000"),
     ],
 )
 def test_the_sentence_says_what_was_found(outcome, needed, said):
     verdict = Verdict(outcome, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, needed, False)
     assert said in verdict.sentence
-    assert "retention 0.912, 95 % bounds 0.800 to 1.250" in verdict.sentence
+    assert "retention 91.2 % (95 % bounds: 80.0-125.0 %)" in verdict.sentence
 
 
 @pytest.mark.parametrize(("left", "settled"), [(49, False), (50, True)])
 def test_drawn_queries_settle_no_more_than_there_are_and_unjudged_ones_may_be_many(left, settled):
     verdict = Verdict(Outcome.INCONCLUSIVE, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, 150, False, left_to_judge=left)
     assert verdict.within_reach == settled
-    assert ("too close to settle by the queries that were drawn" in verdict.sentence) != settled
+    assert ("too close for the queries that were drawn" in verdict.sentence) != settled
     unjudged = replace(verdict, queries_needed=12_345, provisional=True, left_to_judge=None)
-    assert unjudged.within_reach and "about 12,345 queries would settle it" in unjudged.sentence
+    assert unjudged.within_reach and "about 12,345 queries would settle 8 of 10" in unjudged.sentence
 
 
 def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open():
@@ -152,7 +152,7 @@ def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open(
     for verdict in (safe, none):
         doubted = verdict.doubted([doubt("odd")])
         assert (doubted.outcome, doubted.queries_needed) == (Outcome.INCONCLUSIVE, None)
-        assert "not to be believed, as odd" in doubted.sentence
+        assert "not to be trusted: odd" in doubted.sentence
         assert verdict.doubted([Finding("note", "odd"), Finding("caveat", "odd")]) == verdict
     assert few.doubted([doubt("odd")]) == few
     harmful = replace(safe, outcome=Outcome.NOT_SAFE)

@@ -200,7 +200,11 @@ def test_what_kind_of_stitch_it_is_makes_no_difference(kind, source_folder, tmp_
     ("arguments", "code", "words"),
     [
         (["store", "stitch"], 2, "--directions or --probes"),
-        (["store", "stitch", "--directions", "short.npz"], 4, "(3,) is no vectors of the store's dimension, 12"),
+        (
+            ["store", "stitch", "--directions", "short.npz"],
+            4,
+            "(3,) does not hold vectors of the store's dimension, 12",
+        ),
         (["store", "stitch", "--directions", "zero.npz"], 4, "zero vector"),
         (["store", "stitch", "--directions", "nan.npz"], 4, "NaN"),
         (["store", "stitch", "--directions", "empty.npz"], 4, "no array of vectors"),

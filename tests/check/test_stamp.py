@@ -89,7 +89,7 @@ def test_a_manifest_of_another_model_is_told_at_once(store, model, edit_manifest
 def test_a_manifest_that_contradicts_the_vectors_does_not_hide_them(store, model, edit_manifest):
     stamp_store(store, model)
     found = check_store(edit_manifest(store.folder, spec="tfidf:7"), model, manifest="compare")
-    assert found.cause is Cause.MANIFEST and "stamp the store anew" in found.sentence
+    assert found.cause is Cause.MANIFEST and "stamp the store again" in found.sentence
     assert {finding.name: finding.ok for finding in found.findings} == {
         "dimension": True, "manifest": False, "unchanged": True, "vectors": True, "norms": True,
     }  # fmt: skip

@@ -75,7 +75,7 @@ def test_a_budget_is_told_what_it_buys(assessed):
     found = assessed(f"{base} --budget ${full / 2:.4f}")
     (bought,) = [plan for plan in found["plans"] if plan["name"].startswith("what $")]
     assert bought["documents"] in (74, 75) and bought["usd"] <= full / 2 + 2e-3
-    assert "buys true vectors for 50.0% of the store" in found["answers"][-1]
+    assert "buys true vectors for 50.0 % of the store" in found["answers"][-1]
     assert "buys everything" in assessed(f"{base} --budget 1000")["answers"][-1]
 
 
@@ -93,7 +93,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, asses
     assert kept["overlap"][0] == pytest.approx(overlap) and kept["overlap"][-1] == 1
     assert known["known"]["estimate"] == pytest.approx(np.interp(60 / 150, kept["shares"], kept["overlap"]))
     assert two_stage["known"]["estimate"] == kept["two_stage"] > overlap
-    assert "not known yet; of the stitch" in found["answers"][0]
+    assert "not known yet; the fit measured expected overlap@10" in found["answers"][0]
 
     lead_migrate("translate store stitch -o new")
     lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")

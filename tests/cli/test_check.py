@@ -32,7 +32,7 @@ def edit_texts(change):
 def test_the_answer_stands_first_and_everything_fits(lead_migrate):
     lines = lead_migrate(CHECK).out.split("\n")
     assert lines[0].startswith("compatible with tfidf:32: the model gives the stored vectors for all 32")
-    assert any("up to 8.9% of the store could differ unseen" in line for line in lines)
+    assert any("up to 8.9 % of the store could differ unseen" in line for line in lines)
     assert max(map(len, lines)) <= 100
 
 
@@ -130,14 +130,14 @@ def test_a_finding_is_of_one_store_in_one_state(lead_migrate):
         assert words in ended.complaint and ended.err.count("\n") == 1
         assert not Path(folder, "lead-migrate.json").exists()
 
-    refused("store", 2, "no check has found what it is of")
+    refused("store", 2, "no check has found its model")
     assert lead_migrate(f"{CHECK} --quiet").err == ""
     shutil.copytree("store", "other")
-    refused("other", 2, "no check has found what it is of")
+    refused("other", 2, "no check has found its model")
     DOCS.write_bytes(DOCS.read_bytes().replace(b"return", b"yields"))
-    refused("store", 4, "the store changed since it was found to be of tfidf:32")
+    refused("store", 4, "the store changed after the check that found tfidf:32")
     lead_migrate("check store --model openai:text-embedding-3-small", code=1)  # which finds nothing
-    refused("store", 2, "no check has found what it is of")
+    refused("store", 2, "no check has found its model")
 
 
 def test_as_found_takes_no_model_and_a_stamp_needs_one(lead_migrate):

@@ -109,7 +109,7 @@ def test_where_no_query_is_left_that_shows_before_money_is_spent(case, typed, se
         typed(line, "all", code=0)
     billed = len(server.billed)
     ended = typed(f"{command} --cache none --json", "all", code=3)
-    assert ended.complaint.startswith(f"lead-migrate: {ALL}, and at least 20 are needed: give another --beir")
+    assert ended.complaint.startswith(f"lead-migrate: {ALL}, and a verdict needs at least 20: give")
     assert ended.err.count("\n") == 1
     assert len(server.billed) - billed <= 1, "at most the question for the dimension"
     assert not Path("out").exists()

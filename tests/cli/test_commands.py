@@ -109,7 +109,7 @@ def test_another_audit_of_a_finished_run_keeps_its_stores(first, then, changed, 
     lead_migrate(f"{TINY} {first}", code=JUDGED)
     before, report = files_of("*/**/*"), json.loads(Path("out/report.json").read_text())
     ended = lead_migrate(f"{TINY} {then}", code=JUDGED)
-    assert f"only the audit is made anew with other values of {changed}" in ended.told
+    assert f"only the audit is repeated with other values of {changed}" in ended.told
     after, again = files_of("*/**/*"), json.loads(Path("out/report.json").read_text())
     assert before.items() <= after.items(), "nothing that was there is written again"
     assert ("build" in then) == (after.keys() > before.keys())
@@ -139,7 +139,7 @@ def test_a_source_model_that_is_named_afterwards_adds_the_arm_stay(store, judged
     command = f"run store --target tfidf:24 {RIDGE} --beir judged -o out"
     assert "whether staying would be better" in lead_migrate(command, code=JUDGED).err
     ended = lead_migrate(f"{command} --source-model tfidf:32", code=JUDGED)
-    assert "only the audit is made anew with other values of source model" in ended.told
+    assert "only the audit is repeated with other values of source model" in ended.told
     assert "stay with the old" in ended.out
 
 

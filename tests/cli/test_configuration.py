@@ -70,8 +70,8 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
     origin = f"dimensions in {project}" if where == "file" else "LEAD_MIGRATE_DIMENSIONS"
     assert f"Invalid value for {origin}: 0 is not in the range" in lead_migrate(check, code=2).complaint
     settings(4)
-    assert "found 4 for 'tfidf:32'" in lead_migrate(check, code=2).complaint
-    assert "found 5 for 'tfidf:32'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
+    assert "dimensions=4 does not fit 'tfidf:32'" in lead_migrate(check, code=2).complaint
+    assert "dimensions=5 does not fit 'tfidf:32'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
         ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "unknown option of fit 'margin' in [tool.lead-migrate]"),
         ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
         ("[tool.lead-migrate\n", "this is not TOML"),
-        ("[tool.lead-migrate]\nmargin = [0.9]\n", "[0.9] of margin is no text, number, true or false"),
-        ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "of margin is no text, number, true or false"),
-        ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "[['x']] of slice is no text, number, true or false"),
+        ("[tool.lead-migrate]\nmargin = [0.9]\n", "[0.9] of margin is not text, a number, true or false"),
+        ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "of margin is not text, a number, true or false"),
+        ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "[['x']] of slice is not text, a number, true or false"),
         ("[tool.lead-migrate]\nseed = true\n", "Invalid value for '--seed'"),
         ("[tool.lead-migrate]\nseed = -1\n", "Invalid value for '--seed'"),
         ("[tool.lead-migrate]\nquiet = 7\n", "Invalid value for '--quiet'"),
@@ -127,7 +127,7 @@ def test_a_list_for_all_commands_goes_to_those_where_the_option_can_be_repeated(
     project.write_text('[tool.lead-migrate]\nreport = ["a.json", "b.html"]\n')
     assert read_defaults(project, commands) == {"audit": {"report": ["a.json", "b.html"]}, "switch": {}, "fit": {}}
     project.write_text('[tool.lead-migrate.switch]\nreport = ["a.json", "b.html"]\n')
-    with pytest.raises(click.UsageError, match="of report is no text"):
+    with pytest.raises(click.UsageError, match="of report is not text"):
         read_defaults(project, commands)
 
 
@@ -137,16 +137,17 @@ def test_a_variable_that_nothing_reads_is_told_once(source_folder, monkeypatch, 
     for name in ("MARGIN", "DEBUG", "BEIR_URL", "TWO_STAGE"):  # of other commands, or of none
         monkeypatch.setenv(f"LEAD_MIGRATE_{name}", "0.9")
     assert lead_migrate(f"inspect {source_folder} --json").err.splitlines() == [
-        "warning: nothing reads the environment variable LEAD_MIGRATE_SORCE_MODEL; "
-        "did you mean LEAD_MIGRATE_SOURCE_MODEL?",
-        "warning: nothing reads the environment variable LEAD_MIGRATE_ZZ9",
+        "warning: unknown environment variable LEAD_MIGRATE_SORCE_MODEL; did you mean LEAD_MIGRATE_SOURCE_MODEL?",
+        "warning: unknown environment variable LEAD_MIGRATE_ZZ9",
     ]
 
 
 def test_the_work_folder_is_that_of_the_option_or_of_the_environment(tmp_path, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "one"))  # and is set back after what the option does
     assert work_folder() == tmp_path / "one"
-    assert "nothing reads" not in lead_migrate(f"--work-folder {tmp_path / 'two'} inspect none", code=4).err
+    assert (
+        "unknown environment variable" not in lead_migrate(f"--work-folder {tmp_path / 'two'} inspect none", code=4).err
+    )
     assert work_folder() == tmp_path / "two"
     monkeypatch.delenv("LEAD_MIGRATE_WORK_FOLDER")
     assert work_folder() == cache_folder()

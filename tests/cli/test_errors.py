@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from openai_server import status
 
-from migrate.cli.terminal import coloured_verdict
+from migrate.cli.terminal import coloured_verdict, warn
 
 
 @pytest.fixture(autouse=True)
@@ -22,11 +23,16 @@ def _place(store, judged):
         ("fit store --target tfidf:8 --stitch magic -o out", 2, "unknown stitch 'magic'"),
         ("fit store --target tfidf:8 -o judged", 2, "--force"),
         ("fit store --target tfidf:8", 2, "--output"),
+        ("fit", 2, "Missing argument 'STORE', option '--output' / '-o', option '--target'; see"),
         ("fit store --target tfidf:8 --sample 1 -o out", 2, "--sample"),
         ("fit store --target openai:text-embedding-3-small -o out", 7, "OPENAI_API_KEY"),
         ("audit store --reference nowhere --beir judged", 4, "no such file or folder"),
         ("audit store --reference store --beir nowhere", 4, "nowhere"),
         ("audit store --reference store --beir judged --margin 0", 2, "--margin"),
+        ("audit nowhere --source old --beir judged", 4, "no such files or folders: nowhere, old; check the paths"),
+        ("run nowhere --target file:v.npz --queries q -o out", 4, "no such files or folders: nowhere, q, v.npz;"),
+        ("translate nowhere gone -o out", 4, "no such files or folders: nowhere, gone;"),
+        ("fit nowhere --target tfidf:8 --query-log log --sample 20 -o out", 4, "nowhere, log;"),
         ("embed nowhere.jsonl --model tfidf:8 -o out", 4, "nowhere.jsonl"),
         ("embed judged --model tfidf:8 --chunk-overlap 300 -o out", 2, "overlap"),
         ("embed judged --model tfidf:8 -o /proc/nothing/here", 5, "cannot write"),
@@ -78,6 +84,14 @@ def test_whatever_stops_a_command_is_one_line(error, code, told, monkeypatch, le
     assert told in line and ("report" in line) == (code == 70)
 
 
+def test_a_warning_is_printed_once_a_command(capsys):
+    for _ in range(2):
+        with click.Context(click.Command("fit")):
+            for text in ("long texts", "long texts", "no price"):
+                warn(text)
+        assert capsys.readouterr().err == "warning: long texts\nwarning: no price\n"
+
+
 def test_a_closed_pipe_is_quiet():
     script = f"{sys.executable} -c 'from migrate.cli.main import main; main()' inspect store --json | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
@@ -102,7 +116,7 @@ def moved(target_file, lead_migrate):
 def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, lead_migrate):
     told = lead_migrate("audit moved --reference build --beir judged -q", code=2).complaint
     assert told.endswith(
-        "target.npz, the vectors that it is of, is not in the current folder; say where it is with --target file:PATH"
+        "target.npz, which its vectors are from, is not in the current folder; say where it is with --target file:PATH"
     )
 
 

@@ -107,7 +107,7 @@ def test_a_record_of_an_older_tool_is_audited_anew(again):
         assert Path("made", name).exists()
     Path("made/run.json").write_text(json.dumps({**facts, "version": 2}))
     ended = again()
-    assert ended.out and AGAIN not in ended.err and "only the audit is made anew" in ended.err
+    assert ended.out and AGAIN not in ended.err and "only the audit is repeated" in ended.err
     assert AGAIN in again().err, "it is of today now"
 
 

@@ -28,16 +28,19 @@ def test_the_ending_says_the_kind(lead_migrate):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (f"{CHECK} page.htm", "--report page.htm: the ending says the kind; end it in .json or .html or .xml"),
+        (
+            f"{CHECK} page.htm",
+            "--report page.htm: the ending chooses the kind of report; end it in .json or .html or .xml",
+        ),
         (f"{CHECK} x.json --report ./x.json", "--report: a file is named twice"),
         (f"{CHECK} a/x.json", "a/x.json"),
         ("compare a b --report x.xml", "end it in .json or .html"),
         ("assess a --target tfidf:8 --report x.xml", "end it in .json or .html"),
-        ("compare a b --html x", "--html is gone; give --report FILE.html"),
-        ("audit a --open", "--open is gone; leave it out"),
-        ("audit a --stitch x", "--stitch is gone; give --frontier STITCH"),
-        ("audit a --split dev", "--split is gone; write it after the judged queries: --beir NAME:dev"),
-        ("run a --strategy random", "--strategy is gone; in Python the function has it"),
+        ("compare a b --html x", "--html was removed; give --report FILE.html"),
+        ("audit a --open", "--open was removed; leave it out"),
+        ("audit a --stitch x", "--stitch was removed; give --frontier STITCH"),
+        ("audit a --split dev", "--split was removed; write it after the judged queries: --beir NAME:dev"),
+        ("run a --strategy random", "--strategy was removed; in Python the function has it"),
     ],
 )
 def test_what_no_report_can_be_written_to_is_refused(line, said, lead_migrate):

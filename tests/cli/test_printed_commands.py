@@ -344,7 +344,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     lead_migrate(audit, code=JUDGED)
     audit = "audit again --reference build --beir judged"
     told = lead_migrate(audit, code=2).complaint
-    assert "target.npz, the vectors that it is of, is not in the current folder" in told
+    assert "target.npz, which its vectors are from, is not in the current folder" in told
     told = lead_migrate(f"{audit} --target file:moved.npz --source of-a-file", code=2).complaint
     assert "--source-model file:PATH" in told
     lead_migrate(f"{audit} --target file:moved.npz", code=JUDGED)

@@ -56,7 +56,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migra
     lines = Path("other/docs.jsonl").read_text().splitlines()
     lines[0] = json.dumps({**json.loads(lines[0]), "text": "another text"})
     Path("other/docs.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match="1 documents have got another text"):
+    with pytest.raises(InputError, match="1 documents got another text"):
         switch("other", "new")
     index = faiss.read_index("new/index.faiss")
     index.reset()

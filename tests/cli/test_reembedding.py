@@ -189,10 +189,10 @@ def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(audit_fields, lea
     ("options", "fields", "message"),
     [
         ("--frontier x", {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
-        ("--frontier x --source y", {"frontier": "5000"}, "'5000' are no shares of the store; give some"),
+        ("--frontier x --source y", {"frontier": "5000"}, "'5000' are not shares of the store; give some"),
         ("", {"frontier": "10%"}, "frontier goes with the stitch of a frontier"),
         ("", {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
-        ("--two-stage many", {}, "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
+        ("--two-stage many", {}, "--two-stage: 'many' is not a list of numbers of documents such as 50,200, or none"),
     ],
 )
 def test_an_audit_that_cannot_be_had_is_told(options, fields, message, audit_fields, lead_migrate):

@@ -44,7 +44,7 @@ def test_what_changed_is_told_done_and_then_up_to_date(changed, digest, lead_mig
 def test_a_full_reembed_is_brought_up_to_date_and_switched(changed, lead_migrate):
     lead_migrate("reembed store --target tfidf:24 -o full -q")
     DOCS.write_text(DOCS.read_text().replace("another text of this", "yet another text of this"))
-    assert "up to date with sync" in lead_migrate("switch store full", code=4).complaint
+    assert "up to date with `sync`" in lead_migrate("switch store full", code=4).complaint
     assert lead_migrate("sync store full").next == "switch store full"
     lead_migrate("switch store full")
     lead_migrate("rollback store")

@@ -1,6 +1,7 @@
 """Texts longer than a model reads: chunks that fit it, and what is said where texts do not."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -80,18 +81,20 @@ def test_embed_says_what_is_never_read(options, remedy, tokens, lead_migrate):
     share = 1 - sum(min(count, 256) for count in counts) / sum(counts)
     (warning,) = [line for line in ended.err.split("\n") if line.startswith("warning: ")]
     assert over >= 1 and remedy in warning
-    assert f"{over} of {len(counts)} texts" in warning and f"{share:.1%} of all tokens are never read" in warning
+    assert (
+        f"{over} of {len(counts)} texts" in warning and f"{100 * share:.1f} % of all tokens are never read" in warning
+    )
     facts = ended.document["over_limit"]
     assert (facts["limit"], facts["texts"], facts["over"], facts["exact"]) == (256, len(counts), over, True)
     assert facts["unread_share"] == pytest.approx(share)
 
 
-def test_fit_says_it_of_the_store_and_of_the_sample(lexical, lead_migrate):
+def test_fit_warns_of_the_store_once_and_counts_its_sample_too(lexical, lead_migrate):
     fit = f"fit old --target {MINILM} --stitch mean --sample 10 -o stitch"
     ended = lead_migrate(f"{fit} --json")
-    for what in ("store", "sample"):
-        assert f"warning: {LONG} of 10 documents of the {what} are longer than the 256 tokens" in ended.err
-        assert ended.document["over_limit"][what]["over"] == LONG
+    (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
+    assert f"{LONG} of 10 documents of the store are longer than the 256 tokens" in warning
+    assert [ended.document["over_limit"][what]["over"] for what in ("store", "sample")] == [LONG, LONG]
     assert lead_migrate(f"{fit} --force --quiet").err == ""
 
 
@@ -102,14 +105,17 @@ def test_run_and_audit_put_it_into_the_report(lexical, texts, lead_migrate):
     Path("beir/qrels/test.tsv").write_text("".join(f"q{n}\td{n}\t1\n" for n in range(len(texts))))
     told = f"{LONG} of 10 documents of the store are longer than the 256 tokens that {MINILM} reads: "
     asked = f"1 of 10 queries is longer than the 256 tokens that {MINILM} reads: "
-    for command in (
-        f"run old --target {MINILM} --sample 10 --stitch mean -o out",
-        f"audit out/store --reference build --target {MINILM} --two-stage none",
+    for command, warned in (
+        (f"run old --target {MINILM} --sample 10 --stitch mean -o out", [told, asked]),
+        (f"audit out/store --reference build --target {MINILM} --two-stage none", [asked]),
     ):
         ended = lead_migrate(f"{command} --beir beir --json", code=(0, 1, 3))
-        notes = ended.document["notes"]
-        for sentence in (told, asked):
-            assert f"warning: {sentence}" in ended.err and any(note.startswith(sentence) for note in notes), command
+        notes, warnings = ended.document["notes"], re.findall("^warning: (.*)$", ended.err, re.MULTILINE)
+        assert all(any(note.startswith(sentence) for note in notes) for sentence in (told, asked)), command
+        assert len(warnings) == len(warned), (
+            "what `run` has said of the store, an audit of its store does not say again"
+        )
+        assert all(line.startswith(sentence) for line, sentence in zip(warnings, warned, strict=True))
 
 
 def test_nothing_is_said_where_there_is_no_limit(lexical, lead_migrate):

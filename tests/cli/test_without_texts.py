@@ -65,7 +65,7 @@ def test_translate_uses_the_fallback_and_says_what_that_costs(lead_migrate):
     assert "should the texts be gone), fitted on 60 of 150 documents" in said
     ended = lead_migrate("translate bare stitch -o new --quiet")
     figures = (found["fallback"]["fallback_overlap_at_10"], found["fallback"]["overlap_at_10"])
-    assert "it finds {:.1%}, ridge+text {:.1%}".format(*figures) in ended.said
+    assert "it finds {:.1f} %, ridge+text {:.1f} %".format(*(100 * figure for figure in figures)) in ended.said
     assert max(map(len, ended.out.split("\n"))) <= 100
     again = lead_migrate("translate bare stitch -o new --force --quiet --json").document
     assert again["fallback"] == found["fallback"]

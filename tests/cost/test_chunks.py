@@ -97,5 +97,5 @@ def test_a_large_store_is_judged_by_a_part_of_it(source_folder, bare_folder, mon
     part = count_unread_of_store(store, target)
     assert (part.texts, part.store) == (60, 150) and part == count_unread_of_store(store, target)
     assert part.over / part.texts == pytest.approx(whole.over / whole.texts, abs=0.2)
-    assert f"about {part.over / 60:.1%} of 150 documents are" in part.sentence("documents")
+    assert f"about {100 * part.over / 60:.1f} % of 150 documents are" in part.sentence("documents")
     assert count_unread_of_store(open_store(bare_folder), target) is None

@@ -60,7 +60,7 @@ def test_rates_are_read(text, requests, tokens):
 
 @pytest.mark.parametrize("text", ["", "fast", "0/s", "5/day", "5/s,6/s", "-1/s"])
 def test_rates_that_mean_nothing_are_told(text):
-    with pytest.raises(UsageError, match="is no rate of requests or tokens"):
+    with pytest.raises(UsageError, match="is not a rate of requests or tokens"):
         Rate.parse(text)
 
 

@@ -58,7 +58,7 @@ def test_only_tokenizers_that_end_words_at_blanks_are_taken_word_by_word(path):
 def test_a_file_that_is_no_tokenizer_is_told(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text("{}")
-    with pytest.raises(InputError, match="no tokenizer of the tokenizers library"):
+    with pytest.raises(InputError, match="not a tokenizer of the tokenizers library"):
         read_tokenizer(path)
 
 
@@ -84,7 +84,7 @@ def test_the_estimate_admits_more_error_in_other_scripts():
     counter = EstimateCounter(BYTE_PAIRS)
     assert counter.count(["", "a"]).tolist() == [1, 1], "no text is estimated at nothing"
     counter.count(["plain English text"])
-    assert counter.error == BYTE_PAIRS.error and "11% off" in counter.sentence
+    assert counter.error == BYTE_PAIRS.error and "11 % off" in counter.sentence
     counter.count(["これは日本語の文章です。" * 5])
     assert counter.error == BYTE_PAIRS.foreign_error
 

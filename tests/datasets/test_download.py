@@ -216,7 +216,7 @@ def test_an_existing_folder_is_meant_before_a_name_and_an_unknown_name_is_answer
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DatasetError, match=r"'cqadupstack' is no .* one of arguana, .*scifact"):
+    with pytest.raises(DatasetError, match=r"'cqadupstack' is not a .* one of arguana, .*scifact"):
         resolve_beir("cqadupstack")
     (tmp_path / "scifact").mkdir()
     assert resolve_beir("scifact").resolve() == tmp_path / "scifact"

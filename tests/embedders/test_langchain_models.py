@@ -112,14 +112,17 @@ def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, 
     fit = ["fit", str(source_folder), "--target", MAKE, "--stitch", "ols", "--sample", "60", "-o", str(stitch), *cache]
     assert run(fit) == 0
     said = capsys.readouterr().err
-    assert "no price known" in said and f"whether {MAKE} costs money is not known" in said and "--price" in said
+    assert "no price known" in said and f"not known if {MAKE} costs money" in said and "--price" in said
     assert run(["translate", str(source_folder), str(stitch), "-o", str(new)]) == 0
     assert f"--target {MAKE}" in capsys.readouterr().err
     judged = ["audit", str(new), "--reference", "build", "--beir", str(beir), *cache]
     assert run(judged) == 2
-    assert "is not run on the word of a file; if you trust it, add --target langchain:" in capsys.readouterr().err
+    assert (
+        "whose code does not run just because a file names it; if you trust it, add --target langchain:"
+        in capsys.readouterr().err
+    )
     assert run([*judged, "--target", MAKE, "--price", "10"]) in (0, 1, 3)
-    assert "costs money is not known" not in capsys.readouterr().err
+    assert "not known if" not in capsys.readouterr().err
 
 
 def test_an_exception_of_the_object_ends_with_exit_code_7(source_folder, models, monkeypatch, capsys):

@@ -90,8 +90,8 @@ def test_an_answer_that_waiting_does_not_mend_is_told_in_a_line_after_one_reques
     [
         ({"model": "openai:no-such-model"}, 7, "knows no model 'no-such-model' (HTTP 404); check the model's"),
         ({"more": [LONG]}, 4, "'d60' is longer than openai:text-embedding-3-small takes"),
-        ({"model": f"{SMALL},rate=fast"}, 2, "'fast' is no rate of requests; give one such as 3000/min"),
-        ({"model": f"{SMALL},concurrency=0"}, 2, "the setting concurrency '0' is no whole number above 0"),
+        ({"model": f"{SMALL},rate=fast"}, 2, "'fast' is not a rate of requests; give one such as 3000/min"),
+        ({"model": f"{SMALL},concurrency=0"}, 2, "the setting concurrency '0' is not a whole number above 0"),
         ({"model": f"{SMALL},concurrency=257"}, 2, "concurrency"),
         ({"model": f"{SMALL},batch-size=2049"}, 2, "from 1 to 2048"),
         ({"model": "tfidf:8,dimensions=4"}, 2, "with openai: or langchain: only"),
@@ -106,7 +106,10 @@ def test_a_model_or_a_text_that_will_not_do_is_told_in_a_line(settings, code, pa
     ("option", "part"),
     [
         (["--concurrency", "3"], "--concurrency=3 goes into the SPEC of its model: SPEC,concurrency=3"),
-        (["--base-url", "localhost:8000"], "'localhost:8000' is no --base-url; give one such as http://localhost:8000"),
+        (
+            ["--base-url", "localhost:8000"],
+            "'localhost:8000' is not a --base-url; give one such as http://localhost:8000",
+        ),
     ],
 )
 def test_an_option_that_will_not_do_is_told_in_a_line(option, part, embed, server, tmp_path, capsys):

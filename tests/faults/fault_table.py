@@ -32,7 +32,7 @@ ENDLESS = "{}: this is a pipe, a socket or a device; give a file or a folder"
 NOT_READ = "store/index.faiss: FAISS cannot read the file (*); copy it again or build it again"
 TRANSLATED = "out: 150 vectors, dimension 32 to 24, 60 of them true ones, in * s"
 NO_INDEX = (
-    "store: there is no FAISS index but only docs.jsonl, embedder.json, embedder.safetensors, lead-"
+    "store: there is no FAISS index here, only docs.jsonl, embedder.json, embedder.safetensors, lead-"
     "migrate.json; give the folder that holds the store"
 )
 NO_TEXTS = (
@@ -42,7 +42,7 @@ NO_TEXTS = (
 NAN = "store: NaN, Inf or overflowing vector for document * (1 bad of 150 in this batch); re-embed or remove it"
 ZERO = "store: zero vector for document * (1 bad of 150 in this batch); re-embed or remove it"
 HOSTILE_CLASS = (
-    "store/index.pkl: the pickle holds the class posix.system, which is no part of a LangChain docstore; "
+    "store/index.pkl: the pickle holds the class posix.system, which is not part of a LangChain docstore; "
     "nothing was executed: if you trust the file, save the store again with plain metadata (text, "
     "numbers, lists, dates)"
 )
@@ -59,7 +59,7 @@ CUT_TABLE = "{}: not valid JSON (*); the file is damaged, copy or make it again"
 OTHER_HASH = "{}: its SHA-256 is not the one in the manifest; fit the stitch again"
 NO_CORPUS = "beir/corpus.jsonl: the file has no documents; check how it was written"
 OTHER_BYTES = ("{}: its SHA-256 * is not that of the manifest, *; the file was damaged or replaced: copy it again, "
-               "make the store again, or, if that is meant, stamp the store anew (lead-migrate stamp --force)")
+               "make the store again, or, if that is meant, stamp the store again (lead-migrate stamp --force)")
 EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
           "edited: copy it again, or make the {} again")
 
@@ -91,13 +91,13 @@ INDEX = [
     Fault("no such store", stores.remove("store"), INSPECT, 4, "store: no such file or folder; check the path"),
     Fault("no index in the folder", stores.remove("store/index.faiss"), INSPECT, 4, NO_INDEX),
     Fault("an empty folder", then(stores.remove("store"), lambda p: (p / "store").mkdir()), INSPECT, 4,
-          "store: there is no FAISS index but an empty folder; give the folder that holds the store"),
+          "store: there is no FAISS index here, only an empty folder; give the folder that holds the store"),
     Fault("a folder where the index should be", index.as_folder, INSPECT, 4, NO_INDEX),
     Fault("two indexes", index.second_index, FIT, 4,
           "store: has 2 FAISS indexes (index.faiss, second.faiss); give one of these"),
     Fault("two indexes, looked at", index.second_index, INSPECT, 0, "store/second.faiss * 150 *"),
     Fault("an empty file", index.put(b""), INSPECT, 4,
-          "store/index.faiss: this is no FAISS index but an empty file; copy or write it again"),
+          "store/index.faiss: this is not a FAISS index but an empty file; copy or write it again"),
     faiss_cuts("Flat"),
     faiss_cuts("IDMap,Flat"),
     faiss_cuts("IDMap2,IVF4,Flat"),
@@ -167,7 +167,7 @@ INDEX = [
     Fault("an unknown kind inside", then(faiss_writes(of_factory("IDMap,Flat")), index.edit(
         lambda raw: raw[:37] + b"IxZZ" + raw[41:])), INSPECT, 4, NOT_READ),
     Fault("a Git LFS pointer", index.put(b"version https://git-lfs.github.com/spec/v1\n"), INSPECT, 4,
-          "store/index.faiss: this is no FAISS index but a Git LFS pointer; run git lfs pull in its repository, "
+          "store/index.faiss: this is not a FAISS index but a Git LFS pointer; run git lfs pull in its repository, "
           "then try again"),
     Fault("a binary index", faiss_writes(index.binary), INSPECT, 4,
           "store/index.faiss: a binary index (IBxF); its vectors are bits, which no map between "
@@ -280,13 +280,14 @@ VECTORS = [
 TEXTS = [
     Fault("a pickle of a command", stores.pickled(pickle.dumps(stores.Command())), INSPECT, 4, HOSTILE_CLASS),
     Fault("a pickle of an evaluation", stores.pickled(pickle.dumps(stores.Evaluation())), INSPECT, 4,
-          "store/index.pkl: the pickle holds the class builtins.eval, which is no part of a LangChain docstore; "
+          "store/index.pkl: the pickle holds the class builtins.eval, which is not part of a LangChain docstore; "
           "nothing was executed: if you trust the file, save the store again with plain metadata (text, numbers, "
           "lists, dates)"),
     Fault("an array of objects", models.vectors_file(8, models.objects), FIT_FILE, 4,
           "x.npz: docs.npy holds Python objects or records, which are not read; save plain arrays"),
     Fault("a pickle of something else", stores.pickled(pickle.dumps({"a": 1})), INSPECT, 4,
-          "store/index.pkl: the pickle holds no docstore of LangChain but dict; give the folder of FAISS.save_local"),
+          "store/index.pkl: the pickle holds dict instead of a docstore of LangChain; give the folder of "
+          "FAISS.save_local"),
     Fault("LlamaIndex lacks a node that has a vector", then(stores.llamaindex, stores.edit_json(
         "store/docstore.json", lambda f: f["docstore/data"].pop("id-3"))), INSPECT, 4,
           "store/docstore.json: damaged, or not of this store (a vector has no node, for example 'id-3' (1 missing)); "
@@ -311,7 +312,7 @@ TEXTS = [
     Fault("judgements are not UTF-8", stores.write("beir/qrels/test.tsv", b"q\td\xff\t1\n"), AUDIT, 4,
           "beir/qrels/test.tsv:1: not UTF-8 (byte 0xff at column 4); convert the file to UTF-8"),
     Fault("byte order marks, DOS line ends, blank lines", texts.marked_and_broken_by_dos, AUDIT, 3,
-          "INCONCLUSIVE: retention 1.000,*"),
+          "INCONCLUSIVE: retention 100.0 %*"),
     Fault("judgements of unknown documents", texts.add_qrels("{}\tnowhere\t2\n"), AUDIT,
           3, "caveat: 1 of 151 relevant documents are not in the stores, so that no arm can find them"),
     Fault("judgements for unknown queries", texts.add_qrels("nobody\tnothing\t1\n"), AUDIT, 3,
@@ -441,7 +442,7 @@ MORE = [
     Fault("an empty corpus beside the queries", stores.write("beir/corpus.jsonl", b""), AUDIT, 4, NO_CORPUS),
     Fault("one document", then(texts.one_document, stores.remove("store/lead-migrate.json")),
           ("fit", "store", "--target", "tfidf:1", "-o", "out", "-q"), 4,
-          "a fit needs at least 2 pairs of vectors, found 1 source and 1 target vectors; take a larger sample"),
+          "a fit needs at least 2 pairs of vectors, and there are 1 source and 1 target vectors; take a larger sample"),
     Fault("one document, looked at", texts.one_document, INSPECT, 0, "vectors *1"),
     Fault("fewer documents than are ranked", texts.small_corpus, AUDIT, 3,
           "caveat: 120 of 150 relevant documents are not in the stores, so that no arm can find them, and *"),
@@ -449,7 +450,7 @@ MORE = [
           "store: the stitch was fitted on another store (150 vectors there, 150 here); fit again, or allow it "
           "with --any-store if the model is the same"),
     Fault("no stitch", stores.remove("stitch"), TRANSLATE, 4,
-          "stitch: no stitch here, for there is no lead-migrate.json in it; check the path"),
+          "stitch: no stitch here: there is no lead-migrate.json in it; check the path"),
     Fault("a store for a stitch", nothing, ("translate", "store", "store", "-o", "out", "-q"), 4,
           "store: this is a store, not a stitch; give the folder of a stitch"),
     Fault("the wrong direction", models.translated, ("translate", "new", "stitch", "-o", "out", "-q"), 4,
@@ -477,7 +478,7 @@ MORE = [
     Fault("an id that is a list in a corpus", stores.write("beir/corpus.jsonl", b'{"_id": [1], "text": "x"}'), EMBED, 4,
           "beir/corpus.jsonl:1: the id is a list; give the record a text under \"_id\" or \"id\""),
     Fault("an id that is a number in LangChain", stores.docstore_with(ids=[*stores.IDS[1:], 7]), INSPECT, 4,
-          "store/index.pkl: an id is no text but 7; save the store again with text ids"),
+          "store/index.pkl: an id is 7, not text; save the store again with text ids"),
     Fault("an id that is a number in LlamaIndex", then(stores.llamaindex, stores.edit_index_store(
         lambda nodes: nodes.update({"3": 17}))), INSPECT, 4,
           "store/index_store.json: damaged, or not of this store (17 is no id of a node, which is a text); copy it "
@@ -516,7 +517,7 @@ MORE = [
         "store/data-0.arrow", "elsewhere/data-0.arrow"), stores.edit_json(
         "store/state.json", lambda f: f["_data_files"][0].update(filename="../elsewhere/data-0.arrow"))),
           INSPECT, 4,
-          "store/state.json: '../elsewhere/data-0.arrow' is no name of a file in the same folder; save the "
+          "store/state.json: '../elsewhere/data-0.arrow' is not the name of a file in the same folder; save the "
           "dataset again"),
     Fault("lists on disk are elsewhere", index.lists_elsewhere, INSPECT, 4, NOT_READ),
     Fault("a zip bomb", models.zip_bomb, FIT_FILE, 4,
@@ -555,12 +556,12 @@ MORE = [
           ("translate", "store", "stitch", "-o", "file/out", "-q"), 5,
           "cannot write file/out: File exists (file); see what holds it, and run the same command again"),
     Fault("an unknown model", nothing, ("fit", "store", "--target", "magic", "-o", "out"), 2,
-          "unknown model 'magic'; expected one of sentence-transformers:, packaged:, openai:, file:, tfidf:, "
+          "unknown model 'magic'; the kinds are sentence-transformers:, packaged:, openai:, file:, tfidf:, "
           "langchain: - for example openai:text-embedding-3-small"),
     Fault("a dimension that is a word", nothing, ("fit", "store", "--target", "tfidf:many", "-o", "out"), 2,
           "tfidf:many names no number of dimensions; give one such as tfidf:256"),
     Fault("more dimensions than words", nothing, ("fit", "store", "--target", "tfidf:9999", "-o", "out"), 4,
-          "tfidf:9999 needs 9999 documents and words, found 150 and *; choose a smaller dimension"),
+          "tfidf:9999 needs at least 9999 documents and words, and there are 150 and *; choose a smaller dimension"),
     Fault("another file in the folder", stores.write("store/notes.txt", b"mine"), TRANSLATE, 0, TRANSLATED),
 ]
 
@@ -588,7 +589,7 @@ REPORTS = [
     Fault("a finding in place of the manifest", nothing, (*CHECK, "--report", "store/lead-migrate.json", "--force"),
           2, OVERLAPS.format("store/lead-migrate.json", "store")),
     Fault("a finding of no kind", nothing, (*CHECK, "--report", "out.txt"), 2,
-          "--report out.txt: the ending says the kind; end it in .json or .html or .xml"),
+          "--report out.txt: the ending chooses the kind of report; end it in .json or .html or .xml"),
     Fault("a page inside the folder of figures", nothing, (*COMPARE, "--report", "out/page.html", "--csv", "out"), 2,
           "--report and --csv: out/page.html and out are one output, or one is in the other; choose another"),
     Fault("labels that are all different", texts.labels("label {}"), (*COMPARE, "--labels", "labels.tsv"), 4,
@@ -599,7 +600,7 @@ REPORTS = [
           "the labels"),
     Fault("a report that never ends", nothing, (*ASSESS, "--audit", "/dev/zero"), 4, ENDLESS.format("/dev/zero")),
     Fault("a report without a frontier", stores.write("audit.json", b"{}"), (*ASSESS, "--audit", "audit.json"), 4,
-          "audit.json: this is no report of an audit with --frontier; run audit with it"),
+          "audit.json: this is not the report of an audit with --frontier; run one"),
     Fault("a metadata field that no document has", nothing, (*AUDIT, "--slice", "colour"), 3,
           "note: --slice: no document that the queries are about has 'colour' in its metadata"),
     Fault("a store that has no words of the model", then(stores.remove("store/embedder.json"), stores.remove(
@@ -625,8 +626,8 @@ HASHES = [
     *[Fault(f"other texts, {called(command)}", texts.reworded, command, 4, OTHER_BYTES.format("store/docs.jsonl"))
       for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN)],
     Fault("no texts any more", stores.remove("store/docs.jsonl"), TRANSLATE, 4,
-          "store/docs.jsonl: the manifest has the hash of this file, which is gone; copy it again, or, if that is "
-          "meant, stamp the store anew (lead-migrate stamp --force)"),
+          "store/docs.jsonl: the manifest has the hash of this file, which is missing; copy it again, or, if you "
+          "meant, stamp the store again (lead-migrate stamp --force)"),
     Fault("other texts than the stitch was fitted on", then(texts.reworded, index.forget_documents), TRANSLATE, 4,
           "store: the stitch was fitted on another store (the same vectors, other texts); fit again, or allow it with "
           "--any-store if the model is the same"),

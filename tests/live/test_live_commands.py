@@ -80,7 +80,7 @@ def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
     assert lead_migrate("live", "status", translated) == 0
     said = capsys.readouterr().out
     assert said.startswith("SAFE: every vector is the model's own"), "the verdict comes first"
-    assert "150 of 150 vectors are true ones (100.0%)" in said
+    assert "150 of 150 vectors are true ones (100.0 %)" in said
     assert lead_migrate("live", "stop", translated) == 0
     assert "no worker is running" in capsys.readouterr().out
     embedder = load_embedder(SMALL, dimensions=24)
@@ -153,7 +153,9 @@ def test_no_page_is_written_where_the_state_is(kind, translated, source_folder, 
             assert lead_migrate("live", "status", place, option, path) == 2
             told = capsys.readouterr().err
             is_page = option == "--metrics" or path.suffix == ".html"
-            assert ("which is read; choose an output outside of it" if is_page else "the ending says the kind") in told
+            assert (
+                "which is read; choose an output outside of it" if is_page else "the ending chooses the kind"
+            ) in told
     assert state.read_bytes() == before
     assert lead_migrate("live", "status", place, "--report", tmp_path / "page.html") == 0
 
@@ -232,7 +234,7 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
         try:
             wait_for(lambda: is_known(place) and status_of(place).true > 50, 200)
             assert lead_migrate("live", "run", place, "--once", "--yes") == 6
-            assert f"another worker is at it (process {worker.pid})" in capsys.readouterr().err
+            assert f"another worker is running (process {worker.pid})" in capsys.readouterr().err
             assert lead_migrate("live", "status", place) == 0
             assert "of 150 vectors are true ones" in capsys.readouterr().out
             assert lead_migrate("live", "stop", place) == 0

@@ -353,7 +353,7 @@ def test_models_are_named_by_specs(live, server, monkeypatch):
 
 @pytest.mark.parametrize("models", [[], [None], 7, ["openai:tiny", 7], {"openai:tiny": 1}])
 def test_what_is_no_model_is_refused(models, folder, tmp_path):
-    with pytest.raises(UsageError, match=r"is no embedder, no spec such as .* and no list of them"):
+    with pytest.raises(UsageError, match=r"is neither an embedder, nor a spec such as .* nor a list of them"):
         LiveSearcher(folder, models, cache=tmp_path / "cache.sqlite")
 
 

@@ -548,7 +548,7 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
     assert Worker(location, embedder, options(budget="60")).run().true == 60
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
-    with pytest.raises(VectorError, match=r"gives another vector of the text of .* has changed"):
+    with pytest.raises(VectorError, match=r"gives another vector for the text of .* has changed"):
         Worker(location, embedder, ONCE).run()
     assert len(embedder.embedder.asked) == ASKED_AGAIN
     assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60

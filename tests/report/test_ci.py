@@ -74,7 +74,7 @@ def test_an_audit_is_a_case_of_its_verdict(scale, state, audited, tmp_path):
     assert report.verdict.sentence in suite.cases[0].message
     assert suite.markdown.count("\n| ") == len(report.arms) + 1
     outcome, kept = report.verdict.outcome, report.verdict.retention.estimate
-    title = f"{outcome}: {tmp_path / 't'} keeps {kept:.2f}"
+    title = f"{outcome}: {tmp_path / 't'} keeps {100 * kept:.1f} %25"
     assert next(annotation_lines(suite)).split("::")[1].partition("=")[2] == title.replace(":", "%3A")
     assert suite.markdown.startswith(f"## {MARKS[state]} lead-migrate: `{tmp_path / 't'}`: {outcome}")
 
@@ -84,7 +84,7 @@ def test_another_plan_is_the_case_that_the_exit_code_is_of(audited, tmp_path):
     plan = next(name for name in report.comparisons if name != "translated")
     report = replace(report, family={plan: Bounds(0.99, 0.97, 1.01)})
     (case, *_) = audit_suite(report.judging(plan)).cases
-    assert (case.state, case.title) == (State.PASSED, f"SAFE: {tmp_path / 't'} in plan {plan} keeps 0.99")
+    assert (case.state, case.title) == (State.PASSED, f"SAFE: {tmp_path / 't'} in plan {plan} keeps 99.0 %")
     assert audit_suite(report).cases[0].state is State.FAILED
 
 

@@ -158,10 +158,10 @@ def test_the_sentences_say_what_the_figures_mean(tmp_path):
     x = rng.normal(size=(400, 10))
     # From ten dimensions to three of them everything is known, back hardly anything
     direction, size, own, _ = sentences_of(x, x[:, :3], tmp_path / "fewer")
-    assert "finds 100% of the 10 nearest neighbours that B has" in direction
+    assert "finds 100 % of the 10 nearest neighbours that B has" in direction
     assert "A to B works better; vectors alone may be enough" in direction
     assert "the number of documents is not what limits it" in size
-    assert "A finds 100.0% and B finds 100.0%" in own and "not lost by the fit itself" in own
+    assert "A finds 100.0 % and B finds 100.0 %" in own and "not lost by the fit itself" in own
     direction, *_ = sentences_of(x, x + 0.01 * rng.normal(size=x.shape), tmp_path / "the same")
     assert "neither way is clearly better" in direction and "a stitch adds nothing to that" in direction
     hidden = rng.normal(size=(120, 80))
@@ -173,7 +173,7 @@ def test_the_sentences_say_what_the_figures_mean(tmp_path):
     assert mean.startswith("is the stitch only a mean estimator? nearly, one way or both: ")
     assert "the norm of the target's mean is 6.7" in mean
     *_, mean = sentences_of(x, x @ rng.normal(size=(10, 10)), tmp_path / "related")
-    assert mean.startswith("is the stitch only a mean estimator? no: from A to B it gives 100% of")
+    assert mean.startswith("is the stitch only a mean estimator? no: from A to B it gives 100 % of")
 
 
 @pytest.mark.parametrize("key", ["cka", "cka_distance", "r2_identity", "penalty", "bias_norm"])

@@ -130,11 +130,11 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     made = report(two_stage=SURE, pool=POOL, is_kept=True, locations=replace(PLACES, report="report.json"))
     judged = made.judging("two-stage-50")
     assert (made.outcome, judged.outcome) == (Outcome.NOT_SAFE, Outcome.SAFE)
-    assert judged.sentence.startswith("SAFE: two-stage 50, retention 0.980")
+    assert judged.sentence.startswith("SAFE: two-stage 50, retention 98.0 %")
     assert "translated alone: NOT SAFE" in judged.sentence
     assert recommend(judged).command == ("switch", "old", "new", "--report", "report.json")
     assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
-    with pytest.raises(UsageError, match=r"'two-stage-20' is no arm .*; name one of translated, two-stage-50"):
+    with pytest.raises(UsageError, match=r"'two-stage-20' is not an arm .*; name one of translated, two-stage-50"):
         made.judging("two-stage-20")
 
 
@@ -212,7 +212,7 @@ def test_with_a_doubt_nothing_is_recommended_but_staying():
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
     stay = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), findings=(doubt("the full re-embed looks wrong"),)))
     assert (stay.plan, stay.command) == (STAY, None)
-    assert stay.remark == "not to be believed of the new store: the full re-embed looks wrong"
+    assert stay.remark == "the figures of the new store are not to be trusted: the full re-embed looks wrong"
     assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), findings=(doubt("it looks wrong"),))).plan is None
 
 
@@ -262,7 +262,7 @@ def test_too_small_a_store_is_embedded_again_and_one_of_true_vectors_alone_is_a_
 
 
 def test_unknown_prices_are_left_out():
-    assert recommend(without_prices(report())).remaining == "10.00M tokens"
+    assert recommend(without_prices(report())).remaining == "10.0 M tokens"
     unknown = without_prices(report(), tokens=None)
     assert recommend(unknown).remaining == ""
     assert decision_chart(unknown) is None
@@ -270,9 +270,9 @@ def test_unknown_prices_are_left_out():
 
 def test_the_table_has_every_option_in_the_order_of_cost():
     head, *rows = decision_rows(report(two_stage=SURE))
-    assert head == ["option", "retention", "bounds", "usd in all", "usd still to pay", "SAFE"]
+    assert head == ["option", "retention", "bounds", "total embedding cost", "still to pay", "SAFE"]
     assert [row[0] for row in rows] == ["stay", "translated", "two-stage 50", "full re-embed"]
-    assert rows[-1][3:] == ["100.0000", "100.0000", "yes"]
+    assert rows[-1][3:] == ["$100.00", "$100.00", "yes"]
 
 
 def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
@@ -285,5 +285,5 @@ def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
     chart = decision_chart(made)
     labels = {node.text for node in chart.drawing.iter("text") if node.get("class") is None}
     assert labels == {"stay", "translated", "two-stage 50", "full re-embed", "BM25"}
-    assert chart.x_label == "cost in all, what is paid already included, US dollars"
-    assert ("SAFE from 0.95", "level") in chart.legend
+    assert chart.x_label == "total embedding cost in US dollars, what is already paid included"
+    assert ("SAFE needs at least 95 %", "level") in chart.legend

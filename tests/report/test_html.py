@@ -61,7 +61,7 @@ def charts(page):
 
 
 def test_the_verdict_is_said_before_the_chart_and_the_chart_comes_before_the_table(report, page):
-    assert page.index("NOT SAFE") < page.index(f"{report.verdict.retention.estimate:.3f}") < page.index("<svg")
+    assert page.index("NOT SAFE") < page.index(f"{100 * report.verdict.retention.estimate:.1f} %") < page.index("<svg")
     assert page.index("<svg") < page.index("<table") < page.index('id="where-it-hurts"') < page.index('id="the-arms"')
     assert all(name in page for name in (*(arm.name for arm in report.arms), *report.skipped_arms))
 
@@ -110,7 +110,7 @@ def test_points_and_bars_say_what_they_are(report, page):
     name = escape(f"{report.query_ids[worst]}, {report.query_texts[worst]}"[:40], quote=False)
     assert any(tip.startswith(name) and tip.endswith(f"{difference[worst]:+.3f}") for tip in said)
     bounds = report.comparisons["stay"].retention
-    assert f"stay: {bounds.estimate:.3f} ({bounds.lower:.3f} to {bounds.upper:.3f})" in said
+    assert f"stay: {100 * bounds.estimate:.1f} % ({100 * bounds.lower:.1f} % to {100 * bounds.upper:.1f} %)" in said
 
 
 def test_ten_thousand_queries_stay_a_small_page(report):
@@ -301,7 +301,7 @@ def test_labels_of_options_of_one_cost_do_not_cover_each_other():
                        y_label="r")  # fmt: skip
     heights = sorted(float(label.get("y")) for label in labels(chart) if label.text.startswith("option"))
     assert len(heights) == 4 and min(np.diff(heights)) >= 15
-    assert ("SAFE from 0.95", "level") in chart.legend
+    assert ("SAFE needs at least 0.95", "level") in chart.legend
     points = [Point(Interval(name, 0.5, 0.6, 0.7), cost, "muted") for name, cost in (("left", 0.0), ("right", 9.0))]
     chart = cost_chart("x", points, margin=0.95, x_label="c", y_label="r")
     sides = {label.text: label.get("text-anchor") for label in labels(chart)}

@@ -173,7 +173,7 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     assert likeness.splitlines()[0].split()[-3:] == ["overlap@1", "overlap@10", "overlap@100"]
     for arm in report.arms:
         means = [f"{np.mean(arm.scores[measure]):.3f}" for measure in MEASURES]
-        against = [] if arm.name == FULL else ["0.923", "0.876..0.971", "10/10/10"]
+        against = [] if arm.name == FULL else ["92.3", "%", "87.6-97.1", "%", "10/10/10"]
         assert cells(quality, arm.name) == [*means[:3], *against, f"{arm.seconds:.1f}"]
         assert cells(likeness, arm.name) == means[3:]
 
@@ -196,7 +196,7 @@ def test_the_text_ends_with_the_verdict():
     lines = text_of(report).splitlines()
     assert lines[0] == "scifact: 1,200 queries, 5,183 documents"
     assert "note: 40 of 150 vectors are true ones" in lines
-    assert "against staying: -0.012 nDCG@10, 95 % bounds -0.046 to +0.021" in lines
+    assert "against staying: -0.012 nDCG@10 (95 % bounds: -0.046 to +0.021)" in lines
     assert lines[-1] == f"INCONCLUSIVE: {report.verdict.sentence}"
 
 
@@ -253,12 +253,21 @@ def test_a_summary_has_the_verdict_first_and_fits(width):
 def test_a_summary_is_drawn_against_the_margin():
     report = with_further_arms(make_report(), {"two-stage 200": Bounds(0.99, 0.96, 1.0)})
     lines = audit_summary(report).splitlines()
-    head = next(line for line in lines if "0.95" in line and "retention" in line and "bounds" not in line)
+    head = next(line for line in lines if "95 %" in line and "retention" in line and "bounds" not in line)
     rows = {line.split("  ")[0]: line for line in lines if "●" in line}
-    at = head.index("0.95")
+    at = head.index("95 %")
     assert rows["translated"].index("●") < at < rows["two-stage 200"].index("●")
     assert "yes" in rows["two-stage 200"] and "yes" not in rows["translated"]
-    assert "0.90M tokens" in rows["two-stage 200"] and "2.00M tokens" in rows["full re-embed"]
+    assert "0.90 M tokens" in rows["two-stage 200"] and "2.00 M tokens" in rows["full re-embed"]
+    timed = audit_summary(replace(report, documents_per_s=10.0))
+    assert "M tokens" not in timed and "9 min" in next(line for line in timed.splitlines() if line.startswith("full"))
+
+
+def test_an_arm_that_could_serve_has_the_same_bounds_in_each_table():
+    report = replace(make_report(), family={BM25: Bounds(0.97, 0.94, 1.0)})
+    (row,) = [row for row in quality_rows(report) if row[0] == BM25]
+    assert "97.0 %" in row and "94.0-100.0 %" in row
+    assert "those of BM25 hold for all of these together" in " ".join(text_of(report).split())
 
 
 def test_a_summary_stays_readable_when_narrow():

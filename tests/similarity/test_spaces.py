@@ -164,7 +164,7 @@ def test_the_distance_is_an_angle():
 def test_documents_must_be_the_same_and_four():
     x, y = make_related()
     assert linear_cka(x, np.ones_like(x)) == 0, "a space without spread is like nothing"
-    with pytest.raises(VectorError, match="found 60 and 59"):
+    with pytest.raises(VectorError, match="there are 60 and 59"):
         linear_cka(x, y[:-1])
     with pytest.raises(VectorError, match="same 4 or more"):
         linear_cka(x[:3], y[:3])

@@ -104,7 +104,7 @@ def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_
 @pytest.mark.parametrize(
     ("part", "fact", "value", "said"),
     [
-        ("details", "direction", "sideways", "'sideways' is no direction, which is one of document, query"),
+        ("details", "direction", "sideways", "'sideways' is not a direction, which is one of document, query"),
         ("details", "direction", ["query"], r"'direction' .* is \['query'\]; .* again"),
         ("details", "direction", "document", "fit it again"),
         (None, "model", None, "does not name the model whose queries"),
@@ -147,7 +147,9 @@ def test_query_vectors_that_are_bad_are_refused(value, bridge, queries):
 def test_query_vectors_of_another_shape_are_refused(bridge, queries):
     with pytest.raises(VectorError, match=r"^my queries: .*the vectors have dimension 23, not 24"):
         bridge.map_queries(queries[:5, :23], source="my queries")
-    with pytest.raises(VectorError, match=r"^my queries: .*1 dimensions is no table of vectors; give a vector a row"):
+    with pytest.raises(
+        VectorError, match=r"^my queries: .*1 dimensions is not a table of vectors; give one vector per row"
+    ):
         bridge.map_queries(queries[0], source="my queries")
 
 

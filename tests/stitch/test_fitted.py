@@ -400,7 +400,7 @@ def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(world
 
 def test_the_use_of_a_fallback_says_what_it_costs():
     said = FallbackUse("ridge+text", "ridge", 0.542, 0.427).sentence
-    assert "it finds 42.7%, ridge+text 54.2%" in said
+    assert "it finds 42.7 %, ridge+text 54.2 %" in said
     assert "the store has no texts, which ridge+text reads: ridge was used" in said
 
 

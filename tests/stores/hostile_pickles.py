@@ -78,7 +78,7 @@ SHARED: Final = "refer to their own parts so often that they have no end"
 CRASH: Final = "its process ended by SIGSEGV"
 ENDLESS: Final = "it takes longer than its size explains"
 MEMORY: Final = "it asks for more memory than its size explains"
-FOREIGN: Final = "the pickle holds no docstore of LangChain but a Fields"
+FOREIGN: Final = "the pickle holds a Fields instead of a docstore of LangChain"
 
 HOSTILE: Final[dict[str, tuple[bytes, str]]] = {
     "deep lists": (docstore(under(b"]" * DEEP + b"a" * (DEEP - 1))), NESTED),

@@ -81,9 +81,9 @@ def test_labels_that_are_no_rows_are_refused(folder, vectors):
     [
         ({"_indices_data_files": [{"filename": "i.arrow"}]}, "list of indices"),
         ({"_data_files": []}, 'no list "_data_files"'),
-        ({"_data_files": [{"filename": "../secret.arrow"}]}, "'../secret.arrow' is no name of a file in"),
+        ({"_data_files": [{"filename": "../secret.arrow"}]}, "'../secret.arrow' is not the name of a file in"),
         ({"_data_files": [{"filename": ".."}]}, "same folder"),
-        ({"_data_files": [5]}, "None is no name of a file in the same folder"),
+        ({"_data_files": [5]}, "None is not the name of a file in the same folder"),
         ({"_data_files": [{"filename": "gone.arrow"}]}, r"the file gone\.arrow is missing"),
     ],
 )

@@ -243,8 +243,8 @@ def test_functions_are_refused(function, tmp_path):
         (b"\x80\x04s.", "underflow"),
         (b"\x80\x04h\x05.", "Memo value not found"),
         (b"\x80\x04N)R.", "not callable"),
-        (b"\x80\x04N.", "no docstore of LangChain but NoneType"),
-        (b"\x80\x04)}\x86.", "no docstore of LangChain but a tuple"),
+        (b"\x80\x04N.", "the pickle holds NoneType instead"),
+        (b"\x80\x04)}\x86.", "the pickle holds a tuple instead"),
     ],
 )
 def test_hostile_pickles_are_refused(content, found, tmp_path):
@@ -325,7 +325,7 @@ def current(documents):
         ({0: "a", 1: "gone"}, "no document, for example 'gone'"),
         ({0: "a", 1: 5}, "no document, for example 5"),
         ({0: "a", 1: "a"}, "1 repetitions"),
-        (["a", "b"], "no docstore of LangChain but tuple"),
+        (["a", "b"], "the pickle holds tuple instead"),
     ],
 )
 def test_rows_and_documents_that_do_not_belong_together_are_refused(row_ids, found, tmp_path):

@@ -333,7 +333,7 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
         ({"id": ["a", None, "c"]}, "", "row 1 has no id in column id"),
         *(({"vector": [[1.0, 2.0], [3.0, 4.0], bad]}, "", "row 2 has no vector of 2 numbers in column vector")
           for bad in ([1.0], None, [1.0, None])),
-        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b' is no JSON object"),
+        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b' is not a JSON object"),
         ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
     ],
 )  # fmt: skip
@@ -412,7 +412,7 @@ def test_a_folder_without_one_of_its_shards_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"the file part-00001.parquet is missing"):
         open_store(f"parquet:{tmp_path}/new")
     (tmp_path / "new" / "_shards.json").write_text("[1]")
-    with pytest.raises(StoreError, match="no list of shards of version 1"):
+    with pytest.raises(StoreError, match="not a list of shards of version 1"):
         open_store(f"parquet:{tmp_path}/new")
 
 

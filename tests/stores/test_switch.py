@@ -226,7 +226,7 @@ def test_a_proven_switch_takes_no_other_texts(pair, tmp_path, with_source):
         store.keep_manifest(replace(store.info.manifest, inputs=rows))
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
-    with pytest.raises(InputError, match="1 documents have got another text or vector and 0 other metadata"):
+    with pytest.raises(InputError, match="1 documents got another text or vector and 0 other metadata"):
         switch(old, new, report=tmp_path / "r.json")
     assert has(old)[0] == "old"
 
@@ -239,20 +239,20 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
     lines[3]["metadata"] = {"tenant": "another"}
     documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = write_report(tmp_path / "r.json", old, new)
-    with pytest.raises(InputError, match="0 documents have got another text or vector and 1 other metadata"):
+    with pytest.raises(InputError, match="0 documents got another text or vector and 1 other metadata"):
         switch(old, new, report=report)
 
 
 def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tmp_path):
     old, new = pair
     done = switch(old, new, unproven=True)
-    with pytest.raises(UsageError, match="rollback or forget"):
+    with pytest.raises(UsageError, match="or `forget "):
         switch(new, old, unproven=True)
     for location in dict.fromkeys((old, done.aside)):
         if location.startswith("chroma:"):
             continue  # a folder with several
         output = output_of(location.replace("/my.db", "")) if ":" in location else Output(Path(location))
-        with pytest.raises(UsageError, match="rollback or forget"):
+        with pytest.raises(UsageError, match="or `forget "):
             output.refuse_existing(force=True)
     rollback(old)
     assert has(old) == ("old", OLD_MODEL)
@@ -263,12 +263,14 @@ def test_a_folder_that_stepped_aside_is_not_replaced_before_it_is_forgotten(tmp_
     old, new = stamped(folders(tmp_path))
     switch(old, new, unproven=True)
     for folder in (old, new):
-        with pytest.raises(UsageError, match=f"a store of a switch of {old} is not replaced; run rollback or forget"):
+        with pytest.raises(
+            UsageError, match=f"a store of a switch of {old} is not replaced; run `rollback {old}` or `forget"
+        ):
             Output(Path(folder)).refuse_existing(force=True)
     third = str(tmp_path / "third")
     translate(old, Path(third))
     for pair in ((new, third), (third, new)):
-        with pytest.raises(UsageError, match="rollback or forget"):
+        with pytest.raises(UsageError, match="or `forget "):
             switch(*pair, unproven=True)
     forget(old)
     Output(Path(old)).refuse_existing(force=True)
@@ -281,7 +283,11 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     for stores, facts, words in (
         (pair, {"outcome": "INCONCLUSIVE"}, "says INCONCLUSIVE"),
         (pair, {"downstream": {"outcome": "NOT SAFE"}}, "says NOT SAFE"),
-        (pair, {"verdict": {"outcome": "SAFE", "provisional": True}}, r"says SAFE \(provisional\), which is no proof"),
+        (
+            pair,
+            {"verdict": {"outcome": "SAFE", "provisional": True}},
+            r"says SAFE \(provisional\), which proves nothing",
+        ),
         ((old, old), {}, "is of another store, or it changed"),
         ((new, new), {}, "compares with another source"),
     ):
@@ -528,7 +534,7 @@ def test_other_ids_or_another_kind_are_refused(tmp_path):
     (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match="other ids than"):
         switch(old, new, unproven=True)
-    with pytest.raises(UsageError, match="this is of the kind sqlite-vec"):
+    with pytest.raises(UsageError, match="this is a store of the kind sqlite-vec"):
         switch(old, sqlites(tmp_path / "new")[0], unproven=True)
 
 

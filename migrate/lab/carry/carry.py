@@ -70,8 +70,8 @@ def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Ve
         array = arrays[name]
         if array.dtype.kind not in "fiu" or array.ndim not in (1, 2) or array.shape[-1] != dim or not array.size:
             raise InputError(
-                f"{path}: {name}: {array.dtype} of shape {array.shape} is no vectors of the store's dimension, {dim}; "
-                "give what was found in the old space"
+                f"{path}: {name}: {array.dtype} of shape {array.shape} does not hold vectors of the store's "
+                f"dimension, {dim}; give what was found in the old space"
             )
         rows[name] = np.ascontiguousarray(array, dtype=np.float32)
         table = np.atleast_2d(rows[name])

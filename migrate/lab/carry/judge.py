@@ -157,7 +157,7 @@ class Judge:
         if refused is None and after.lower <= 0.5:
             refused = f"its AUC may be {after.lower:.2f}, as that of chance"
         if refused is None and behind is not None and behind.lower > 0:
-            refused = f"what the labels of the sample teach has an AUC {behind.estimate:.2f} higher; train it anew"
+            refused = f"what the labels of the sample teach has an AUC {behind.estimate:.2f} higher; train it again"
         return replace(
             draft,
             before=auc(before[used], truth),

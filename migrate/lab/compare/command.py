@@ -120,7 +120,7 @@ def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[
         name, sign, members = group.partition("=")
         locations = [location for location in members.split(",") if location]
         if not sign or not name or not locations or name in named:
-            raise UsageError(f"--group {group!r}: this is no name of its own with stores; write it such as old=a,b")
+            raise UsageError(f"--group {group!r}: this is not a unique name with stores; write it as in old=a,b")
         named[name] = locations
     only_there = dict.fromkeys(member for members in named.values() for member in members if member not in stores)
     everything = (*stores, *only_there)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from math import isfinite, sqrt
 from typing import Any
 
-from migrate.display import notebook_html
+from migrate.display import notebook_html, percent
 from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, StoresComparison
 from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matrix_of
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
@@ -317,22 +317,27 @@ def _direction(ends: tuple[str, str], pair: Similarity) -> str:
     else:
         which = f"{a} to {b} works better" if forth > back else f"{b} to {a} works better"
     return (
-        f"a stitch from {a} to {b} finds {forth:.0%} of the 10 nearest neighbours that {b} has, one from {b} to {a} "
-        f"{back:.0%} of those that {a} has: {which}; {_what_to_do(pair)}"
+        f"a stitch from {a} to {b} finds {percent(forth, 0)} of the 10 nearest neighbours that {b} has, one from {b} "
+        f"to {a} {percent(back, 0)} of those that {a} has: {which}; {_what_to_do(pair)}"
     )
 
 
 def _what_to_do(pair: Similarity) -> str:
     plain, stitched = pair.forth.identity, pair.forth.stitch
     if plain is not None and stitched.overlap_at_10 - plain.overlap_at_10 <= _noise(pair.forth):
-        return f"without a stitch, as they are, they share {plain.overlap_at_10:.0%}, and a stitch adds nothing to that"
+        shared = percent(plain.overlap_at_10, 0)
+        return f"without a stitch, as they are, they share {shared}, and a stitch adds nothing to that"
     enough = (
         "vectors alone may be enough, which `audit` can say"
         # below it, stitches of vectors alone have not been SAFE: docs/benchmarks.md
         if max(stitched.overlap_at_10, pair.back.stitch.overlap_at_10) >= 0.8
         else "vectors alone lose much, so let the stitch read texts too, or re-embed a part"
     )
-    return enough if plain is None else f"as they are, they share {plain.overlap_at_10:.0%}, so one is needed; {enough}"
+    return (
+        enough
+        if plain is None
+        else f"as they are, they share {percent(plain.overlap_at_10, 0)}, so one is needed; {enough}"
+    )
 
 
 def _noise(stitch: Stitching) -> float:
@@ -351,13 +356,15 @@ def _sample_size(ends: tuple[str, str], pair: Similarity) -> str:
         else "the number of documents is not what limits it"
     )
     return (
-        f"sample size: fitted on {stitch.fitted_on:,} documents, the stitch from {start} to {end} finds {whole:.1%}, "
-        f"on half of them {half:.1%}: {more}"
+        f"sample size: fitted on {stitch.fitted_on:,} documents, the stitch from {start} to {end} finds "
+        f"{percent(whole)}, on half of them {percent(half)}: {more}"
     )
 
 
 def _self_stitch_sentence(self_stitches: Mapping[str, Stitching]) -> str:
-    shares = " and ".join(f"{name} finds {stitch.stitch.overlap_at_10:.1%}" for name, stitch in self_stitches.items())
+    shares = " and ".join(
+        f"{name} finds {percent(stitch.stitch.overlap_at_10)}" for name, stitch in self_stitches.items()
+    )
     lost = (
         "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"
         if min(stitch.stitch.overlap_at_10 for stitch in self_stitches.values()) < 0.98
@@ -372,8 +379,8 @@ def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
     for start, end, stitch in ((*ends, pair.forth), (*ends[::-1], pair.back)):
         bias = "" if stitch.bias_norm is None else f", its bias norm is {number(stitch.bias_norm)}"
         each.append(
-            f"from {start} to {end} it gives {stitch.stitch.spread:.0%} of the target's variance{bias}, and the norm "
-            f"of the target's mean is {number(stitch.mean_norm)}"
+            f"from {start} to {end} it gives {percent(stitch.stitch.spread, 0)} of the target's variance{bias}, and "
+            f"the norm of the target's mean is {number(stitch.mean_norm)}"
         )
     least = min(pair.forth.stitch.r2, pair.back.stitch.r2)
     answer = "no" if least > 0.05 else "nearly, one way or both"

@@ -84,7 +84,7 @@ class Scheme:
             value.load(self.context, str(path))
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"{path}: this is no file of SEAL with a {kind}, or a part of one ({error}); copy it again"
+                f"{path}: this is not a SEAL file with a {kind}, or a part of one ({error}); copy it again"
             ) from error
         return value
 
@@ -135,7 +135,7 @@ class Holder:
             columns = slice(block * BLOCK, (block + 1) * BLOCK)
             rows[:_STEP, columns], rows[_STEP:, columns] = values.real, values.imag
             if not np.abs(rows[:, columns]).max() <= LARGEST:
-                raise InputError(f"{path}: what it decrypts to is no vector; the answer is not of these keys")
+                raise InputError(f"{path}: it does not decrypt to a vector: the answer was made with other keys")
         return rows[:count, :dim].astype(np.float32)
 
 
@@ -203,7 +203,7 @@ class EncryptedMap:
     def _baby_steps(self, path: Path) -> Iterator[Any]:
         value = self._scheme.read("Ciphertext", path)
         if value.parms_id() != self._scheme.context.first_parms_id() or value.size() != 2 or value.scale != SCALE:
-            raise InputError(f"{path}: this is no ciphertext as `private encrypt` writes it; encrypt again")
+            raise InputError(f"{path}: this is not a ciphertext that `private encrypt` wrote; encrypt again")
         yield value
         for _ in range(_BABY - 1):
             turned = self._scheme.seal.Ciphertext()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from migrate.report.page import element
-from migrate.report.svg.frame import Chart, Format, Frame, dashes, mark, percent, power_of_ten, series, short, text
+from migrate.report.svg.frame import Chart, Format, Frame, axis_percent, dashes, mark, power_of_ten, series, short, text
 
 _HIGHEST = 1.5
 """Retention above is drawn at the edge: a bound without limit would flatten everything else."""
@@ -29,19 +29,20 @@ _KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate between bounds, under a name; `marked` stands out."""
+    """An estimate between bounds, under a name; `marked` stands out, and `figure` puts a value into words."""
 
     name: str
     lower: float
     estimate: float
     upper: float
     marked: bool = False
+    figure: Format = "{:.3f}".format
 
     @property
     def description(self) -> str:
         """For whoever points at it."""
-        upper = f"{self.upper:.3f}" if self.upper < np.inf else "no limit"
-        return f"{self.name}: {self.estimate:.3f} ({self.lower:.3f} to {upper})"
+        upper = self.figure(self.upper) if self.upper < np.inf else "no limit"
+        return f"{self.name}: {self.figure(self.estimate)} ({self.figure(self.lower)} to {upper})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class IntervalChart:
         for row, drawing in self.rows:
             marked = " marked" if row.marked else ""
             shapes.append(element("span", row.name, class_=f"name{marked}"))
-            shapes.append(element("span", f"{row.estimate:.3f}", class_=f"value{marked}"))
+            shapes.append(element("span", row.figure(row.estimate), class_=f"value{marked}"))
             shapes.append(element("div", drawing, class_="bar"))
         axis = element("div", self.axis, class_="bar scale")
         label = element("p", self.label, class_="axis across")
@@ -84,7 +85,9 @@ class Line:
     bounds: Sequence[tuple[float, float]] = ()
 
 
-def interval_chart(name: str, rows: Sequence[Interval], *, margin: float, label: str) -> IntervalChart:
+def interval_chart(
+    name: str, rows: Sequence[Interval], *, margin: float, label: str, form: Format = short
+) -> IntervalChart:
     """Draw one interval a row, against a margin."""
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), margin])
@@ -93,9 +96,9 @@ def interval_chart(name: str, rows: Sequence[Interval], *, margin: float, label:
     x = frame.at_x(margin)
     level = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
-    note = text(x, 34.0, f"margin {margin:g}", anchor="middle")
+    note = text(x, 34.0, f"margin {form(margin)}", anchor="middle")
     drawings = [(row, frame.drawing(row.description, level, _interval(frame, row))) for row in rows]
-    return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(), note), label)
+    return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(form), note), label)
 
 
 def _interval(frame: Frame, row: Interval) -> Element:
@@ -105,7 +108,9 @@ def _interval(frame: Frame, row: Interval) -> Element:
     return mark(row.description, line, element("circle", class_=kind, cx=middle, cy=y, r=5.5 if row.marked else 4.0))
 
 
-def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str) -> Chart:
+def cost_chart(
+    name: str, points: Sequence[Point], *, margin: float, x_label: str, y_label: str, y_form: Format = short
+) -> Chart:
     """Draw intervals of quality, each at its cost, and the margin as a line."""
     bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
     low, high = min(*bounds, margin), max(*bounds, margin)
@@ -118,7 +123,7 @@ def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: st
         frame.drawing(
             name,
             *frame.x_axis(),
-            *frame.y_axis(),
+            *frame.y_axis(y_form),
             frame.level(margin),
             *(_point(frame, point, side[0]) for point, side in zip(points, sides, strict=True)),
             *(_label(frame, point, side, labels[point.interval.name]) for point, side in named),  # above all bars
@@ -126,7 +131,7 @@ def cost_chart(name: str, points: Sequence[Point], *, margin: float, x_label: st
         x_label,
         y_label,
         [(name, kind) for kind, name in _KINDS.items() if any(point.kind == kind for point in points)]
-        + [(f"SAFE from {margin:.3g}", "level")],
+        + [(f"SAFE needs at least {y_form(round(margin, 3))}", "level")],
     )
 
 
@@ -234,7 +239,7 @@ def line_chart(
     ys = [y for line in lines for y in [*(y for _, y in line.points), *(b for pair in line.bounds for b in pair)]]
     ys += [] if level is None else [level]
     pad = 0.06 * (max(ys) - min(ys) or 1.0)
-    frame = Frame(_wide(0.0 if x_form is percent else min(xs), max(xs)), (min(ys) - pad, max(ys) + pad))
+    frame = Frame(_wide(0.0 if x_form is axis_percent else min(xs), max(xs)), (min(ys) - pad, max(ys) + pad))
     drawing = frame.drawing(
         name,
         *frame.x_axis(x_form),

@@ -47,13 +47,13 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.6g}"
 
 
-def percent(value: float) -> str:
+def axis_percent(value: float) -> str:
     """Return a share as an axis shows it.
 
-    >>> percent(0.3)
-    '30%'
+    >>> axis_percent(0.3), axis_percent(0.925)
+    ('30 %', '92.5 %')
     """
-    return f"{value:.0%}"
+    return f"{100 * value:.4g} %"
 
 
 def power_of_ten(value: float) -> str:

@@ -82,7 +82,9 @@ def switch(step: Switch) -> Switched:
     record = None if exchange_before is None else exchange_before.record()
     if exchange_before is not None and record is not None:
         if record["new"] != new:
-            raise UsageError(f"{old}: {record['new']} was switched here before; run rollback or forget of {old} first")
+            raise UsageError(
+                f"{old}: {record['new']} was switched here before; run `rollback {old}` or `forget {old}` first"
+            )
         exchange_before.switch(record)
         return Switched.of(record, already=True)
     behind = find_exchange(new)
@@ -131,8 +133,8 @@ def exchange_of(store: Store | str | Path) -> tuple[Exchange, Record]:
 def _exchange(old: Store, new: Store) -> Exchange:
     if old.info.kind != new.info.kind:
         raise UsageError(
-            f"{new.info.location}: this is of the kind {new.info.kind}, and the old store of {old.info.kind}; let your "
-            "programs open the new one instead"
+            f"{new.info.location}: this is a store of the kind {new.info.kind}, and the old one of {old.info.kind}; "
+            "let your programs open the new one instead"
         )
     if old.info.location == new.info.location:
         raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
@@ -196,7 +198,7 @@ def _check_report(
         )
     if report["verdict"]["provisional"]:
         raise InputError(
-            f"{source}: this report says SAFE (provisional), which is no proof: nothing is judged; audit with "
+            f"{source}: this report says SAFE (provisional), which proves nothing, as no query is judged; audit with "
             "judgements (--beir), or switch anyway with `unproven=True`"
         )
     if not is_content(stores["translated"], contents[1]):
@@ -245,7 +247,7 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
         raise InputError(f"{source}: the report cannot be read ({describe_os_error(error)}); check the path") from error
     except MalformedError as error:
         raise InputError(
-            f"{source}: this is no JSON report of an audit ({error}); name the file of --report"
+            f"{source}: this is not the JSON report of an audit ({error}); name the file of --report"
         ) from error
     return report
 
@@ -255,8 +257,8 @@ def _refuse_other_documents(old: Store, new: Store) -> None:
     counts = find_changes(old, new, all_true=False, progress=no_progress).counts
     if counts.changed or counts.metadata:
         raise InputError(
-            f"{old.info.location}: since {new.info.location} was made, {counts.changed:,} documents have got another "
-            f"text or vector and {counts.metadata or 0:,} other metadata; bring the new one up to date with sync, then "
+            f"{old.info.location}: since {new.info.location} was made, {counts.changed:,} documents got another text "
+            f"or vector and {counts.metadata or 0:,} other metadata; bring the new store up to date with `sync`, then "
             "audit it again"
         )
 

@@ -94,7 +94,7 @@ class SyncInputs:
             )
         if not self.new.info.exact:
             remarks.append(
-                "the index keeps codes in the place of vectors: those that stay are coded again, from what the codes "
+                "the index keeps codes instead of vectors: those that stay are coded again, from what the codes "
                 "give; translate again once in a while"
             )
         return tuple(remarks)
@@ -273,7 +273,7 @@ class _SyncJob(PatchJob):
         if [doc_id for doc_id, _ in embedded] != self.store.ids(rows):
             raise StoreError(
                 f"{self.store.info.location}: the documents changed after they were compared; nothing was written, "
-                "run again on a store at rest"
+                "stop what writes to it, and run again"
             )
         return [vector for _, vector in embedded]
 

@@ -121,7 +121,7 @@ class Budget:
 
 def _not_a_budget(text: str) -> UsageError:
     return UsageError(
-        f"{text!r} is no budget; give one such as 10% of the documents, 5000 documents, $20 or 300000tok (tokens)"
+        f"{text!r} is not a budget; give one such as 10% of the documents, 5000 documents, $20 or 300000tok (tokens)"
     )
 
 

@@ -124,7 +124,8 @@ def _pairs(location: str, doc_id: str, column: str | None, fields: Mapping[str, 
         return value
     if not isinstance(value, dict | None):
         raise StoreError(
-            f"{location}: column {column} of document {doc_id!r} is no JSON object; say #?metadata= to take it as it is"
+            f"{location}: column {column} of document {doc_id!r} is not a JSON object; say #?metadata= to take it as "
+            "it is"
         )
     return [*(value or {}).items()]
 

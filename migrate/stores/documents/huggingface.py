@@ -78,7 +78,7 @@ def _data_files(path: Path) -> list[Path]:
         name = entry.get("filename") if isinstance(entry, dict) else None
         # a name with folders in it could lead out of the dataset, and a new store would be written there
         if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-            raise malformed(path, f"{name!r:.80} is no name of a file in the same folder", _AGAIN)
+            raise malformed(path, f"{name!r:.80} is not the name of a file in the same folder", _AGAIN)
         data_files.append(path.with_name(name))
         with read_errors(path):
             if not data_files[-1].is_file():

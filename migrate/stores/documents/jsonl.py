@@ -43,11 +43,11 @@ def _parse(content: bytes, path: Path, number: int) -> tuple[Document, int | Non
         raise bad_line(path, number, f"not a JSON object ({error})") from error
     doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
     if not isinstance(doc_id, str):
-        raise bad_line(path, number, f'the "id" is no text but {shown_type(doc_id)}')
+        raise bad_line(path, number, f'the "id" is {shown_type(doc_id)}, not text')
     if not isinstance(text, str | None):
-        raise bad_line(path, number, f'the "text" is no text but {shown_type(text)}')
+        raise bad_line(path, number, f'the "text" is {shown_type(text)}, not text')
     if not isinstance(metadata, dict | None):
-        raise bad_line(path, number, f'the "metadata" are no object but {shown_type(metadata)}')
+        raise bad_line(path, number, f'the "metadata" are {shown_type(metadata)}, not an object')
     return Document(doc_id, text or "", metadata or {}), label if type(label) is int else None, text is not None
 
 

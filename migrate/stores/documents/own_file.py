@@ -55,7 +55,7 @@ def _records(path: Path) -> Iterator[Record]:
             for number, value in enumerate(values(path, file), start=1):
                 record = {_TEXT: value} if isinstance(value, str) else value
                 if not isinstance(record, dict):
-                    raise _bad_record(path, number, f"is no object and no text but {shown_type(record)}")
+                    raise _bad_record(path, number, f"is {shown_type(record)}, neither an object nor text")
                 yield record
         except (MalformedError, UnicodeError, csv.Error) as error:
             raise _bad_record(path, number + 1, f"cannot be read ({error})") from error

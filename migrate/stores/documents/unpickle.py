@@ -136,8 +136,8 @@ class _DocstoreUnpickler(pickle.Unpickler):
         if (module, name) in HARMLESS:
             return HARMLESS[module, name]
         raise RefusedError(
-            f"the pickle holds the class {f'{module}.{name}'[:200]}, which is no part of a LangChain docstore; nothing "
-            f"was executed: if you trust the file, {_SAVE_AGAIN}"
+            f"the pickle holds the class {f'{module}.{name}'[:200]}, which is not part of a LangChain docstore; "
+            f"nothing was executed: if you trust the file, {_SAVE_AGAIN}"
         )
 
     def persistent_load(self, pid: Any) -> Any:
@@ -160,7 +160,7 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     ids = _ids_of_rows(documents, row_ids, count)
     for doc_id, document in documents.items():
         if type(document) is not Fields:
-            raise RefusedError(f"{shown(doc_id)} is no document but a {type(document).__name__}; save the store again")
+            raise RefusedError(f"{shown(doc_id)} is a {type(document).__name__}, not a document; save the store again")
         if type(document.text) is not str or type(document.metadata) is not dict:
             raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
     is_pydantic_2 = all(document.given.startswith("2") for document in documents.values())
@@ -192,14 +192,14 @@ def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
             return documents, row_ids
         type_name = f"a {type(docstore).__name__}"
     raise RefusedError(
-        f"the pickle holds no docstore of LangChain but {type_name}; give the folder of FAISS.save_local"
+        f"the pickle holds {type_name} instead of a docstore of LangChain; give the folder of FAISS.save_local"
     )
 
 
 def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int) -> list[str]:
     for doc_id in documents:
         if type(doc_id) is not str:
-            raise RefusedError(f"an id is no text but {shown(doc_id)}; save the store again with text ids")
+            raise RefusedError(f"an id is {shown(doc_id)}, not text; save the store again with text ids")
         if doc_id.encode(errors="replace").decode() != doc_id:
             raise RefusedError(f"the id {shown(doc_id)} holds half a character; give the document another id")
     if len(row_ids) != count or not all(type(row) is int and 0 <= row < count for row in row_ids):

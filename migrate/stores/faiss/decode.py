@@ -330,7 +330,7 @@ def _blocks(index: Any, lists: Lists) -> Iterator[tuple[int, Codes]]:
 def _packed_bytes(index: Any, count: int) -> int:
     """Return the bytes that so many rows take in FastScan's order."""
     if index.bbs % _BLOCK or index.bbs < _BLOCK or index.M2 < 2:
-        raise RefusedError(f"FastScan blocks of {index.bbs} rows, which is no multiple of 32; copy the file again")
+        raise RefusedError(f"FastScan blocks of {index.bbs} rows, which is not a multiple of 32; copy the file again")
     return int(-(-count // index.bbs) * index.bbs * (index.M2 // 2))
 
 

@@ -154,7 +154,7 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], N
 def _check_code(path: Path, head: bytes) -> str:
     code = head[:4].decode("latin-1")
     if not fourcc.is_index(head):
-        raise StoreError(f"{path}: this is no FAISS index but {describe_content(head)}")
+        raise StoreError(f"{path}: this is not a FAISS index but {describe_content(head)}")
     if code.startswith("IB"):
         raise UnsupportedStoreError(
             f"{path}: a binary index ({code}); its vectors are bits, which no map between embedding spaces applies to: "

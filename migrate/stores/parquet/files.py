@@ -53,7 +53,9 @@ def read_shards(content: bytes, path: str) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError):
         is_sound = False
     if not is_sound or not shards:
-        raise StoreError(f"{path}: this is no list of shards of version {FORMAT_VERSION}; copy it again, or remove it")
+        raise StoreError(
+            f"{path}: this is not a list of shards of version {FORMAT_VERSION}; copy it again, or remove it"
+        )
     return shards
 
 
@@ -100,7 +102,7 @@ class LocalFiles:
         path = Path(file.path)
         with read_errors(path), path.open("rb") as opened:
             if [*FileStamp.of(path).signature] != file.version:
-                raise StoreError(f"{path}: the file changed since it was opened; run again on a store at rest")
+                raise StoreError(f"{path}: the file changed since it was opened; stop what writes to it, and run again")
             stamp = FileStamp.of(path, opened.fileno())
             yield opened
             stamp.check(opened.fileno())
@@ -142,7 +144,8 @@ class RemoteFiles(Folder):
             system.invalidate_cache()
             if _described(file.name, file.path, system.info(file.path)).version != file.version:
                 raise StoreError(
-                    f"{self.location}: the file {file.name} changed since it was opened; run again on a store at rest"
+                    f"{self.location}: the file {file.name} changed since it was opened; stop what writes to it, and "
+                    "run again"
                 )
             with system.open(file.path, "rb", block_size=4 << 20) as opened:
                 yield opened

@@ -113,7 +113,7 @@ class LocalParquetStore(ParquetStore, FileStore):
     def exchange(self, new: Store) -> Exchange:
         """Return how two folders trade places, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
-            raise UsageError(f"{new.info.location}: this is no store of Parquet; switch stores of one kind")
+            raise UsageError(f"{new.info.location}: this is not a Parquet store; switch stores of one kind")
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
         return Folders.exchange(self.folder, new.folder, excluded=(SHARDS_NAME, *(shard.name for shard in self.shards)))

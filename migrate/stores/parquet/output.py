@@ -224,7 +224,7 @@ class ParquetWriter(StoreWriter):
                     for document, value in zip(documents, values, strict=True):
                         if value != value.encode(errors="replace").decode():
                             raise StoreError(
-                                f"document {document.id!r}: {name} with half a character; write it anew"
+                                f"document {document.id!r}: {name} with half a character; write it again"
                             ) from error
                 raise
 
