@@ -41,7 +41,11 @@ _ARMS = {"section": "Arms and verdict"}
 _TRAINED = {"section": "What was trained"}
 
 PARENT_FIELD = option(
-    "Metadata field in which a chunk names the document it was cut from.", "text", metavar="FIELD", **_ARMS
+    "Metadata field in which a chunk names the document it was cut from.",
+    "text",
+    metavar="FIELD",
+    is_seldom=True,
+    **_ARMS,
 )
 SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", **_BEFORE)
 
@@ -105,6 +109,7 @@ class Audit(JudgedStep["AuditReport"]):
             "path",
             metavar="FILE",
             section=QUERIES,
+            is_seldom=True,
         ),
     )
     target: ModelLike | None = field(
@@ -122,6 +127,7 @@ class Audit(JudgedStep["AuditReport"]):
             "queries.",
             "path",
             metavar="STITCH",
+            is_seldom=True,
             **_BEFORE,
         ),
     )
@@ -132,6 +138,7 @@ class Audit(JudgedStep["AuditReport"]):
             "pool is embedded to that depth.  [default: 20, 50 and 200, as far as a pool goes by itself]",
             "text",
             metavar="N,N|none",
+            is_seldom=True,
             **_ARMS,
         ),
     )
@@ -154,6 +161,7 @@ class Audit(JudgedStep["AuditReport"]):
             "text",
             metavar="FIELD",
             multiple=True,
+            is_seldom=True,
             **_ARMS,
         ),
     )
@@ -164,6 +172,7 @@ class Audit(JudgedStep["AuditReport"]):
             "judged on translated ones. With or without queries.",
             "path",
             metavar="FILE",
+            is_seldom=True,
             **_TRAINED,
         ),
     )
@@ -173,6 +182,7 @@ class Audit(JudgedStep["AuditReport"]):
             "Ids, one a line, of documents that do not belong among those with --labels: a detector is to find them.",
             "path",
             metavar="FILE",
+            is_seldom=True,
             **_TRAINED,
         ),
     )

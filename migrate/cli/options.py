@@ -84,12 +84,13 @@ _NO_SECTION = "Options"
 class _Option(click.Option):
     """An option that knows its section of the help text; one of None stands under "Options".
 
-    Of a number the help text has a word, N or SHARE, and no bounds: what is beyond them is refused with both.
+    One that `is_seldom` needed is left out of the `--help` of a command with many options. Of a number the help text
+    has a word, N or SHARE, and no bounds: what is beyond them is refused with both.
     """
 
-    def __init__(self, *names: Any, section: str | None = None, **settings: Any) -> None:
+    def __init__(self, *names: Any, section: str | None = None, is_seldom: bool = False, **settings: Any) -> None:
         super().__init__(*names, **settings)
-        self.section = section
+        self.section, self.is_seldom = section, is_seldom
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = "SHARE" if self.type.max == 1 else "N"
 
@@ -141,47 +142,6 @@ _GONE |= {f"{name} {flag}": "in Python the function has it" for name, flags in _
 _FEW = 12
 """Options of a command that are all shown by `--help`."""
 
-_SELDOM = {
-    "--accept-margin",
-    "--any-store",
-    "--base-url",
-    "--bridge",
-    "--cache",
-    "--calibrate",
-    "--chunk-overlap",
-    "--chunk-tokens",
-    "--direction",
-    "--format",
-    "--from-queue",
-    "--group-field",
-    "--grown-from",
-    "--hold-out",
-    "--judge-next",
-    "--labels",
-    "--no-chunks",
-    "--once",
-    "--outside",
-    "--parent-field",
-    "--policy",
-    "--prefix",
-    "--prior",
-    "--publish",
-    "--publish-minutes",
-    "--refit-at",
-    "--restart",
-    "--runner",
-    "--save-stitch",
-    "--seed",
-    "--shards",
-    "--skip-bad",
-    "--slice",
-    "--tier",
-    "--two-stage",
-    "--view",
-    "--workers",
-}
-"""Options that nobody needs on the first day: of a command with many options, `--help-all` alone shows them."""
-
 _EVERYTHING = "migrate.help_all"
 """Key of a context's `meta`: whether the help text shows all options."""
 
@@ -222,15 +182,15 @@ class _Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with `--help-all` beside `--help`, which is told where it shows more."""
         *params, shows_help = super().get_params(ctx)
-        return [*params, _help_all(hidden=not self._seldom()), shows_help]
+        return [*params, _help_all(hidden=not self._rare_options()), shows_help]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections in the order of their first options, the general one last, with `--help`."""
-        left_out = set() if ctx.meta.get(_EVERYTHING) else self._seldom()
+        left_out = [] if ctx.meta.get(_EVERYTHING) else self._rare_options()
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             section = param.section if isinstance(param, _Option) else GENERAL
-            is_shown = isinstance(param, click.Option) and left_out.isdisjoint(param.opts)
+            is_shown = isinstance(param, click.Option) and param not in left_out
             if is_shown and (record := param.get_help_record(ctx)):
                 sections.setdefault(section or _NO_SECTION, []).append(record)
         sections[GENERAL] = sections.pop(GENERAL)
@@ -240,10 +200,11 @@ class _Command(click.Command):
             with formatter.section(title if len(sections) > 1 else _NO_SECTION):
                 formatter.write_dl([(names.ljust(width), text) for names, text in rows])
 
-    def _seldom(self) -> set[str]:
-        """Return the options that `--help` leaves out."""
-        flags = [param.opts[0] for param in self.params if isinstance(param, click.Option) and not param.hidden]
-        return _SELDOM.intersection(flags) if len(flags) > _FEW else set()
+    def _rare_options(self) -> list[click.Parameter]:
+        """Return the options that `--help` leaves out: of many, those that nobody needs on the first day."""
+        shown = [param for param in self.params if isinstance(param, click.Option) and not param.hidden]
+        seldom: list[click.Parameter] = [param for param in shown if isinstance(param, _Option) and param.is_seldom]
+        return seldom if len(shown) > _FEW else []
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -377,6 +338,7 @@ accept_margin = option(
     type=FiniteRange(0, 1, min_open=True),
     metavar="SHARE",
     help="Repeat the value to confirm a --margin below 0.5.",
+    is_seldom=True,
 )
 
 
@@ -449,7 +411,7 @@ class ModelOptions:
     """
 
     base_url: str | None = field(
-        default=None, metadata=described("Server to use for openai: models.", "text", metavar="URL")
+        default=None, metadata=described("Server to use for openai: models.", "text", metavar="URL", is_seldom=True)
     )
     cache: str | None = field(
         default=None,
@@ -457,6 +419,7 @@ class ModelOptions:
             "Embedding cache file, or `none` for no cache.  [default: in the user's cache folder]",
             "text",
             metavar="FILE|none",
+            is_seldom=True,
         ),
     )
     device: str | None = _setting("text")
@@ -537,6 +500,7 @@ class RunnerOptions:
             "scheduler, or its file), or N of Dask's own here.  [default: local]",
             "text",
             metavar="local|dask:ADDRESS|dask:local:N",
+            is_seldom=True,
         ),
     )
     workers: int | None = field(
@@ -545,6 +509,7 @@ class RunnerOptions:
             "Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
             "count",
             metavar="N",
+            is_seldom=True,
         ),
     )
     shards: str | None = field(
@@ -554,6 +519,7 @@ class RunnerOptions:
             "[default: they come over the network]",
             "text",
             metavar="LOCATION",
+            is_seldom=True,
         ),
     )
 

@@ -36,9 +36,10 @@ class WorkerOptions:
             metavar="N/UNIT",
         ),
     )
-    from_queue: bool = field(default=False, metadata=option("Only documents that queries found."))
+    from_queue: bool = field(default=False, metadata=option("Only documents that queries found.", is_seldom=True))
     once: bool = field(
-        default=False, metadata=option("End when nothing is left to write, in the place of waiting for more.")
+        default=False,
+        metadata=option("End when nothing is left to write, in the place of waiting for more.", is_seldom=True),
     )
     on_unsafe: str | None = field(
         default=None,
@@ -51,11 +52,15 @@ class WorkerOptions:
     publish: float = field(
         default=0.02,
         metadata=option(
-            "What share of the store waits for a new folder to be written.", "share", metavar="SHARE", **_FILES
+            "What share of the store waits for a new folder to be written.",
+            "share",
+            metavar="SHARE",
+            is_seldom=True,
+            **_FILES,
         ),
     )
     publish_minutes: float = field(
-        default=10.0, metadata=option("Or how long what waits waits at most.", "minutes", **_FILES)
+        default=10.0, metadata=option("Or how long what waits waits at most.", "minutes", is_seldom=True, **_FILES)
     )
     stitch: Path | str | None = field(
         default=None,
@@ -73,6 +78,7 @@ class WorkerOptions:
             "With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
             "text",
             metavar="SHARES",
+            is_seldom=True,
             **_RENEWAL,
         ),
     )

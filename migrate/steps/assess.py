@@ -70,17 +70,22 @@ class Assess(Step["Assessment"]):
     )
     prefix: str | Sequence[int] | None = field(
         default=None,
-        metadata=option("Also count fits that lean on so many first tokens of all texts.", "text", metavar="24,64"),
+        metadata=option(
+            "Also count fits that lean on so many first tokens of all texts.", "text", metavar="24,64", is_seldom=True
+        ),
     )
     tier: str = field(
         default="1",
-        metadata=option("OpenAI's usage tier of the account.", choices=("free", "1", "2", "3", "4", "5"), **_SPEED),
+        metadata=option(
+            "OpenAI's usage tier of the account.", choices=("free", "1", "2", "3", "4", "5"), is_seldom=True, **_SPEED
+        ),
     )
     calibrate: bool | None = field(
         default=None,
         metadata=option(
             "Embed 32 documents with a local model and time them; by default where it is on this machine.",
             flags=("--calibrate/--no-calibrate",),
+            is_seldom=True,
             **_SPEED,
         ),
     )

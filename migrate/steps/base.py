@@ -44,13 +44,16 @@ def argument(text: str, kind: str, **settings: Any) -> Mapping[str, Any]:
     return {"help": text, "kind": kind, "is_argument": True, **settings}
 
 
-def option(text: str, kind: str = "", *, flags: Sequence[str] = (), **settings: Any) -> Mapping[str, Any]:
+def option(
+    text: str, kind: str = "", *, flags: Sequence[str] = (), is_seldom: bool = False, **settings: Any
+) -> Mapping[str, Any]:
     """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.options`, or a flag.
 
-    Its name is that of the field, unless `flags` says otherwise; `settings` are click's, and `section`, the title that
-    it stands under in the help text.
+    Its name is that of the field, unless `flags` says otherwise; one that `is_seldom` needed is shown by `--help-all`
+    alone in a command with many options. `settings` are click's, and `section`, the title that it stands under in the
+    help text.
     """
-    return {"help": text, "kind": kind, "flags": tuple(flags), **settings}
+    return {"help": text, "kind": kind, "flags": tuple(flags), "is_seldom": is_seldom, **settings}
 
 
 def parameter(text: str) -> Mapping[str, Any]:
@@ -70,8 +73,8 @@ MAX_COST = option(
 PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
 FORCE = option("Replace what --output names if it exists.", section=GENERAL)
 FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
-RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
-SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
+RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL, is_seldom=True)
+SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL, is_seldom=True)
 RUNNER = parameter(
     "Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786. By "
     "default processes of this machine."
@@ -111,6 +114,7 @@ HOLD_OUT = option(
     "text",
     metavar="PERCENT",
     section=QUERIES,
+    is_seldom=True,
 )
 GROUP_FIELD = option(
     "Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each other. "
@@ -118,6 +122,7 @@ GROUP_FIELD = option(
     "text",
     metavar="FIELD",
     section=QUERIES,
+    is_seldom=True,
 )
 MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
 PLAN = option(

@@ -37,6 +37,7 @@ PREFIX = option(
     "tokens",
     metavar="N",
     section=LEARNING,
+    is_seldom=True,
 )
 
 
@@ -77,6 +78,7 @@ class Fit(PaidStep["FittedStitch"]):
         metadata=option(
             "What the stitch maps: the store's documents into the new space, or new queries into the old one.",
             choices=("document", "query"),
+            is_seldom=True,
         ),
     )
     prior: FittedStitch | str | Path | None = field(
@@ -86,6 +88,7 @@ class Fit(PaidStep["FittedStitch"]):
             "pairs.",
             "stitch",
             metavar="STITCH",
+            is_seldom=True,
         ),
     )
     grown_from: FittedStitch | str | Path | None = field(
@@ -95,6 +98,7 @@ class Fit(PaidStep["FittedStitch"]):
             "includes these documents.",
             "stitch",
             metavar="STITCH",
+            is_seldom=True,
         ),
     )
     stitch: str | Sequence[str] = field(
@@ -117,6 +121,7 @@ class Fit(PaidStep["FittedStitch"]):
             "target may cost money, a free local model is tried if one is installed; `none` is for not trying.",
             "text",
             flags=("--view",),
+            is_seldom=True,
             multiple=True,
             metavar="SPEC",
             section=LEARNING,

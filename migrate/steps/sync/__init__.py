@@ -50,7 +50,7 @@ class Sync(PaidStep["Synced"]):
     )
     _: KW_ONLY
     any_store: bool = field(
-        default=False, metadata=option("Allow an OLD that has fewer than half of the documents of NEW.")
+        default=False, metadata=option("Allow an OLD that has fewer than half of the documents of NEW.", is_seldom=True)
     )
     target: ModelLike | None = field(
         default=None, metadata=option("Model of NEW.  [default: the one that it names]", "text", metavar="SPEC")

@@ -41,9 +41,12 @@ POLICY = option(
     "that is not to be used]",
     choices=("query-log", "confidence", "random"),
     section=REEMBEDDING,
+    is_seldom=True,
 )
 LOG = {**QUERY_LOG, "section": REEMBEDDING}
-SAVE_STITCH = option("Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING)
+SAVE_STITCH = option(
+    "Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING, is_seldom=True
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +94,7 @@ class Translate(PaidStep["Translation"]):
     _: KW_ONLY
     any_store: bool = field(
         default=False,
-        metadata=option("Allow a store that the stitch was not fitted on, such as one that has grown."),
+        metadata=option("Allow a store that the stitch was not fitted on, such as one that has grown.", is_seldom=True),
     )
     reembed: Budget | str | None = field(
         default=None,
