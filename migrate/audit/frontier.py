@@ -274,5 +274,7 @@ def _check(audit: Audit) -> tuple[Store, FittedStitch]:
         raise StoreError(f"{store.info.location} has no texts, which are what is re-embedded; give it some")
     wrong = [share for share in audit.shares if not 0 < share <= 1]
     if wrong or not audit.shares:
-        raise UsageError(f"--frontier: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1")
+        raise UsageError(
+            f"frontier_shares: {wrong or 'nothing'} is no share of the store; give some above 0 and up to 1"
+        )
     return store, fitted

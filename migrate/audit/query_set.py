@@ -147,17 +147,18 @@ def _only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
     return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
 
 
-def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
+def load_questions(location: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
     """Return queries and judgements of a BEIR folder, a set by name, which is fetched, or a graded file."""
-    if Path(beir).is_file():
-        graded = read_graded(Path(beir))
-        return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
-    beir, split = split_of(beir, split)
-    loaded = load_beir(resolve_beir(beir, progress=progress), split=split)
+    path = Path(location)
+    if path.is_file():
+        graded = read_graded(path)
+        return QuerySet(graded.queries, graded.qrels, path.stem, chances=graded.chances, ungraded=graded.ungraded)
+    folder, split = split_of(location, split)
+    loaded = load_beir(resolve_beir(folder, progress=progress), split=split)
     if loaded.qrels is None:
         raise DatasetError(
-            f"{beir} has no judgements in qrels/{split}.tsv; add them, or give queries without judgements by --queries "
-            f"{Path(beir) / 'queries.jsonl'}"
+            f"{folder} has no judgements in qrels/{split}.tsv; add them, or give queries without judgements by "
+            f"--queries {Path(folder) / 'queries.jsonl'}"
         )
     notes = []
     if loaded.unknown_query_ids:
@@ -170,20 +171,20 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     return QuerySet(loaded.queries, loaded.qrels, loaded.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
-def split_of(beir: str, split: str = "test") -> tuple[str, str]:
+def split_of(location: str, split: str = "test") -> tuple[str, str]:
     """Return a BEIR folder or set, and the split that stands after it, or else the one that is given.
 
     >>> split_of("msmarco:dev"), split_of("my-beir")
     (('msmarco', 'dev'), ('my-beir', 'test'))
     """
-    location, colon, named = beir.rpartition(":")
-    return (location, named) if colon and named and not Path(beir).exists() else (beir, split)
+    folder, colon, named = location.rpartition(":")
+    return (folder, named) if colon and named and not Path(location).exists() else (location, split)
 
 
 def load_unjudged(path: Path) -> QuerySet:
     """Return queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once."""
     if path.is_dir():
-        raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --beir")
+        raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --judged")
     first = next((line.strip() for _, line in read_lines(path)), "")
     if first in ("{", "[") or first.startswith("[{"):
         raise DatasetError(f"{path} is one JSON value, not a query or a JSON object a line; convert it")
@@ -238,7 +239,7 @@ SYNTHETIC = "synthetic"
 
 def load_query_set(
     store: Store,
-    beir: str | Path | None,
+    judged: str | Path | None,
     queries: str | Path | None,
     *,
     split: str = "test",
@@ -251,14 +252,14 @@ def load_query_set(
 
     Queries with the same value in the metadata field `group_field` are one observation.
     """
-    if (beir is None) == (queries is None):
+    if (judged is None) == (queries is None):
         raise UsageError(
-            "no queries are named: give judged ones (beir), a file of others, or `synthetic` (queries)"
-            if beir is None
-            else "judged queries (beir) and others (queries) exclude each other; leave one out"
+            "no queries are named: give judged ones (`judged=`), or a file of others or `synthetic` (`queries=`)"
+            if judged is None
+            else "`judged=` and `queries=` exclude each other; leave one out"
         )
-    if beir is not None:
-        query_set = load_questions(str(beir), split=split, progress=progress)
+    if judged is not None:
+        query_set = load_questions(str(judged), split=split, progress=progress)
     elif queries == SYNTHETIC:
         query_set = synthetic_queries(store, parent_field=parent_field, seed=seed)
     else:
@@ -305,7 +306,7 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     if len(kept.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(kept.distinct)} others are left, and "
-            f"at least {FEWEST_QUERIES} are needed: give another --beir or --queries, and next time --hold-out 50%"
+            f"at least {FEWEST_QUERIES} are needed: give another --judged or --queries, and next time --hold-out 50%"
         )
     return kept
 

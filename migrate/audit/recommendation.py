@@ -376,9 +376,9 @@ class _Advice:
         if not needs_proof:
             return words, ""
         if self.verdict.provisional:
-            return (*words, "--unproven"), "nothing is judged: keep the old store until judged queries (--beir) agree"
+            return (*words, "--unproven"), "nothing is judged: keep the old store until judged queries (--judged) agree"
         if places.report is not None:
-            return (*words, "--report", places.report), ""
+            return (*words, "--audit", places.report), ""
         if places.again:
             return places.again, "`switch` wants the report of the audit: the same again with --report keeps it"
         return None, "`switch` wants the report of the audit: keep it as JSON"
@@ -437,11 +437,11 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
     if not again:  # from a program, which says it in its own words
         return None, _BUILT if about == "reference" else ""
     if about == "queries":
-        queries = _without(again, "--beir", "--queries", "--group-field")
+        queries = _without(again, "--judged", "--queries", "--group-field")
         is_file = any(word.startswith("--target=file:") for word in again)  # which has no vectors of new queries
         if "--queries=synthetic" in again or not places.has_texts or is_file:
-            return (*queries, "--beir", "DIR"), ""
-        remark = "synthetic queries need no judgements; better are queries that users ask (--beir)"
+            return (*queries, "--judged", "DIR"), ""
+        remark = "synthetic queries need no judgements; better are queries that users ask (--judged)"
         return (*queries, "--queries=synthetic"), remark
     if about == "reference":
         return (*_without(again, "--reference"), "--reference=build"), _BUILT

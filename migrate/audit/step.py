@@ -79,9 +79,9 @@ class Audit(JudgedStep["AuditReport"]):
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)
     >>> _ = migrate.translate("my-store", stitch, "new-store")
-    >>> report = migrate.audit("new-store", beir="my-beir", source="my-store")
+    >>> report = migrate.audit("new-store", judged="my-beir", source="my-store")
     >>> report.verdict.outcome in set(migrate.Outcome)
     True
     """
@@ -105,7 +105,7 @@ class Audit(JudgedStep["AuditReport"]):
         default=None,
         metadata=option(
             "Write up to 300 queries of --queries FILE with documents to grade, drawn so that few judgements settle "
-            "much. Replace each null by a grade, 0 for not relevant, and give the file back with --beir.",
+            "much. Replace each null by a grade, 0 for not relevant, and give the file back with --judged.",
             "path",
             metavar="FILE",
             section=QUERIES,
@@ -142,9 +142,12 @@ class Audit(JudgedStep["AuditReport"]):
             **_ARMS,
         ),
     )
-    prefix: Sequence[int] | str | None = field(
+    first_tokens: Sequence[int] | str | None = field(
         default=None,
-        metadata=parameter("Adds an arm for each N: the first N tokens of every document, embedded by the target."),
+        metadata=parameter(
+            "Adds an arm for each N: the first N tokens of every document, embedded by the target.",
+            old_names=("prefix",),
+        ),
     )
     no_bm25: bool = field(
         default=False,
@@ -186,18 +189,21 @@ class Audit(JudgedStep["AuditReport"]):
             **_TRAINED,
         ),
     )
-    frontier: Sequence[float] | str | None = field(
+    frontier_shares: Sequence[float] | str | None = field(
         default=None,
-        metadata=parameter("Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %."),
+        metadata=parameter(
+            "Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %.",
+            old_names=("frontier",),
+        ),
     )
-    stitch: FittedStitch | Path | str | None = field(
+    frontier: FittedStitch | Path | str | None = field(
         default=None,
         metadata=option(
             "Stitch fitted on --source: says what re-embedding 10, 20, 30 or 50 % of it would keep, and the cheapest "
             "of these that is SAFE.",
             "stitch",
-            flags=("--frontier",),
             metavar="STITCH",
+            old_names=("stitch",),
         ),
     )
     policy: Sequence[str] = field(
@@ -227,10 +233,10 @@ class Audit(JudgedStep["AuditReport"]):
             raise UsageError("pool_depth goes with --reference pool; leave it out")
         if self.pool_depth is not None and self.pool_depth < 10:
             raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
-        for name in ("frontier", "query_log", "policy"):
-            if self.stitch is None and getattr(self, name):
+        for name in ("frontier_shares", "query_log", "policy"):
+            if self.frontier is None and getattr(self, name):
                 raise UsageError(f"{name} goes with the stitch of a frontier; name the stitch, or leave {name} out")
-        if self.stitch is not None and self.source is None:
+        if self.frontier is not None and self.source is None:
             raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
         _ = self.stages, self.prefixes, self.shares
 
@@ -259,7 +265,7 @@ class Audit(JudgedStep["AuditReport"]):
     @property
     def prefixes(self) -> Sequence[int]:
         """The numbers of first tokens for which there are arms."""
-        return tokens_of(self.prefix)
+        return tokens_of(self.first_tokens)
 
     @property
     def shares(self) -> Sequence[float]:
@@ -267,11 +273,13 @@ class Audit(JudgedStep["AuditReport"]):
         from migrate.errors import UsageError
         from migrate.steps.translate.choice import Budget
 
-        if not isinstance(self.frontier, str):
-            return (0.1, 0.2, 0.3, 0.5) if self.frontier is None else self.frontier
-        budgets = [Budget.parse(text) for text in self.frontier.split(",")]
+        if not isinstance(self.frontier_shares, str):
+            return (0.1, 0.2, 0.3, 0.5) if self.frontier_shares is None else self.frontier_shares
+        budgets = [Budget.parse(text) for text in self.frontier_shares.split(",")]
         if any(budget.unit != "share" for budget in budgets):
-            raise UsageError(f"frontier={self.frontier!r} are no shares of the store; give some such as 10%,30%")
+            raise UsageError(
+                f"frontier_shares={self.frontier_shares!r} are no shares of the store; give some such as 10%,30%"
+            )
         return [budget.amount for budget in budgets]
 
     @property
@@ -354,7 +362,7 @@ class Audit(JudgedStep["AuditReport"]):
         from migrate.steps.opening import stitch_at
         from migrate.steps.translate.stitch import with_metered_views
 
-        return None if self.stitch is None else with_metered_views(stitch_at(self.stitch), self.cap, self.price)
+        return None if self.frontier is None else with_metered_views(stitch_at(self.frontier), self.cap, self.price)
 
     @cached_property
     def log(self) -> Sequence[Query]:
@@ -396,7 +404,7 @@ class Audit(JudgedStep["AuditReport"]):
         check_request(self)
         stitches = (self.bridge_stitch, self.frontier_stitch)
         manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        if self.stitch is not None and self.source_store is not None:
+        if self.frontier is not None and self.source_store is not None:
             manifests += filter(None, [self.source_store.info.manifest])
         return independent(self.query_set, self.choosers.queries | choosers_of(*manifests) | digests_of(self.log))
 
@@ -473,7 +481,7 @@ class Audit(JudgedStep["AuditReport"]):
             report = audit_store(self, full, prefixes)
             if self.reference == BUILD:
                 report = replace(report, reference_at=None)  # it goes away with this audit
-            if self.stitch is not None and full is not None:
+            if self.frontier is not None and full is not None:
                 frontier = find_frontier(self, full, report.stay, report.findings)
                 report = report.with_frontier(frontier)
         if self.labels is not None:
@@ -524,7 +532,7 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
 def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
     """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
     expectation = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
-    return sorted(set(_numbers(value, "prefix", expectation) or ()))
+    return sorted(set(_numbers(value, "first_tokens", expectation) or ()))
 
 
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:

@@ -529,7 +529,7 @@ class Verdict:
         if self.undecidable:
             return (
                 f"{span}: from {self.harmful:.3f} to {self.margin:.3f} it leaves open whether retention is "
-                f"{self.stands_for:g}, however many queries there are; judge some (--beir)"
+                f"{self.stands_for:g}, however many queries there are; judge some (--judged)"
             )
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         if not (self.provisional or self.within_reach):

@@ -68,7 +68,7 @@ def command(
             rate=rate,
             is_own_server=model.base_url is not None,
             cached=cached_texts(model, target, embedder.profile),
-            texts_per_request=settings.get("batch_size", model.batch_size),
+            batch_size=settings.get("batch_size", model.batch_size),
             progress=progress,
         )
         opened = step.source
@@ -87,7 +87,7 @@ def command(
         full = opened.successor("full") or path_beside(opened, "full")
         advise_next("reembed", *words, "-o", full)
     else:
-        words += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
+        words += ["--judged", JUDGED, "-o", path_beside(opened, "moved")]
         advise_next("run", *words, also=("price",))
 
 
@@ -115,7 +115,7 @@ def _advise_plan(store: Store, words: list[str | Path], stitch: Path | str, qual
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         if best.first_tokens:
-            words += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
+            words += ["--first-tokens", str(best.first_tokens), "--kind", "prefix+text"]
         words += ["-o", path_beside(store, "stitch")]
         advise_next("fit", *words, also=("query_log", "price"))
         return

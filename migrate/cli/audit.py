@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @options.command(
     "audit",
     "A verdict on a translated store.",
-    example="lead-migrate audit new-store --reference build --beir my-beir --source my-store",
+    example="lead-migrate audit new-store --reference build --judged my-beir --source my-store",
 )
 @step_options(Audit)
 @options.accept_margin
@@ -62,7 +62,7 @@ def command(
         margin_from=MarginOptions(asked.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence),
     )
-    read = (asked.store, asked.reference, asked.queries_location, asked.source, asked.stitch)
+    read = (asked.store, asked.reference, asked.queries_location, asked.source, asked.frontier)
     paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, asked.labels, asked.outside)))
     if asked.labels is not None and not asked.has_queries:
         asked.check_labels()
@@ -77,7 +77,7 @@ def command(
             offer_hold_out(step.judging, step.translated, step.embedder)
         if step.full is None:
             queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed)
-            step = replace(step, beir=queries)
+            step = replace(step, judged=queries)
         places = _locations_of(step, asked, outputs)
         report = replace(_run(step, places, paid, str(asked.store)), places=places)
     paid.finish()
@@ -96,7 +96,7 @@ def _opened(asked: Audit, model: ModelOptions, progress: Progress) -> Audit:
     step = replace(asked, progress=progress)
     target = load_model_of(step.translated, cast("str | None", asked.target), "--target", model)
     step = replace(
-        step, store=step.translated, beir=step.query_set, queries=None, hold_out=None, group_field=None, target=target
+        step, store=step.translated, judged=step.query_set, queries=None, hold_out=None, group_field=None, target=target
     )
     source = step.source_store
     if source is None:
@@ -109,9 +109,9 @@ def _opened(asked: Audit, model: ModelOptions, progress: Progress) -> Audit:
         else:
             source_model = load_model_of(source, old, "--source-model", model.for_source())
             step = replace(step, source_model=source_model)
-    if asked.stitch is not None:
-        stitch = cast("Path | str", asked.stitch)
-        step = replace(step, stitch=with_views(load_stitch(stitch), stitch_folder(stitch), model))
+    if asked.frontier is not None:
+        stitch = cast("Path | str", asked.frontier)
+        step = replace(step, frontier=with_views(load_stitch(stitch), stitch_folder(stitch), model))
     return step
 
 
@@ -136,7 +136,7 @@ def _advise_judging(step: Audit, report: AuditReport) -> None:
         advise(
             f"{step.judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as "
             "many as you decide on beforehand: replace each null by a whole number, 0 for not relevant; then audit "
-            f"again with --beir {step.judge_next}",
+            f"again with --judged {step.judge_next}",
         )
     elif verdict.outcome is Outcome.INCONCLUSIVE and not verdict.doubts and step.judging.chances is None:
         advise(
@@ -156,7 +156,7 @@ def _locations_of(step: Audit, asked: Audit, outputs: Outputs) -> Places:
     spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
         places_of(step.translated, step.source_store, step.embedder),
-        stitch=None if asked.stitch is None else str(asked.stitch),
+        stitch=None if asked.frontier is None else str(asked.frontier),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=None if (report_file := outputs.first(".json")) is None else str(report_file),
@@ -181,7 +181,7 @@ def _by_labels(
     from migrate.report.terminal import as_text
 
     if page := outputs.first(".html"):
-        raise UsageError(f"--report {page}: the page is one of queries; add --beir or --queries, or leave it out")
+        raise UsageError(f"--report {page}: the page is one of queries; add --judged or --queries, or leave it out")
     outputs.refuse(*paths, force=step.force)
     store = str(step.store)
     with progress_bar() as progress:

@@ -98,7 +98,7 @@ def command(
             store,
             target,
             folder,
-            beir=with_unread(questions, store, target, seed=seed, silent=True),  # the report has it
+            judged=with_unread(questions, store, target, seed=seed, silent=True),  # the report has it
             source_model=source,
             sample=size,
             places=Places(target=("--target", spec)),  # the model's own name is that of the file, without its folder

@@ -68,8 +68,8 @@ def command(asked: Fit, output: Path | str, paid: Spending, model: ModelOptions,
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if asked.source_model is not None:
             old = model.for_source().load(str(asked.source_model), state=folder_of(opened))
-        views = load_views(cast("Sequence[str]", asked.views), model.for_source().load) if asked.views else None
-        step = replace(asked, store=opened, target=embedder, source_model=old, views=views, progress=progress)
+        views = load_views(cast("Sequence[str]", asked.view), model.for_source().load) if asked.view else None
+        step = replace(asked, store=opened, target=embedder, source_model=old, view=views, progress=progress)
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed),
             "sample": warn_of_fit(step),

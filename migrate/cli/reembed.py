@@ -76,7 +76,7 @@ def _embed_all(asked: Reembed, paid: Spending, model: ModelOptions, running: Run
         show(f"note: {remark}")
     new = output_of(output).location
     if not advise_switch(store, opened, new):
-        advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED)
+        advise_next("audit", new, "--reference", "pool", "--source", store, "--judged", JUDGED)
 
 
 def fill_from_cache(asked: Reembed, model: ModelOptions, *, as_json: bool) -> None:
@@ -111,4 +111,4 @@ def fill_from_cache(asked: Reembed, model: ModelOptions, *, as_json: bool) -> No
         )
     new = str(done.path)
     if not advise_switch(OLD, None, new):
-        advise_next("audit", new, "--reference", "pool", "--beir", JUDGED, also=("target",))
+        advise_next("audit", new, "--reference", "pool", "--judged", JUDGED, also=("target",))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @options.command(
     "run",
-    example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
+    example="lead-migrate run my-store --target tfidf:64 --judged my-beir -o migration",
 )
 @step_options(Run)
 @options.accept_margin
@@ -91,7 +91,7 @@ def command(
             asked,
             store=opened,
             target=embedder,
-            beir=with_unread(questions, opened, embedder, seed=seed),
+            judged=with_unread(questions, opened, embedder, seed=seed),
             queries=None,
             hold_out=None,
             group_field=None,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @options.command(
     "switch",
-    example="lead-migrate switch my-store new-store --report report.json",
+    example="lead-migrate switch my-store new-store --audit report.json",
 )
 @step_options(Switch)
 @options.as_json

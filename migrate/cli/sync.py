@@ -64,5 +64,5 @@ def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_
     if dry_run and not step.comparison.is_current:
         advise_next("sync", old, new, also=("any_store", "target", "price"))
     elif not advise_switch(old, old_store, new) and not step.comparison.is_current:
-        words = ["--reference", "pool", "--source", old, "--beir", JUDGED]
+        words = ["--reference", "pool", "--source", old, "--judged", JUDGED]
         advise_next("audit", new, *words, also=("target",))

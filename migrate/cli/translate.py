@@ -168,7 +168,7 @@ def _advise_audit(
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"
-    words = ["--reference", by, "--beir", JUDGED, *_source_words(store, recorded, manifest), *words]
+    words = ["--reference", by, "--judged", JUDGED, *_source_words(store, recorded, manifest), *words]
     advise_next("audit", output, *words)
 
 

@@ -68,10 +68,15 @@ class Assess(Step["Assessment"]):
             metavar="0-1",
         ),
     )
-    prefix: str | Sequence[int] | None = field(
+    first_tokens: str | Sequence[int] | None = field(
         default=None,
         metadata=option(
-            "Also count fits that lean on so many first tokens of all texts.", "text", metavar="24,64", is_seldom=True
+            "Also count fits that lean on so many first tokens of all texts.",
+            "text",
+            metavar="24,64",
+            is_seldom=True,
+            old_names=("prefix",),
+            old_flags=("--prefix",),
         ),
     )
     tier: str = field(
@@ -114,7 +119,10 @@ class Assess(Step["Assessment"]):
     cached: CacheLookup | None = field(
         default=None, repr=False, metadata=parameter("Tells which texts are in the embedding cache, and paid for.")
     )
-    texts_per_request: int | None = field(default=None, metadata=parameter("By default the model's own."))
+    batch_size: int | None = field(
+        default=None,
+        metadata=parameter("Texts of a request; by default the model's own.", old_names=("texts_per_request",)),
+    )
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def check(self) -> None:
@@ -122,7 +130,7 @@ class Assess(Step["Assessment"]):
         from migrate.errors import UsageError
 
         _amounts(self.budget)
-        read_first_tokens(self.prefix)
+        read_first_tokens(self.first_tokens)
         if self.keep is not None and self.stitch is None and self.audit is None:
             raise UsageError(
                 "--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch, or give --audit"
@@ -174,13 +182,13 @@ class Assess(Step["Assessment"]):
             queries=log_of(self.query_log),
             measured=[] if report is None else read_frontier(report, self.source.info.count),
             quality=self.quality,
-            first_tokens=read_first_tokens(self.prefix),
+            first_tokens=read_first_tokens(self.first_tokens),
             keep=self.keep,
             stay=None if report is None else read_stay(report),
             cached=self.cached,
             budget_usd=usd,
             budget_tokens=tokens,
-            texts_per_request=self.texts_per_request,
+            texts_per_request=self.batch_size,
             progress=self.progress,
         )
 
@@ -228,8 +236,8 @@ def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     numbers = [number.strip() for number in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
         raise UsageError(
-            f"--prefix {tokens!r} is no list of numbers of tokens such as 24,64; a text to put before documents is "
-            "SPEC,document-prefix=TEXT"
+            f"--first-tokens {tokens!r} is no list of numbers of tokens such as 24,64; a text to put before documents "
+            "is SPEC,document-prefix=TEXT"
         )
     return tuple(sorted({int(number) for number in numbers}))
 

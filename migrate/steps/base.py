@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from migrate.progress import Progress, no_progress
+from migrate.steps.old_names import new_names_of, takes_old_names, with_new_names
 
 if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
@@ -45,20 +46,30 @@ def argument(text: str, kind: str, **settings: Any) -> Mapping[str, Any]:
 
 
 def option(
-    text: str, kind: str = "", *, flags: Sequence[str] = (), is_seldom: bool = False, **settings: Any
+    text: str,
+    kind: str = "",
+    *,
+    flags: Sequence[str] = (),
+    old_names: Sequence[str] = (),
+    old_flags: Sequence[str] = (),
+    aliases: Sequence[str] = (),
+    is_seldom: bool = False,
+    **settings: Any,
 ) -> Mapping[str, Any]:
     """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.options`, or a flag.
 
     Its name is that of the field, unless `flags` says otherwise; one that `is_seldom` needed is shown by `--help-all`
-    alone in a command with many options. `settings` are click's, and `section`, the title that it stands under in the
-    help text.
+    alone in a command with many options. Its `old_names`, in Python, and its `old_flags` are taken for one version
+    more, with a word on today's; `aliases` are flags that are taken silently. `settings` are click's, and `section`,
+    the title that it stands under in the help text.
     """
-    return {"help": text, "kind": kind, "flags": tuple(flags), "is_seldom": is_seldom, **settings}
+    names = {"flags": flags, "old_names": old_names, "old_flags": old_flags, "aliases": aliases}
+    return {"help": text, "kind": kind, "is_seldom": is_seldom, **names, **settings}
 
 
-def parameter(text: str) -> Mapping[str, Any]:
+def parameter(text: str, *, old_names: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the metadata of a field that no option stands for, as it is an object of Python."""
-    return {"help": text}
+    return {"help": text, "old_names": old_names}
 
 
 MAX_COST_USD = 5.0
@@ -92,22 +103,24 @@ QUERY_LOG = option(
     metavar="FILE",
 )
 
-BEIR = option(
+JUDGED = option(
     "Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded file "
     "of `audit --judge-next`. Of a set with qrels/dev.tsv, NAME:dev.",
     "text",
     metavar="DIR|NAME|FILE",
     section=QUERIES,
+    old_names=("beir",),
+    aliases=("--beir",),
 )
 UNJUDGED = option(
-    "Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the word "
-    "`synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement with "
-    "the full re-embed until queries are judged.",
+    "Instead of --judged, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the "
+    "word `synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement "
+    "with the full re-embed until queries are judged.",
     "text",
     metavar="FILE|synthetic",
     section=QUERIES,
 )
-SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `beir` does not say one.")
+SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `judged` does not say one.")
 HOLD_OUT = option(
     "Keep a share of the queries, such as 50%, out of an audit by a pool. Queries that chose documents cannot later "
     "judge the store that gets these vectors; held-out ones can.",
@@ -207,15 +220,22 @@ def fields_of(step: type[Any]) -> list[Field[Any]]:
 
 
 def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
-    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields."""
+    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields.
+
+    It takes the old names of fields too, and so does the step from now on.
+    """
     kind = cast("type[Step[Any]]", step)
+    new_names = new_names_of(kind)
+    setattr(kind, "__init__", takes_old_names(kind.__name__, new_names)(kind.__init__))  # noqa: B010 - typed as final
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
+        by_name = with_new_names(call.__name__, options, new_names)
         try:
-            signature.bind(*arguments, **options)
+            signature.bind(*arguments, **by_name)
         except TypeError as error:
             raise TypeError(f"{call.__name__}(): {error}") from None
-        return step(*arguments, **options).run()
+        result: Result = kind(*arguments, **by_name).run()
+        return result
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 AGAIN = "nothing is done again"
 JUDGED = (0, 1, 3)
-RIDGE = "--sample 60 --stitch ridge --beir judged"
+RIDGE = "--sample 60 --kind ridge --judged judged"
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def test_the_ending_says_the_kind(lead_migrate):
         ("compare a b --html x", "--html is gone; give --report FILE.html"),
         ("audit a --open", "--open is gone; leave it out"),
         ("audit a --stitch x", "--stitch is gone; give --frontier STITCH"),
-        ("audit a --split dev", "--split is gone; write it after the judged queries: --beir NAME:dev"),
+        ("audit a --split dev", "--split is gone; write it after the judged queries: --judged NAME:dev"),
         ("run a --strategy random", "--strategy is gone; in Python the function has it"),
     ],
 )

@@ -47,12 +47,14 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
     help="Labels of documents, as JSONL with id and label or two columns: classifiers are trained on the first store.",
 )
 @option(
-    "--stitch",
-    "stitches",
+    "--kind",
+    "kind",
     multiple=True,
     default=["ridge"],
     metavar="KIND",
-    help="ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of these.",
+    help="Kind of stitch: ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of "
+    "these.",
+    old_flags=("--stitch",),
 )
 @option(
     "--group",
@@ -72,7 +74,7 @@ def command(
     table: Path | None,
     sample: int,
     labels: Path | None,
-    stitches: tuple[str, ...],
+    kind: tuple[str, ...],
     groups: tuple[str, ...],
     seed: int,
     force: bool,
@@ -82,7 +84,7 @@ def command(
 
     CKA, its angle, neighbours shared and their order, cosines of pairs, local geometry and intrinsic dimension say how
     alike two spaces are. R², errors, the stitching penalty (the share of true neighbours that is missed), spectrum and
-    bias say what a stitch (--stitch) makes of one in the other, both ways, and of each store in itself, on documents
+    bias say what a stitch (--kind) makes of one in the other, both ways, and of each store in itself, on documents
     that it was not fitted on; beside them stand the target's mean, a random Gaussian, and the vectors as they are.
     With --labels, a linear probe and kNN trained on the first store's vectors classify those of the others. With
     --group, repeated, measures within groups of stores are set against those between them.
@@ -103,7 +105,7 @@ def command(
         advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
     with progress_bar() as progress:
         comparison = compare(
-            *stores, sample=sample, stitches=stitches, labels=by_id, groups=places, seed=seed, progress=progress
+            *stores, sample=sample, kind=kind, labels=by_id, group=places, seed=seed, progress=progress
         )
     document = compare_document(comparison)
     _write(comparison, table, force=force)

@@ -23,7 +23,7 @@ def command() -> None:
     """Translate vectors by a stitch that somebody else holds; neither side shows the other what it has.
 
     Who holds the vectors makes a keyring and encrypts; who holds the stitch translates what is encrypted; the former
-    decrypts. The stitch must be affine (--stitch ridge, procrustes, ols, lowrank). Answers to more vectors than there
+    decrypts. The stitch must be affine (--kind ridge, procrustes, ols, lowrank). Answers to more vectors than there
     are dimensions give it away; decrypted results that go back can give away the key. Needs TenSEAL: pip install
     'lead-migrate[private]'.
     """
@@ -145,7 +145,7 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
     _step(
         "decrypt",
         lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
-        ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
+        ["audit", output, "--reference", "pool", "--source", store, "--judged", JUDGED],
         as_json=as_json,
     )
 

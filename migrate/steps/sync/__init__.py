@@ -38,7 +38,7 @@ class Sync(PaidStep["Synced"]):
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)
     >>> translation = migrate.translate("my-store", stitch, "new-store")
     >>> migrate.sync("my-store", "new-store")
     <Synced new-store: up to date, 150 vectors>

@@ -81,7 +81,7 @@ class Translate(PaidStep["Translation"]):
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)
     >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
