@@ -39,8 +39,8 @@ def check_request(audit: Audit) -> None:
     _check_plan(audit)
     if audit.prefixes and not translated.info.has_texts:
         raise StoreError(
-            f"{translated.info.location} has no texts, which `first_tokens` would embed; "
-            f"{translated.info.way_to_texts}, or leave out `first_tokens`"
+            f"{translated.info.location} has no texts, which first_tokens would embed; "
+            f"{translated.info.way_to_texts}, or leave out first_tokens"
         )
     for tokens in audit.prefixes:
         PrefixEmbedder(audit.embedder, tokens)

@@ -140,7 +140,7 @@ def test_a_plan_embeds_counts_and_prices_it(stores, tmp_path):
 def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tmp_path):
     bare = make_store(tmp_path / "bare", HEADS, texts=False)
     model = Heads()
-    with pytest.raises(StoreError, match="whose first tokens `prefix` embeds") as error:
+    with pytest.raises(StoreError, match="which first_tokens would embed") as error:
         Audit(bare, stores[1], judged=QUESTIONS, target=model, first_tokens=(24,)).run()
     assert "\n" not in str(error.value) and model.asked == []
 
@@ -154,7 +154,7 @@ def test_a_stitch_leads_to_whole_documents(stores):
 def test_other_numbers_are_refused_in_a_line(words, stores):
     with pytest.raises(UsageError) as refused:
         audit(*stores, embedder=HEADS, first_tokens=words)
-    assert f"prefix: {words!r} are no numbers of tokens above 0 such as 24,64" in str(refused.value)
+    assert f"first_tokens: {words!r} are no numbers of tokens above 0 such as 24,64" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -169,7 +169,7 @@ def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_li
     audit_fields(first_tokens="24")
     for folder, code, message in (
         (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
-        (bare_folder, 4, "has no texts, whose first tokens `prefix` embeds; put a docs.jsonl"),
+        (bare_folder, 4, "has no texts, which first_tokens would embed; put a docs.jsonl"),
     ):
         out, target = tmp_path / folder.name, load_embedder(f"file:{target_file}")
         translate(open_store(folder), fit(open_store(folder), target, kind="ridge", sample=60), out)
