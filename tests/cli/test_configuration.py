@@ -71,7 +71,7 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
     assert f"Invalid value for {origin}: 0 is not in the range" in lead_migrate(check, code=2).complaint
     settings(4)
     assert "found 4 for 'tfidf:32'" in lead_migrate(check, code=2).complaint
-    assert "found 5 for 'tfidf:32'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
+    assert "found 5 for 'tfidf:32,dimensions=5'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
 
 
 @pytest.mark.parametrize(
