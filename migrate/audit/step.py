@@ -104,8 +104,8 @@ class Audit(JudgedStep["AuditReport"]):
     judge_next: Path | str | None = field(
         default=None,
         metadata=option(
-            "Write up to 300 queries of --queries FILE with documents to grade, drawn so that few judgements settle "
-            "much. Replace each null by a grade, 0 for not relevant, and give the file back with --judged.",
+            "File for up to 300 queries of --queries FILE that would settle most, with documents to grade: "
+            "replace each null by a grade, 0 for not relevant, and pass it to --judged.",
             "path",
             metavar="FILE",
             section=QUERIES,
@@ -134,8 +134,8 @@ class Audit(JudgedStep["AuditReport"]):
     two_stage: Sequence[int] | str | None = field(
         default=None,
         metadata=option(
-            "Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again. A "
-            "pool is embedded to that depth.  [default: 20, 50 and 200, as far as a pool goes by itself]",
+            "Depths of arms that embed the store's first N documents for a query and rank them again; a pool goes "
+            "as deep.  [default: 20, 50 and 200, as far as a pool goes by itself]",
             "text",
             metavar="N,N|none",
             is_seldom=True,
@@ -160,7 +160,7 @@ class Audit(JudgedStep["AuditReport"]):
     slice: Sequence[str] = field(
         default=(),
         metadata=option(
-            "Metadata field of the documents by which to look at queries apart; can be repeated.",
+            "Metadata field of the documents to look at queries by, each value apart; can be repeated.",
             "text",
             metavar="FIELD",
             multiple=True,
@@ -171,8 +171,8 @@ class Audit(JudgedStep["AuditReport"]):
     labels: Mapping[str, str] | Path | str | None = field(
         default=None,
         metadata=option(
-            "Labels of documents, as `compare` takes them: what is trained on the true vectors of --reference is "
-            "judged on translated ones. With or without queries.",
+            "Labels of documents, as for `compare`: classifiers trained on --reference are judged on translated "
+            "vectors.",
             "path",
             metavar="FILE",
             is_seldom=True,
@@ -182,7 +182,7 @@ class Audit(JudgedStep["AuditReport"]):
     outside: Sequence[str] | Path | str | None = field(
         default=None,
         metadata=option(
-            "Ids, one a line, of documents that do not belong among those with --labels: a detector is to find them.",
+            "File of ids, one a line, of documents unlike those with --labels, which a detector is to find.",
             "path",
             metavar="FILE",
             is_seldom=True,
@@ -199,8 +199,8 @@ class Audit(JudgedStep["AuditReport"]):
     frontier: FittedStitch | Path | str | None = field(
         default=None,
         metadata=option(
-            "Stitch fitted on --source: says what re-embedding 10, 20, 30 or 50 % of it would keep, and the cheapest "
-            "of these that is SAFE.",
+            "Stitch fitted on --source: shows what re-embedding 10, 20, 30 or 50 % of it would keep, and the "
+            "cheapest that is SAFE.",
             "stitch",
             metavar="STITCH",
             old_names=("stitch",),

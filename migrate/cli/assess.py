@@ -39,8 +39,9 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Set a full re-embed of STORE beside migrations of 1 to 50 %: tokens, money, time, room, and what is known.
+    """Estimate what moving STORE to another model would cost.
 
+    A full re-embed stands beside migrations of 1 to 50 %: tokens, money, time, room, and what is known of quality.
     Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
 
     The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with

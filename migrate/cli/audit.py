@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 @options.command(
     "audit",
-    "A verdict on a translated store.",
     example="lead-migrate audit new-store --reference build --judged my-beir --source my-store",
 )
 @step_options(Audit)
@@ -44,10 +43,11 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
+    """Judge whether a translated STORE is safe to use.
 
-    With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
-    --max-cost is reached; what is SAFE by judged queries then is SAFE against a full re-embed.
+    Prints SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it. With --reference pool, it embeds
+    a small part of the documents, and more only until the verdict is settled or --max-cost is reached; what is SAFE by
+    judged queries then is SAFE against a full re-embed.
 
     With --labels, classifiers trained on the reference's vectors, and with --outside a detector, are judged on
     translated ones; the exit code is that of the worse finding. Without queries, that is all that is judged.

@@ -559,8 +559,8 @@ class RunnerOptions:
     runner: str | None = field(
         default=None,
         metadata=described(
-            "Who does the work: processes of this machine, the workers of a Dask cluster (the address of its "
-            "scheduler, or its file), or N of Dask's own here.  [default: local]",
+            "Where to work: processes of this machine, a Dask cluster (address of its scheduler, or its file), or "
+            "N Dask workers here.  [default: local]",
             "text",
             metavar="local|dask:ADDRESS|dask:local:N",
             is_seldom=True,
@@ -578,8 +578,8 @@ class RunnerOptions:
     shards: str | None = field(
         default=None,
         metadata=described(
-            "Where workers leave finished shards, such as s3://BUCKET/FOLDER, until they are in the output.  "
-            "[default: they come over the network]",
+            "Place for finished shards until they are in the output, such as s3://BUCKET/FOLDER.  [default: they "
+            "come over the network]",
             "text",
             metavar="LOCATION",
             is_seldom=True,
@@ -604,8 +604,8 @@ class Outputs:
     report: Sequence[Path] = field(
         default=(),
         metadata=described(
-            "File to write the result to; the ending says the kind: .json, .html (a page), or .xml for CI (JUnit, of a "
-            "verdict or a check); can be repeated.",
+            "File to write the result to, of the kind that its ending says: .json, .html (a page) or .xml (JUnit, "
+            "of a verdict or a check); can be repeated.",
             "path",
             metavar="FILE",
             multiple=True,

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 @options.as_json
 @options.quiet
 def command(asked: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
-    """Embed every text of STORE with the target model into a new store: same kind, ids, order, texts and metric.
+    """Embed every text of STORE with another model.
 
-    What the embedding cache has is not embedded again. The same command goes on where one broke off. Every vector is
-    the model's own then, so that `switch` takes the new store without an audit.
+    Kind, ids, order, texts and metric stay the same. What the embedding cache has is not embedded again. The same
+    command goes on where one broke off. Every vector is the model's own then, so that `switch` takes the new store
+    without an audit.
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 

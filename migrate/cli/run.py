@@ -53,10 +53,10 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Fit, translate and audit; everything is left in one folder.
+    """Fit a stitch, translate STORE, and audit the result.
 
-    The audit embeds a pool of documents, no more than the verdict needs; with --reference build, every document is
-    embedded for comparison.
+    Everything is left in one folder. The audit embeds a pool of documents, no more than the verdict needs; with
+    --reference build, every document is embedded for comparison.
 
     The same command again goes on where a run broke off; a finished run only prints its verdict again. With another
     --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew.

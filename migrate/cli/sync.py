@@ -25,7 +25,7 @@ from migrate.steps.sync import Sync
 @options.as_json
 @options.quiet
 def command(asked: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_json: bool) -> None:
-    """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
+    """Bring NEW, translated from OLD, up to date with OLD.
 
     Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
     vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.

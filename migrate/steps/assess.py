@@ -54,8 +54,8 @@ class Assess(Step["Assessment"]):
     budget: str | None = field(
         default=None,
         metadata=option(
-            "Dollars or tokens to spend, such as $50 or 300000tok: says what they buy, and with --stitch what to "
-            "expect.",
+            "Dollars or tokens to spend, such as $50 or 300000tok: shows what they buy, and of which quality with "
+            "--stitch.",
             "text",
             metavar="USD|TOKENS",
         ),
@@ -63,7 +63,7 @@ class Assess(Step["Assessment"]):
     keep: float | None = field(
         default=None,
         metadata=option(
-            "Look for the cheapest plan to keep so much: of overlap@10 with --stitch, of retention with --audit.",
+            "Quality to keep, overlap@10 with --stitch or retention with --audit: shows the cheapest plan that does.",
             "share",
             metavar="0-1",
         ),
@@ -71,7 +71,7 @@ class Assess(Step["Assessment"]):
     first_tokens: str | Sequence[int] | None = field(
         default=None,
         metadata=option(
-            "Also count fits that lean on so many first tokens of all texts.",
+            "Numbers of first tokens of each text: also counts fits that embed these.",
             "text",
             metavar="24,64",
             is_seldom=True,
@@ -88,7 +88,7 @@ class Assess(Step["Assessment"]):
     calibrate: bool | None = field(
         default=None,
         metadata=option(
-            "Embed 32 documents with a local model and time them; by default where it is on this machine.",
+            "Time a local model on 32 documents.  [default: where it is on this machine]",
             flags=("--calibrate/--no-calibrate",),
             is_seldom=True,
             **_SPEED,
@@ -96,12 +96,12 @@ class Assess(Step["Assessment"]):
     )
     stitch: FittedStitch | str | Path | None = field(
         default=None,
-        metadata=option("Stitch fitted on STORE: says what is known of its quality.", "stitch", **_QUALITY),
+        metadata=option("Stitch fitted on STORE: shows what is known of its quality.", "stitch", **_QUALITY),
     )
     audit: str | Path | None = field(
         default=None,
         metadata=option(
-            "JSON report of an audit with --frontier: says which plans are SAFE.",
+            "JSON report of an audit with --frontier: shows which plans are SAFE.",
             "path",
             metavar="FILE.json",
             **_QUALITY,

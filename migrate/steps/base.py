@@ -98,14 +98,14 @@ PRICE = option(
 )
 
 QUERY_LOG = option(
-    "What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
+    "Queries of users, one a line, or JSONL with `text`; documents near the top of their results go first.",
     "path",
     metavar="FILE",
 )
 
 JUDGED = option(
-    "Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded file "
-    "of `audit --judge-next`. Of a set with qrels/dev.tsv, NAME:dev.",
+    "Judged queries: a BEIR folder, the name of a BEIR set to download, or a graded file of `audit "
+    "--judge-next`; NAME:dev for the split of qrels/dev.tsv.",
     "text",
     metavar="DIR|NAME|FILE",
     section=QUERIES,
@@ -113,25 +113,24 @@ JUDGED = option(
     aliases=("--beir",),
 )
 UNJUDGED = option(
-    "Instead of --judged, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the "
-    "word `synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement "
-    "with the full re-embed until queries are judged.",
+    "Queries that nobody has judged, instead of --judged: a file, one a line or JSONL with `text`, or the "
+    "word `synthetic` to make some from the documents. The verdict is then provisional.",
     "text",
     metavar="FILE|synthetic",
     section=QUERIES,
 )
 SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `judged` does not say one.")
 HOLD_OUT = option(
-    "Keep a share of the queries, such as 50%, out of an audit by a pool. Queries that chose documents cannot later "
-    "judge the store that gets these vectors; held-out ones can.",
+    "Percent of the queries, such as 50%, to keep out of an audit by a pool: they can judge the store "
+    "later, as those that choose its documents cannot.",
     "text",
     metavar="PERCENT",
     section=QUERIES,
     is_seldom=True,
 )
 GROUP_FIELD = option(
-    "Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each other. "
-    "[default: those whose vectors are alike]",
+    "Metadata field of the queries, such as topic or user, whose equal values make one observation.  "
+    "[default: queries with similar vectors]",
     "text",
     metavar="FIELD",
     section=QUERIES,

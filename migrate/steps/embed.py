@@ -99,9 +99,7 @@ class Embed(PaidStep["Embedding"]):
     split: str = field(default="test", metadata=SPLIT)
     skip_bad: bool = field(
         default=False,
-        metadata=option(
-            "Drop documents without text, count and list them, instead of failing.", is_seldom=True, **_CORPUS
-        ),
+        metadata=option("Drop documents without text, and list them, instead of failing.", is_seldom=True, **_CORPUS),
     )
     price: float | None = field(default=None, metadata=PRICE)
     runner: Runner | str | None = field(default=None, metadata=RUNNER)

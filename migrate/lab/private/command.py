@@ -42,9 +42,9 @@ _keys = option(
 @options.force
 @options.as_json
 def keygen(output: Path, force: bool, as_json: bool) -> None:
-    """Draw a secret key, and the keys with which the other side can compute, but not read.
+    """Draw a secret key, and keys to compute with.
 
-    One keyring serves any number of stores of any dimension.
+    With these the other side can compute, but not read. One keyring serves any number of stores of any dimension.
     """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import make_keyring
@@ -71,10 +71,10 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 @options.as_json
 @options.quiet
 def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
-    """Encrypt all vectors of STORE into a folder for the holder of the stitch.
+    """Encrypt all vectors of STORE.
 
-    The folder tells how many vectors there are, their dimension, the power of 2 above their norms, and the name of
-    their model; not their ids nor texts, and no secret key is in it.
+    The folder is for the holder of the stitch. It tells how many vectors there are, their dimension, the power of 2
+    above their norms, and the name of their model; not their ids nor texts, and no secret key is in it.
     """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import encrypt_store
@@ -103,7 +103,10 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) ->
 @options.as_json
 @options.quiet
 def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool) -> None:
-    """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
+    """Translate encrypted vectors by an affine STITCH.
+
+    They are those that `private encrypt` has written, and stay unreadable here.
+    """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
@@ -132,7 +135,10 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
 @options.as_json
 @options.quiet
 def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
-    """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
+    """Decrypt translated vectors into a store like STORE.
+
+    They are those that `private translate` has written, STORE is the one that was encrypted.
+
 
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
     """

@@ -40,8 +40,7 @@ STRATEGY = parameter(
 LOG = {**QUERY_LOG, "section": LEARNING}
 SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", section=LEARNING)
 FIRST_TOKENS = option(
-    "Also embed the first N tokens of each text, and lean on these where that keeps more than the same tokens spent on "
-    "a larger sample.",
+    "Also embed the first N tokens of each text, and use them where that beats as many tokens of a larger sample.",
     "tokens",
     metavar="N",
     section=LEARNING,
@@ -94,8 +93,7 @@ class Fit(PaidStep["FittedStitch"]):
     prior: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch of the same two models from another corpus, to lean on where that helps: worth most with few "
-            "pairs.",
+            "Stitch of the same two models from another corpus to build on; helps most with a small sample.",
             "stitch",
             metavar="STITCH",
             is_seldom=True,
@@ -104,8 +102,7 @@ class Fit(PaidStep["FittedStitch"]):
     grown_from: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample "
-            "includes these documents.",
+            "Stitch fitted before STORE grew, whose sample is taken again from the cache and counts in --sample.",
             "stitch",
             metavar="STITCH",
             is_seldom=True,
@@ -127,8 +124,8 @@ class Fit(PaidStep["FittedStitch"]):
     view: Mapping[str, Embedder] | Sequence[str] | None = field(
         default=None,
         metadata=option(
-            "Further model that the stitch may read the texts with; can be repeated. Where none is named and the "
-            "target may cost money, a free local model is tried if one is installed; `none` is for not trying.",
+            "Further model to read the texts with, or `none`; can be repeated.  [default: a free local one, if "
+            "there is one and the target may cost money]",
             "text",
             is_seldom=True,
             old_names=("views",),

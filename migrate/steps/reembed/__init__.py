@@ -77,8 +77,8 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     share: Budget | str | None = field(
         default=None,
         metadata=option(
-            "Embed so much of the store, the sample of --stitch included, and let the stitch, fitted again on all of "
-            "it, translate the rest.",
+            "Part of the store to embed, the sample of --stitch included; the stitch, fitted again on all of it, "
+            "translates the rest.",
             "text",
             metavar="30%|5000|$20|300000tok",
             **_SHARE,

@@ -37,8 +37,8 @@ REEMBEDDING = "Re-embedding"
 
 OUTPUT = option("Folder to write, or KIND:LOCATION for a store of another kind.", "store", flags=("--output", "-o"))
 POLICY = option(
-    "Which documents are embedded first.  [default: query-log where there is one, else confidence, or random where "
-    "that is not to be used]",
+    "Documents to embed first.  [default: query-log where there is one, else confidence, or random where "
+    "that cannot be used]",
     choices=("query-log", "confidence", "random"),
     section=REEMBEDDING,
     is_seldom=True,
@@ -99,7 +99,7 @@ class Translate(PaidStep["Translation"]):
     reembed: Budget | str | None = field(
         default=None,
         metadata=option(
-            "Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
+            "Part of the store to embed for real, the sample included, before the stitch is fitted again on all of it.",
             "text",
             metavar="10%|5000|$20|300000tok",
             section=REEMBEDDING,
