@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 BUILD, POOL = "build", "pool"
 """References that are no stores: every text is embedded now, or those of a pool."""
 
-_BEFORE = {"section": "Before the migration"}
-_ARMS = {"section": "Arms and verdict"}
-_TRAINED = {"section": "What was trained"}
+_BEFORE: Mapping[str, Any] = {"section": "Before the migration"}
+_ARMS: Mapping[str, Any] = {"section": "Arms and verdict"}
+_TRAINED: Mapping[str, Any] = {"section": "What was trained"}
 
 PARENT_FIELD = option(
     "Metadata field in which a chunk names the document it was cut from.",

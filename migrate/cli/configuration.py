@@ -64,7 +64,7 @@ def _by_option(
 
     The key of a flag that is not today's is that flag; where today's is there too, it counts.
     """
-    chosen = {}
+    chosen: dict[str | None, tuple[str, Any]] = {}
     for flag, value in sorted(values.items(), key=lambda item: f"--{item[0]}" in options[item[0]].opts):
         option = options[flag]
         key = str(option.name) if f"--{flag}" in option.opts else f"--{flag}"

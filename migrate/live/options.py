@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from migrate.steps.base import PRICE, SEED, option
 
-_FILES: Final = {"section": "Stores in files"}
-_RENEWAL: Final = {"section": "Fitting the stitch again"}
+_FILES: Final[Mapping[str, Any]] = {"section": "Stores in files"}
+_RENEWAL: Final[Mapping[str, Any]] = {"section": "Fitting the stitch again"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from migrate.progress import Progress, no_progress
 from migrate.steps.base import PRICE, PROGRESS, QUERY_LOG, SEED, Step, argument, function, option, parameter
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
     from migrate.vectors import Query
 
-_SPEED, _QUALITY = {"section": "Speed"}, {"section": "Quality"}
+_SPEED: Mapping[str, Any] = {"section": "Speed"}
+_QUALITY: Mapping[str, Any] = {"section": "Quality"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -225,7 +225,7 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     """
     kind = cast("type[Step[Any]]", step)
     new_names = new_names_of(kind)
-    setattr(kind, "__init__", takes_old_names(kind.__name__, new_names)(kind.__init__))  # noqa: B010 - typed as final
+    setattr(kind, "__init__", takes_old_names(kind.__name__, new_names)(kind.__init__))  # noqa: B010 - mypy assigns to no method
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
         by_name = with_new_names(call.__name__, options, new_names)

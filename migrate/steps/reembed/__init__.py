@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from migrate.steps.base import (
     FORCE,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from migrate.vectors import Document, Query
     from migrate.work.runner import Runner
 
-_SHARE = {"section": "A share"}
+_SHARE: Mapping[str, Any] = {"section": "A share"}
 
 
 @dataclass(frozen=True, eq=False)
