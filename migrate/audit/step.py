@@ -104,8 +104,8 @@ class Audit(JudgedStep["AuditReport"]):
     judge_next: Path | str | None = field(
         default=None,
         metadata=option(
-            "File for up to 300 queries of --queries FILE that would settle most, with documents to grade: "
-            "replace each null by a grade, 0 for not relevant, and pass it to --judged.",
+            "File for up to 300 queries of --queries FILE that settle most, with documents to grade. Replace each "
+            "null by a grade, 0 for not relevant, and give the file back with --judged.",
             "path",
             metavar="FILE",
             section=QUERIES,

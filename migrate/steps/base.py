@@ -113,8 +113,8 @@ JUDGED = option(
     aliases=("--beir",),
 )
 UNJUDGED = option(
-    "Queries that nobody has judged, instead of --judged: a file, one a line or JSONL with `text`, or the "
-    "word `synthetic` to make some from the documents. The verdict is then provisional.",
+    "Queries that nobody has judged, instead of --judged: a file with a query a line, or JSONL with "
+    "`text`; or the word `synthetic` to make some from the documents. The verdict is then provisional.",
     "text",
     metavar="FILE|synthetic",
     section=QUERIES,
