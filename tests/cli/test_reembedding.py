@@ -196,8 +196,8 @@ def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(audit_fields, lea
     ("options", "fields", "message"),
     [
         ("--frontier x", {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
-        ("--frontier x --source y", {"frontier": "5000"}, "'5000' are no shares of the store; give some"),
-        ("", {"frontier": "10%"}, "frontier goes with the stitch of a frontier"),
+        ("--frontier x --source y", {"frontier_shares": "5000"}, "'5000' are no shares of the store; give some"),
+        ("", {"frontier_shares": "10%"}, "frontier_shares goes with the stitch of a frontier"),
         ("", {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
         ("--two-stage many", {}, "--two-stage: 'many' are no numbers of documents such as 50,200, or none"),
     ],
