@@ -141,7 +141,7 @@ ROWS = {
     "NOT SAFE": (f"{AUDIT} --source store", {1}, "reembed store", {0}),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
-    "a doubt": (GOOD.replace("judged", "echoed"), {3}, "audit good --reference=pool", JUDGED),
+    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, "audit good --reference=pool", JUDGED),
     "a doubt in a run": (
         "run store --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out", {3},
         "run store --target=tfidf:48", JUDGED,
