@@ -306,7 +306,6 @@ def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
 OLD_KEYWORDS = {
     (Audit, "beir"): "judged",
     (Audit, "prefix"): "first_tokens",
-    (Audit, "stitch"): "frontier",
     (Run, "beir"): "judged",
     (Run, "prefix"): "first_tokens",
     (Run, "stitch"): "kind",
