@@ -31,7 +31,7 @@ def data(tmp_path):
 
 def test_models_and_sets_become_one_page(data, monkeypatch, capsys):
     page = data / "page.html"
-    monkeypatch.setattr(sys, "argv", ["lead.py", str(data), "--html", str(page), "--kind", "ridge", "ols"])
+    monkeypatch.setattr(sys, "argv", ["lead.py", str(data), "--html", str(page), "--stitch", "ridge", "ols"])
     assert lead.main() == 0
     text = capsys.readouterr().out
     assert "c is left out of second: " in text
