@@ -69,13 +69,13 @@ def audit_seconds(data: Path, space: str, folder: Path) -> float:
     judged = load_beir(data / "scifact")
     old, new = (load_embedder(f"file:{data / 'pairs' / f'scifact.{name}.npz'}") for name in (space, "minilm"))
     source, reference = store_of(data, old, folder / "source"), store_of(data, new, folder / "reference")
-    migrate.translate(source, migrate.fit(source, new, stitch="ridge", sample=500), folder / "translated")
+    migrate.translate(source, migrate.fit(source, new, kind="ridge", sample=500), folder / "translated")
     started = time.perf_counter()
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     audit = Audit(
         folder / "translated",
         reference,
-        beir=query_set,
+        judged=query_set,
         target=new,
         source=source,
         source_model=old,

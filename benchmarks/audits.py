@@ -49,8 +49,8 @@ def audit_space(data: Path, space: str, folder: Path, pairs: int) -> list[str]:
     old, new = spec_of(data, space), renamed(data, folder) if space == TARGET else spec_of(data, TARGET)
     lead_migrate("embed", data / "scifact", "--model", old, "--no-chunks", "-o", store, "--force", "-q")
     code = lead_migrate(
-        "run", store, "--target", new, "--source-model", old, "--beir", data / "scifact", "--sample", pairs, "-o", out,
-        "--force", "-q",
+        "run", store, "--target", new, "--source-model", old, "--judged", data / "scifact", "--sample", pairs,
+        "-o", out, "--force", "-q",
     )  # fmt: skip
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     verdict, kept = report["verdict"], report["verdict"]["retention"]

@@ -71,18 +71,18 @@ def try_space(
     log: tuple[Query, ...] = load_beir(data / "scifact", split="train").queries
     query_set = QuerySet(judged.queries, judged.qrels, "scifact")
     store = store_of(data, load_embedder(f"file:{data / 'pairs' / f'scifact.{space}.npz'}"), folder / "source")
-    fitted = migrate.fit(store, target, sample=arguments.pairs, stitch=arguments.stitch, seed=arguments.seed)
+    fitted = migrate.fit(store, target, sample=arguments.pairs, kind=arguments.stitch, seed=arguments.seed)
     print(f"\n{space}: {fitted.stitch.spec} from {arguments.pairs} of {store.info.count:,} documents\n", flush=True)
     migrate.translate(store, fitted, folder / "translated")
     audit = Audit(
         folder / "translated",
         reference,
-        beir=query_set,
+        judged=query_set,
         target=target,
         source=store,
         two_stage=(50, 200),
-        stitch=fitted,
-        frontier=arguments.shares,
+        frontier=fitted,
+        frontier_shares=arguments.shares,
         query_log=log,
         policy=arguments.policies,
         price=arguments.price,

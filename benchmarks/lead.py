@@ -153,11 +153,11 @@ def main() -> int:
         rows = [["set", "stitch", "R²", "MAE expl.", "penalty", "above self", "R² mean", "as is", "CKA"]]
         for name, of_set in stores.items():
             opened = [open_store(path) for path in of_set.values()]
-            comparison = compare(*opened, stitches=given.stitch, sample=given.sample, seed=given.seed)
+            comparison = compare(*opened, kind=given.stitch, sample=given.sample, seed=given.seed)
             rows += rows_of(f"{name}, {len(of_set)} models", comparison)
         print(table(rows), end="\n\n", flush=True)
         whole = put_together(stores, Path(aside) / "whole")
-        words = [word for spec in given.stitch for word in ("--stitch", spec)]
+        words = [word for spec in given.stitch for word in ("--kind", spec)]
         page = ["--report", str(given.html), "--force"] if given.html else []
         sizes = ["--sample", str(given.sample), "--seed", str(given.seed)]
         code = run(["compare", *map(str, whole), *words, *sizes, *page])

@@ -521,7 +521,7 @@ def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argpa
         time.sleep(0.05)
     store = open_store(folder / "old")
     started = time.perf_counter()
-    fitted = migrate.fit(store, embedder_at(port.value, folder / "cache.sqlite"), stitch=stitch, sample=PAIRS)
+    fitted = migrate.fit(store, embedder_at(port.value, folder / "cache.sqlite"), kind=stitch, sample=PAIRS)
     fitted.save(folder / "stitch")
     migrate.translate(store, fitted, folder / "store")
     print(f"fitted {fitted.stitch.spec} and translated in {time.perf_counter() - started:.0f} s")

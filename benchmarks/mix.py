@@ -62,8 +62,8 @@ class Cell:
         """A line for each way."""
         cut = first_of(self.store.documents(), self.target.loaded_profile().counter, prefix)
         whole, first = (tally_of(self.target).cost(texts).tokens for texts in (self.store.documents(), cut))
-        plain = migrate.fit(self.store, self.target, sample=pairs, stitch="ridge+text", seed=seed, views={})
-        leaning = migrate.fit(self.store, self.target, sample=pairs, stitch="prefix+text", prefix=prefix, seed=seed)
+        plain = migrate.fit(self.store, self.target, sample=pairs, kind="ridge+text", seed=seed, view={})
+        leaning = migrate.fit(self.store, self.target, sample=pairs, kind="prefix+text", first_tokens=prefix, seed=seed)
         yield from self._frontier("", plain, self.budget)
         yield from self._frontier(f"first {prefix} tokens, ", leaning, self.budget - first / whole)
         for fitted in (plain, leaning):
@@ -78,11 +78,11 @@ class Cell:
         asked = Audit(
             self.reference,
             self.reference,
-            beir=self.queries,
+            judged=self.queries,
             target=self.target,
             source=self.store,
-            stitch=fitted,
-            frontier=[share],
+            frontier=fitted,
+            frontier_shares=[share],
             query_log=self.log,
             policy=policies,
         )
@@ -101,7 +101,9 @@ class Cell:
         first = "" if fitted.first_tokens is None else f"first {fitted.first_tokens} tokens, "
         output = self.folder / f"translated {fitted.stitch.spec}"
         migrate.translate(self.store, fitted, output)
-        audit = Audit(output, self.reference, beir=self.queries, target=self.target, two_stage=(DEPTH,), max_cost=None)
+        audit = Audit(
+            output, self.reference, judged=self.queries, target=self.target, two_stage=(DEPTH,), max_cost=None
+        )
         report = audit.run()
         name = f"two-stage {DEPTH}"
         found, arm = report.comparisons[name], next(arm for arm in report.arms if arm.name == name)

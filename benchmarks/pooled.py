@@ -146,7 +146,7 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
-    fitted = migrate.fit(store, target, stitch="ridge", sample=PAIRS)
+    fitted = migrate.fit(store, target, kind="ridge", sample=PAIRS)
     migrate.translate(store, fitted, folder / "new")
     reembed_store(store, target, folder / "reference")
     reports, seconds = [], []
@@ -156,7 +156,7 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
         audit = Audit(
             new,
             reference,
-            beir=migration.query_set,
+            judged=migration.query_set,
             target=target,
             source=store,
             source_model=source,
@@ -174,7 +174,7 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
     store = open_store(folder / "source")
-    migrate.translate(store, migrate.fit(store, target, stitch="ridge", sample=PAIRS), folder / "new")
+    migrate.translate(store, migrate.fit(store, target, kind="ridge", sample=PAIRS), folder / "new")
     truth = ndcg(
         search(
             [Batch([d.id for d in migration.documents], target.embed_documents(migration.documents))],
@@ -189,7 +189,7 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     audit = Audit(
         open_store(folder / "new"),
         pool_depth=10,
-        beir=migration.query_set,
+        judged=migration.query_set,
         target=target,
         source=store,
         source_model=source,
@@ -252,7 +252,7 @@ def audit_unjudged(migration: Migration, folder: Path, price: float) -> Iterator
     for number, (name, vectors) in enumerate(unjudged_stores(migration)):
         store = written(folder / f"new-{number}", migration.documents, vectors, target)
         full, pooled = (
-            Audit(store, by, beir=questions, target=target, two_stage=(), price=price, max_cost=None).run()
+            Audit(store, by, judged=questions, target=target, two_stage=(), price=price, max_cost=None).run()
             for by in (reference, POOL)
         )
         found = Unjudged.of(f"{migration.name}, {name}", full, pooled)

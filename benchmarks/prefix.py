@@ -11,8 +11,8 @@ embedded is kept in FOLDER.
 Then, from each source of `benchmarks/retrieval.py` and from all-mpnet-base-v2: retention of nDCG@10 and overlap@10 with
 the full re-embed, over all documents, those of the sample with their true vectors, as a user has them. `pairs` is
 `ridge+text` on a sample, `more pairs` on one that is larger by as many tokens as first tokens of all documents cost,
-`prefix` these alone, `prefix+text` the stitch that leans on them; `fit` is which of them `fit --prefix` chooses on the
-smaller sample. The tokens are those of the three last, as a share of a full re-embed.
+`prefix` these alone, `prefix+text` the stitch that leans on them; `fit` is which of them `fit --first-tokens` chooses
+on the smaller sample. The tokens are those of the three last, as a share of a full re-embed.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def translate_stores(data: Path, folder: Path, *, pairs: int, seed: int) -> list
     paths = [folder / f"translated-{space}" for space in TRANSLATED]
     for space, path in zip(TRANSLATED, paths, strict=True):
         store = open_store(folder / space)
-        migrate.translate(store, migrate.fit(store, target, sample=pairs, stitch="ridge", seed=seed), path)
+        migrate.translate(store, migrate.fit(store, target, sample=pairs, kind="ridge", seed=seed), path)
     return paths
 
 

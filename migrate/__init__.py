@@ -5,7 +5,7 @@ import migrate
 store = migrate.open_store("my-store")
 stitch = migrate.fit(store, "openai:text-embedding-3-small")
 migrate.translate(store, stitch, "new-store")
-report = migrate.audit("new-store", beir="my-beir")
+report = migrate.audit("new-store", judged="my-beir")
 """
 
 import sys

@@ -1,4 +1,5 @@
 import hashlib
+import inspect
 import json
 import os
 import shutil
@@ -77,7 +78,7 @@ def step_fields(monkeypatch):
 
     def set_fields(step, **values):
         for name, value in values.items():
-            monkeypatch.setitem(step.__init__.__kwdefaults__, name, value)
+            monkeypatch.setitem(inspect.unwrap(step.__init__).__kwdefaults__, name, value)
 
     return set_fields
 

@@ -8,16 +8,21 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
-from inspect import isfunction
+from dataclasses import MISSING, fields, replace
+from inspect import isfunction, signature
 from pathlib import Path
 
 import pytest
 
 import migrate
 from migrate.audit.query_set import load_questions
+from migrate.audit.step import Audit
 from migrate.cli.main import run as run_command
+from migrate.pipeline import Run
 from migrate.report.summary import audit_summary
+from migrate.steps.assess import Assess
+from migrate.steps.fit import Fit
+from migrate.steps.switch import Switch
 
 ROOT = Path(__file__).parents[1]
 FUNCTIONS = [
@@ -39,11 +44,11 @@ def workplace(source_folder, beir, tmp_path, monkeypatch):
 def done(source_folder, beir, tmp_path_factory):
     """A stitch, a translation and an audit by the front door."""
     folder = tmp_path_factory.mktemp("front")
-    stitch = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100)
+    stitch = migrate.fit(source_folder, "tfidf:24", kind="ridge", sample=100)
     stitch.save(str(folder / "stitch"))
     translation = migrate.translate(str(source_folder), folder / "stitch", str(folder / "new"))
     migrate.reembed(source_folder, "tfidf:24", folder / "full")
-    report = migrate.audit(folder / "new", folder / "full", beir=beir, source=source_folder)
+    report = migrate.audit(folder / "new", folder / "full", judged=beir, source=source_folder)
     return folder, stitch, translation, report
 
 
@@ -151,7 +156,7 @@ def test_results_print_in_one_line_the_answer_first(done, source_folder):
     store = migrate.open_store(source_folder)
     assert repr(store) == f"<FaissStore {source_folder}: IndexFlatIP, 150 x 32, ip, tfidf:32>"
     assert "\n" not in "".join(map(repr, (*done[1:], store)))
-    back = migrate.fit(source_folder, "tfidf:24", stitch="ridge", sample=100, direction="query")
+    back = migrate.fit(source_folder, "tfidf:24", kind="ridge", sample=100, direction="query")
     assert repr(back).startswith("<FittedStitch ridge: tfidf:24 -> tfidf:32, 24 -> 32 dimensions, 100 pairs, ")
 
 
@@ -171,7 +176,7 @@ def test_a_printed_report_is_the_table_of_the_screen(done, capsys):
 
 @pytest.mark.slow
 def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
-    words = {"beir": "my-beir", "stitch": "ridge", "sample": 100}
+    words = {"judged": "my-beir", "kind": "ridge", "sample": 100}
     made = migrate.run("my-store", "tfidf:24", "made", **words)
     assert {"stitch", "store", "report.json", "report.html"} <= {path.name for path in Path("made").iterdir()}
     assert made.stitch.stitch.spec == "ridge" and made.translation.n_true == 100
@@ -187,7 +192,7 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
 
 @pytest.mark.slow
 def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
-    made = migrate.run("my-store", "tfidf:24", "made", beir="my-beir", stitch="ridge", sample=100)
+    made = migrate.run("my-store", "tfidf:24", "made", judged="my-beir", kind="ridge", sample=100)
     verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
     with pytest.raises(migrate.LeadMigrateError, match="the report: this report says NOT"):
         migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))
@@ -255,8 +260,8 @@ def test_tables_go_to_pandas(done, source_folder, monkeypatch):
 def test_a_reference_that_is_built_and_a_pool_give_the_verdict_of_one_that_is_there(done, source_folder, beir):
     """The pool of so small a store is all documents."""
     folder, _, translation, report = done
-    built = migrate.audit(migrate.open_store(translation.path), "build", beir=beir, source=source_folder)
-    pooled = migrate.audit(translation.path, beir=beir, source=source_folder)
+    built = migrate.audit(migrate.open_store(translation.path), "build", judged=beir, source=source_folder)
+    pooled = migrate.audit(translation.path, judged=beir, source=source_folder)
     assert built.verdict == pooled.verdict == report.verdict
     assert (built.reference_at, pooled.reference_at, report.reference_at) == (None, None, str(folder / "full"))
     assert pooled.pool.is_exact and report.pool is None
@@ -279,15 +284,15 @@ def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, be
         migrate.audit(translation.path)
     for judged in (beir, load_questions(str(beir))):
         with pytest.raises(migrate.LeadMigrateError, match="exclude each other"):
-            migrate.audit(translation.path, beir=judged, queries="synthetic")
+            migrate.audit(translation.path, judged=judged, queries="synthetic")
     with pytest.raises(migrate.LeadMigrateError, match="pool_depth goes with --reference pool"):
-        migrate.audit(translation.path, folder / "full", beir=beir, pool_depth=20)
+        migrate.audit(translation.path, folder / "full", judged=beir, pool_depth=20)
 
 
 def test_a_source_that_does_not_say_its_model_needs_one_for_the_arm_of_staying(source_folder, done, beir, tmp_path):
     shutil.copytree(source_folder, tmp_path / "store")
     (tmp_path / "store" / "lead-migrate.json").unlink()
-    report = migrate.audit(done[2].path, beir=beir, source=tmp_path / "store")
+    report = migrate.audit(done[2].path, judged=beir, source=tmp_path / "store")
     assert "--source-model SPEC" in report.skipped_arms["stay"]
 
 
@@ -296,3 +301,49 @@ def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
         migrate.translate("store", "stitch")
     with pytest.raises(TypeError, match=r"^reembed\(\): got an unexpected keyword argument 'budget'$"):
         migrate.reembed("store", "tfidf:24", "new", budget="10%")
+
+
+OLD_KEYWORDS = {
+    (Audit, "beir"): "judged",
+    (Audit, "prefix"): "first_tokens",
+    (Run, "beir"): "judged",
+    (Run, "prefix"): "first_tokens",
+    (Run, "stitch"): "kind",
+    (Fit, "prefix"): "first_tokens",
+    (Fit, "stitch"): "kind",
+    (Fit, "views"): "view",
+    (Assess, "prefix"): "first_tokens",
+    (Assess, "texts_per_request"): "batch_size",
+    (Switch, "report"): "audit",
+}
+
+
+@pytest.mark.parametrize(("step", "old"), OLD_KEYWORDS)
+def test_an_old_keyword_of_a_step_is_taken_with_a_warning_of_todays(step, old):
+    new = OLD_KEYWORDS[step, old]
+    places = [field.name for field in fields(step) if field.default is MISSING and field.default_factory is MISSING]
+    needed = dict.fromkeys(places, "somewhere")
+    with pytest.warns(
+        DeprecationWarning, match=rf"^{step.__name__}\({old}=\.\.\.\) is .*\({new}=\.\.\.\) now"
+    ) as found:
+        made = step(**needed, **{old: "x"})
+    assert getattr(made, new) == "x" and found[0].filename == __file__
+    with pytest.raises(TypeError, match=f"was given '{new}' by two names"):
+        step(**needed, **{new: "x", old: "x"})
+    assert old not in signature(step).parameters
+
+
+def test_an_old_keyword_of_a_function_is_taken_with_a_warning_of_todays():
+    with pytest.warns(DeprecationWarning, match=r"^fit\(stitch=") as found, pytest.raises(migrate.LeadMigrateError):
+        migrate.fit("nowhere", "tfidf:8", stitch="ridge")
+    assert found[0].filename == __file__ and len(found) == 1
+    with pytest.warns(DeprecationWarning, match=r"^compare\(stitches="), pytest.raises(migrate.LeadMigrateError):
+        migrate.compare("nowhere", stitches=["ridge"])
+
+
+def test_the_shares_of_a_frontier_are_known_by_the_old_name_of_its_stitch():
+    with pytest.warns(DeprecationWarning) as found:
+        step = Audit("new", stitch="stitch", frontier="10%")
+    assert (step.frontier, step.frontier_shares) == ("stitch", "10%") and len(found) == 2
+    step = Audit("new", frontier="stitch", frontier_shares="10%")
+    assert (step.frontier, step.frontier_shares) == ("stitch", "10%")

@@ -27,7 +27,7 @@ def embedder(tmp_path):
 def translated(source_folder, embedder, tmp_path):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
-    fitted = migrate.fit(source, embedder, stitch="ridge", sample=40)
+    fitted = migrate.fit(source, embedder, kind="ridge", sample=40)
     migrate.translate(source, fitted, tmp_path / "translated")
     return open_store(tmp_path / "translated")
 
@@ -66,7 +66,7 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
     questions = QuerySet([Query("q", "a query")], None, "x")
-    report = Audit(new, copy_store(new), beir=questions, target=embedder, resamples=10).execute()
+    report = Audit(new, copy_store(new), judged=questions, target=embedder, resamples=10).execute()
     assert report.notes[0] == "150 of 150 vectors are true ones"
     assert report.notes[1].startswith("the confidence is not to be used"), "as it was before anything was filled in"
 

@@ -57,12 +57,12 @@ def fitted(fit):
 @pytest.fixture(scope="module")
 def reading(fit):
     """A stitch that reads texts."""
-    return fit(stitch="ridge+text")
+    return fit(kind="ridge+text")
 
 
 @pytest.fixture(scope="module")
 def prior(fit):
-    return fit(stitch="ridge", sample=140, seed=1)
+    return fit(kind="ridge", sample=140, seed=1)
 
 
 def texts_of(store):
@@ -85,7 +85,7 @@ def test_the_stitch_remembers_models_candidates_sample_and_store(store, fitted, 
 
 def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, tmp_path):
     embedder = load_embedder("tfidf:24")
-    migrate.fit(store, embedder, stitch="ridge", sample=60).save(tmp_path / "stitch")
+    migrate.fit(store, embedder, kind="ridge", sample=60).save(tmp_path / "stitch")
     later = load_embedder("tfidf:24", state=tmp_path / "stitch")
     assert np.array_equal(later.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
 
@@ -95,7 +95,7 @@ def test_the_whole_fit_is_deterministic(stitch, fit, bare, target_file, tmp_path
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     options = {"of": bare, "target": f"file:{target_file}"} if stitch == "auto" else {}
     for name in ("a", "b"):
-        fit(stitch=stitch, **options).save(tmp_path / name)
+        fit(kind=stitch, **options).save(tmp_path / name)
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
@@ -122,7 +122,7 @@ def test_the_order_of_the_rows_changes_nothing_that_is_fitted(direction):
 
 
 def test_a_stitch_that_is_asked_for_is_taken(fit):
-    fitted = fit(stitch="lowrank:5")
+    fitted = fit(kind="lowrank:5")
     assert fitted.stitch.spec == "lowrank:5"
     assert fitted.stitch.arrays()["down"].shape == (32, 5)
     assert fitted.reader is None and fitted.fallback is None, "it reads no texts"
@@ -131,15 +131,19 @@ def test_a_stitch_that_is_asked_for_is_taken(fit):
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        ("file:/nowhere.npz", {"stitch": "rigde"}, "unknown stitch 'rigde'"),
-        ("tfidf:24", {"views": ["tfidf:8"]}, "--view"),
-        ("tfidf:24", {"views": ["file:a.npz"]}, "--view"),
-        ("tfidf:24", {"views": ["packaged:all-MiniLM-L6-v2"], "stitch": "ridge"}, "--view"),
-        ("tfidf:24", {"stitch": "prefix+text"}, "say how many with `fit --prefix 24`"),
-        ("tfidf:24", {"stitch": "ridge", "prefix": 5}, "--prefix is for stitches that read first tokens"),
-        ("tfidf:24", {"direction": "query", "prefix": 5}, "--prefix is for stitches that read first tokens"),
-        ("tfidf:24", {"views": ["prefix:6:tfidf:24"], "prefix": 5}, "the numbers of first tokens .* differ"),
-        ("file:TARGET", {"prefix": 5}, "name the model itself"),
+        ("file:/nowhere.npz", {"kind": "rigde"}, "unknown stitch 'rigde'"),
+        ("tfidf:24", {"view": ["tfidf:8"]}, "--view"),
+        ("tfidf:24", {"view": ["file:a.npz"]}, "--view"),
+        ("tfidf:24", {"view": ["packaged:all-MiniLM-L6-v2"], "kind": "ridge"}, "--view"),
+        ("tfidf:24", {"kind": "prefix+text"}, "say how many with `fit --first-tokens 24`"),
+        ("tfidf:24", {"kind": "ridge", "first_tokens": 5}, "--first-tokens is for stitches that read first tokens"),
+        (
+            "tfidf:24",
+            {"direction": "query", "first_tokens": 5},
+            "--first-tokens is for stitches that read first tokens",
+        ),
+        ("tfidf:24", {"view": ["prefix:6:tfidf:24"], "first_tokens": 5}, "the numbers of first tokens .* differ"),
+        ("file:TARGET", {"first_tokens": 5}, "name the model itself"),
     ],
 )
 def test_options_that_mean_nothing_are_refused_before_anything_is_embedded(target, options, message, fit, target_file):
@@ -149,8 +153,8 @@ def test_options_that_mean_nothing_are_refused_before_anything_is_embedded(targe
 
 def with_views(options):
     """The options, whose views are models."""
-    views = {spec: load_embedder(spec) for spec in options.get("views", ())}
-    return {**options, "views": views} if views else options
+    views = {spec: load_embedder(spec) for spec in options.get("view", ())}
+    return {**options, "view": views} if views else options
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -195,7 +199,7 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(fit, ba
 def test_every_strategy_finds_a_sample_without_texts(strategy, fit, bare, target_file, corpus):
     log = {"query_log": corpus.queries[:20], "source_model": load_embedder("tfidf:32", state=bare.folder)}
     chosen = log if strategy == "query-log" else {"strategy": strategy}
-    fitted = fit(of=bare, target=f"file:{target_file}", sample=40, stitch="ridge", **chosen)
+    fitted = fit(of=bare, target=f"file:{target_file}", sample=40, kind="ridge", **chosen)
     assert len(set(fitted.sample.ids)) == 40
     assert fitted.manifest.details["sample"]["strategy"] == strategy
 
@@ -204,9 +208,9 @@ def test_every_strategy_finds_a_sample_without_texts(strategy, fit, bare, target
     ("options", "message"),
     [
         ({"query_log": [Query("q", "open a file")]}, "no line has a"),
-        ({"prefix": 5}, "no texts, whose first tokens --prefix embeds"),
-        ({"views": ["packaged:all-MiniLM-L6-v2"]}, "no texts for --view"),
-        ({"stitch": "ridge+text"}, r"the store has no texts, which the ridge\+text stitch reads"),
+        ({"first_tokens": 5}, "no texts, which --first-tokens would embed"),
+        ({"view": ["packaged:all-MiniLM-L6-v2"]}, "no texts for --view"),
+        ({"kind": "ridge+text"}, r"the store has no texts, which the ridge\+text stitch reads"),
     ],
 )
 def test_what_reads_texts_is_refused_where_there_are_none(options, message, fit, bare, target_file):
@@ -240,7 +244,7 @@ def test_a_sample_of_a_few_documents_is_enough(size, store, fit):
 
 def test_sample_documents_get_their_true_vectors(store):
     embedder = load_embedder("tfidf:24")
-    fitted = migrate.fit(store, embedder, stitch="ridge", sample=60)
+    fitted = migrate.fit(store, embedder, kind="ridge", sample=60)
     batch, truth = next(store.scan()), embedder.embed_documents(list(store.documents()))
     translated = fitted.translate(Batch(batch.ids, batch.vectors), texts_of(store), source="test")
     inside = np.isin(batch.ids, fitted.sample.ids)
@@ -277,7 +281,7 @@ def test_the_order_of_rows_changes_no_more_of_a_stitch_than_rounding(store, tmp_
 @pytest.mark.slow
 def test_a_further_model_is_a_view_of_the_texts(store, fit, tmp_path):
     view = "packaged:all-MiniLM-L6-v2"
-    fitted = fit(stitch="ridge+text", sample=20, views={view: load_embedder(view)})
+    fitted = fit(kind="ridge+text", sample=20, view={view: load_embedder(view)})
     seen = fitted.reader.read(["A cat sits on a mat.", " "]).views[f"model {view}"].matrix()
     (expected,) = load_embedder(view).embed_documents([Document("a", "A cat sits on a mat.")])
     np.testing.assert_allclose(seen, [expected, np.zeros(384)], atol=1e-6)
@@ -293,7 +297,7 @@ def translated_rows(fitted, store):
 
 
 def test_a_prior_is_remembered_by_its_hash_and_leaned_on(fit, prior, tmp_path):
-    fitted = fit(stitch="ridge", sample=20, prior=prior)
+    fitted = fit(kind="ridge", sample=20, prior=prior)
     assert fitted.manifest.stitch.prior == prior.digest()
     assert fitted.stitch.kind_facts()["share of prior"] > 0
     fitted.save(tmp_path / "stitch")
@@ -309,14 +313,14 @@ def test_of_a_prior_that_reads_texts_the_fallback_is_taken(fit, reading):
     ("kind", "target", "options", "error", "message"),
     [
         ("ridge", "tfidf:20", {}, StitchError, "leads from 32 to 24 dimensions, not from 32 to 20; take a stitch"),
-        ("kernel", "tfidf:24", {}, StitchError, "is kernel, which has no linear map; fit it with --stitch ridge"),
+        ("kernel", "tfidf:24", {}, StitchError, "is kernel, which has no linear map; fit it with --kind ridge"),
         ("ridge", "tfidf:24", {"direction": "query"}, UsageError, "--prior is for stitches that map documents"),
     ],
 )
 def test_a_prior_that_does_not_suit_is_refused_before_anything_is_embedded(
     kind, target, options, error, message, store, fit, prior
 ):
-    found = prior if kind == "ridge" else fit(stitch=kind)
+    found = prior if kind == "ridge" else fit(kind=kind)
     with pytest.raises(error, match=re.escape(message)):
         Fit(store, load_embedder(target), prior=found, **options).run()
 
@@ -330,7 +334,7 @@ def test_a_prior_of_other_models_is_refused(fit, prior):
 
 def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, fit, tmp_path):
     views = {"prefix:4:tfidf:24": load_embedder("prefix:4:tfidf:24")}
-    fits = [fit(stitch="prefix+text", **given) for given in ({"prefix": 4}, {"views": views})]
+    fits = [fit(kind="prefix+text", **given) for given in ({"first_tokens": 4}, {"view": views})]
     assert [fitted.reader.base for fitted in fits] == ["prefix:4:tfidf:24"] * 2
     fits[0].save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
@@ -355,8 +359,8 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
         embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
         store = open_store(tmp_path / name)
         fits = [
-            migrate.fit(store, minilm, sample=110, stitch=["ridge+text", *own], seed=1, **given)
-            for own, given in ((["prefix", "prefix+text"], {"prefix": 12}), ([], {}))
+            migrate.fit(store, minilm, sample=110, kind=["ridge+text", *own], seed=1, **given)
+            for own, given in ((["prefix", "prefix+text"], {"first_tokens": 12}), ([], {}))
         ]
         worth[name] = fits[0].selection.prefix
         batch, own = next(store.scan()), [document.text for document in documents]
@@ -368,4 +372,4 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
 
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
     with pytest.raises(StitchError, match=r"--grown-from: the stitch leads .* not from 32 to sentence-transf"):
-        fit(target="packaged:all-MiniLM-L6-v2", stitch="ridge", grown_from=prior)
+        fit(target="packaged:all-MiniLM-L6-v2", kind="ridge", grown_from=prior)

@@ -82,7 +82,7 @@ def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
         rows = read_all(open_store(tmp_path / name).scan()).vectors[unseen]
         return float(np.einsum("ij,ij->i", rows, truth).mean())
 
-    without = migrate.fit(store, load(), sample=120, views={})
+    without = migrate.fit(store, load(), sample=120, view={})
     assert mean_cosine(loaded, "with") > mean_cosine(without, "without") + 0.05
     (said,) = sentences_of_trial(fitted)
     assert "It is used" in said and f"{100 * tried.overlap_without:.1f} % without" in said
@@ -112,7 +112,7 @@ def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"views": {}}, {"sample": 99}, {"stitch": "ridge+text"}, {"direction": "query"}],
+    [{"view": {}}, {"sample": 99}, {"kind": "ridge+text"}, {"direction": "query"}],
     ids=["told not to", "few pairs", "no choice", "queries"],
 )
 def test_it_is_not_tried_without_need(store, relative, options):
@@ -128,7 +128,7 @@ def test_it_is_not_tried_for_a_local_target_nor_for_a_store_of_its_own(store, re
 
 def test_a_model_that_is_named_but_not_used_is_not_asked_again(store, tmp_path):
     views = {FREE_VIEW: load_embedder(FREE_VIEW)}
-    fitted = migrate.fit(store, load_embedder("tfidf:32"), stitch=["identity", "ridge+text"], sample=120, views=views)
+    fitted = migrate.fit(store, load_embedder("tfidf:32"), kind=["identity", "ridge+text"], sample=120, view=views)
     assert fitted.selection.tried is None
     assert fitted.reader is None or not fitted.reader.models
 
@@ -157,4 +157,4 @@ def test_a_target_in_disguise_is_named_and_not_run_on_every_text(store, same, tm
 def test_the_target_is_no_view_of_itself(store):
     target = load_embedder(FREE_VIEW)
     with pytest.raises(UsageError, match="is the target itself"):
-        Fit(store, target, views={target.profile.spec: target}).run()
+        Fit(store, target, view={target.profile.spec: target}).run()

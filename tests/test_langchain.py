@@ -135,7 +135,7 @@ def test_a_folder_will_do_for_the_stitch(embeddings, model, fitted, tmp_path):
 
 
 def test_a_stitch_for_documents_is_refused_at_once(folder, new_model):
-    forth = migrate.fit(open_store(folder), new_model, stitch="ridge", sample=60)
+    forth = migrate.fit(open_store(folder), new_model, kind="ridge", sample=60)
     with pytest.raises(StitchError, match=r"^TranslatedEmbeddings: .*--direction query$"):
         TranslatedEmbeddings(Model(new_model), forth)
 

@@ -28,7 +28,7 @@ from migrate.vectors import Document
 
 SMALL = "openai:text-embedding-3-small"
 SIZE = 50
-RIDGE = {"stitch": "ridge", "sample": SIZE}
+RIDGE = {"kind": "ridge", "sample": SIZE}
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         "embed": lambda: Embed(corpus.documents, load(), tmp_path / "new"),
         "re-embed": lambda: Reembed(store, load(), tmp_path / "reference"),
         "translate": lambda: Translate(store, fitted(), tmp_path / "new", target=load(), **some),
-        "audit": lambda: Audit(translated(), "build", beir=str(beir), target=load()),
+        "audit": lambda: Audit(translated(), "build", judged=str(beir), target=load()),
         "sync": lambda: Sync(changed(), translated(), target=load()),
-        "migration": lambda: Run(store, load(), tmp_path / "run", beir=beir, **RIDGE),
+        "migration": lambda: Run(store, load(), tmp_path / "run", judged=beir, **RIDGE),
     }
 
 
@@ -147,7 +147,7 @@ def test_a_fit_learns_from_the_sample_that_was_counted(store, load, server, monk
 def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     view, old = load("view", "openai:tiny"), load("old", "openai:text-embedding-ada-002")
     log, views = corpus.queries[:10], {"openai:tiny": view}
-    plan = Fit(store, load(), stitch="ridge+text", sample=SIZE, query_log=log, source_model=old, views=views)
+    plan = Fit(store, load(), kind="ridge+text", sample=SIZE, query_log=log, source_model=old, view=views)
     target, source, seen = plan.estimate().models
     assert (target.documents, source.documents, source.queries, seen.documents) == (SIZE, 0, 10, SIZE)
     assert (source.model, seen.model) == ("openai:text-embedding-ada-002 (source model)", "openai:tiny (view)")
@@ -159,7 +159,7 @@ def test_views_and_source_models_share_the_cap(store, load, corpus, server):
 
 
 def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, tmp_path):
-    plan = Fit(store, load(), stitch="prefix+text", sample=SIZE, prefix=5)
+    plan = Fit(store, load(), kind="prefix+text", sample=SIZE, first_tokens=5)
     (estimate,) = plan.estimate().models
     assert SIZE < estimate.documents <= 2 * SIZE  # a text of no more than five words is the same again
     fitted = plan.run()
@@ -182,7 +182,10 @@ def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, t
 
 
 def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, server, tmp_path, beir, but_again):
-    runs = [Run(store, load(), tmp_path / "run", beir=beir, sample=SIZE, prefix=prefix) for prefix in (None, 5)]
+    runs = [
+        Run(store, load(), tmp_path / "run", judged=beir, sample=SIZE, first_tokens=first_tokens)
+        for first_tokens in (None, 5)
+    ]
     without, with_prefix = (each.estimate() for each in runs)
     assert with_prefix.models[0].documents > without.models[0].documents + store.info.count - SIZE
     done = runs[1].run()
@@ -196,7 +199,7 @@ def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, lo
     embed_corpus(lambda: iter(list(corpus.documents)[:80]), load_embedder("tfidf:32"), half)
     earlier = Fit(open_store(half), load(), **RIDGE).run()
     assert len(server.billed) == SIZE
-    plan = Fit(store, load(), stitch="ridge", sample=SIZE + 20, grown_from=earlier)
+    plan = Fit(store, load(), kind="ridge", sample=SIZE + 20, grown_from=earlier)
     assert plan.estimate().models[0].documents == 20
     fitted = plan.run()
     assert len(server.billed) == SIZE + 20
@@ -226,7 +229,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
 ):
     fitted = Fit(store, load(cache), **RIDGE).run()
     migrate.translate(store, fitted, tmp_path / "new")
-    report = migrate.audit(tmp_path / "new", reference, target=load(cache), beir=beir)
+    report = migrate.audit(tmp_path / "new", reference, target=load(cache), judged=beir)
     full, new = (
         next(option for option in report.options if option.name == name) for name in ("full re-embed", "translated")
     )
@@ -239,7 +242,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
 
 @pytest.mark.slow
 def test_a_finished_migration_is_known_by_its_parameters(store, beir, load, tmp_path):
-    step = Run(store, load(), tmp_path / "run", beir=beir, **RIDGE)
+    step = Run(store, load(), tmp_path / "run", judged=beir, **RIDGE)
     assert step.job.finished is None
     report = step.run().report
     assert replace(step).job.finished.outcome == report.verdict.outcome.value
@@ -251,7 +254,7 @@ def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, l
     with pytest.raises(SpendingError, match=r"more than max_cost \(<\$0\.0001\); nothing was spent"):
         migrate.fit(store, load(), **RIDGE, max_cost=1e-6)
     with pytest.raises(SpendingError, match="max_cost"):
-        migrate.audit(unlabelled, beir=beir, target=load_embedder(SMALL, dimensions=32), max_cost=1e-6)
+        migrate.audit(unlabelled, judged=beir, target=load_embedder(SMALL, dimensions=32), max_cost=1e-6)
     stitch = migrate.fit(store, "tfidf:24", **RIDGE, max_cost=0)
     assert stitch.dim == 24
     assert server.billed == []

@@ -38,7 +38,7 @@ def fitted(source_folder):
 @pytest.fixture(scope="module")
 def reading(source_folder):
     """A stitch that reads texts."""
-    return fit(open_store(source_folder), stitch="ridge+text")
+    return fit(open_store(source_folder), kind="ridge+text")
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(kind, reading, store, 
 
 @pytest.mark.parametrize("spec", ["ridge", "ridge+text", "kernel+text", "mean"])
 def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
-    fitted = fit(store, stitch=spec)
+    fitted = fit(store, kind=spec)
     migrate.translate(store, fitted, tmp_path / "new")
     confidence = np.load(tmp_path / "new" / "confidence.npy", allow_pickle=False)
     of_sample = np.isin(vectors_of(tmp_path / "new").ids, fitted.sample.ids)
@@ -203,7 +203,7 @@ def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
 
 def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_path):
     embedder = load_embedder("tfidf:24")
-    fitted = migrate.fit(store, embedder, stitch="ridge+text", sample=80)
+    fitted = migrate.fit(store, embedder, kind="ridge+text", sample=80)
     migrate.translate(store, fitted, tmp_path / "new")
     new, confidence = vectors_of(tmp_path / "new"), read_confidence(tmp_path / "new", 150)
     cosines = np.einsum("ij,ij->i", new.vectors, embedder.embed_documents(list(store.documents())))
@@ -279,9 +279,7 @@ def test_a_stitch_from_before_there_were_fallbacks_is_refused_before_anything_is
     bare_folder, reading, tmp_path, capsys
 ):
     dataclasses.replace(reading, fallback=None).save(tmp_path / "stitch")
-    with pytest.raises(
-        StitchError, match=r"the ridge\+text stitch reads texts, but the store has none.*--stitch ridge"
-    ):
+    with pytest.raises(StitchError, match=r"the ridge\+text stitch reads texts, but the store has none.*--kind ridge"):
         migrate.translate(open_store(bare_folder), load_stitch(tmp_path / "stitch"), tmp_path / "new")
     command = ["translate", str(bare_folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new")]
     assert run(command) == 4
@@ -300,7 +298,7 @@ def test_a_document_without_a_text_is_translated_too(copied, reading, tmp_path):
 
 
 def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
-    fitted = fit(store, stitch="ridge+text", sample=100)
+    fitted = fit(store, kind="ridge+text", sample=100)
     lowest = fitted.selection.confidence.lowest
     done = migrate.translate(store, fitted, tmp_path / "new")
     values = np.load(tmp_path / "new" / "confidence.npy")
@@ -316,7 +314,7 @@ def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
 
 
 def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
-    fitted = fit(store, stitch="ridge", sample=100)
+    fitted = fit(store, kind="ridge", sample=100)
     assert fitted.selection.confidence.spearman >= 0.2
     done = migrate.translate(store, fitted, tmp_path / "sure")
     sure = open_store(tmp_path / "sure")

@@ -187,7 +187,9 @@ def _beyond(depth: int, retriever: Retriever) -> str:
 def _prefixes(retriever: Retriever) -> Choices:
     """Return an arm for each number of tokens, the simplest rivals of a translation; their stores are made before."""
     if not retriever.settings.prefixes:
-        return [Skipped(PREFIX, "needs numbers of tokens to embed of each document: prefix=(24, 64) of migrate.audit")]
+        return [
+            Skipped(PREFIX, "needs numbers of tokens to embed of each document: first_tokens=(24, 64) of migrate.audit")
+        ]
     unit = unit_of(retriever.counter)
     meaning = f"the first {{}} {unit} of every document embedded by the target model, queries whole"
     return [

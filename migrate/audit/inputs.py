@@ -37,12 +37,12 @@ def check_request(audit: Audit) -> None:
     _check_plan(audit)
     if audit.prefixes and not translated.info.has_texts:
         raise StoreError(
-            f"{translated.info.location} has no texts, whose first tokens `prefix` embeds; "
-            f"{translated.info.way_to_texts}, or leave out `prefix`"
+            f"{translated.info.location} has no texts, which first_tokens would embed; "
+            f"{translated.info.way_to_texts}, or leave out first_tokens"
         )
     for tokens in audit.prefixes:
         PrefixEmbedder(audit.embedder, tokens)
-    if query_set.chances is not None and audit.stitch is not None:
+    if query_set.chances is not None and audit.frontier is not None:
         raise UsageError(
             f"--frontier: the queries of {query_set.name} were drawn to judge one store, and cannot judge others; "
             "leave --frontier out, or judge by queries that were drawn evenly"
@@ -52,7 +52,7 @@ def check_request(audit: Audit) -> None:
             f"the queries of {query_set.name} were drawn by the rankings of a full re-embed, which a pool lacks; use "
             "--reference build or a store, or judge by queries that were drawn evenly"
         )
-    if audit.stitch is not None and audit.is_pooled:
+    if audit.frontier is not None and audit.is_pooled:
         raise UsageError(
             "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.steps.base import (
-    BEIR,
     FORCE,
     GROUP_FIELD,
     HOLD_OUT,
+    JUDGED,
     MARGIN,
     PLAN,
     PRICE,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class JudgedStep(PaidStep[Result]):
     """A step that ends in a verdict by queries, judged ones or others."""
 
-    beir: QuerySet | str | Path | None = field(default=None, metadata=BEIR)
+    judged: QuerySet | str | Path | None = field(default=None, metadata=JUDGED)
     queries: str | Path | None = field(default=None, metadata=UNJUDGED)
     split: str = field(default="test", metadata=SPLIT)
     hold_out: str | None = field(default=None, metadata=HOLD_OUT)
@@ -58,12 +58,12 @@ class JudgedStep(PaidStep[Result]):
         """Make sure that there are queries, of one kind, and that some are held out of a pool only."""
         from migrate.errors import UsageError
 
-        if self.beir is not None and self.queries is not None:
-            raise UsageError("--beir and --queries exclude each other; leave one out")
+        if self.judged is not None and self.queries is not None:
+            raise UsageError("--judged and --queries exclude each other; leave one out")
         if not self.has_queries:
             raise UsageError(
-                "no queries are named: give judged ones with --beir DIR or any with --queries FILE, or have them made "
-                "with --queries synthetic"
+                "no queries are named: give judged ones with --judged DIR or any with --queries FILE, or have them "
+                "made with --queries synthetic"
             )
         if self.held_out is not None and not is_pooled:
             raise UsageError(
@@ -73,7 +73,7 @@ class JudgedStep(PaidStep[Result]):
     @property
     def has_queries(self) -> bool:
         """True where there are queries to judge by."""
-        return self.beir is not None or self.queries is not None
+        return self.judged is not None or self.queries is not None
 
     @property
     def held_out(self) -> float | None:
@@ -89,7 +89,7 @@ class JudgedStep(PaidStep[Result]):
 
         if self.queries is not None:
             return None if self.queries == SYNTHETIC else str(self.queries)
-        return split_of(str(self.beir))[0] if isinstance(self.beir, str | Path) else None
+        return split_of(str(self.judged))[0] if isinstance(self.judged, str | Path) else None
 
     def load_queries(self, store: Store, *, parent_field: str = "parent_id") -> QuerySet:
         """Return the queries, with judgements if there are any, without those that are held out."""
@@ -103,10 +103,10 @@ class JudgedStep(PaidStep[Result]):
             synthetic_queries,
         )
 
-        if isinstance(self.beir, QuerySet):
-            query_set = self.beir
-        elif self.beir is not None:
-            query_set = load_questions(str(self.beir), split=self.split, progress=self.progress)
+        if isinstance(self.judged, QuerySet):
+            query_set = self.judged
+        elif self.judged is not None:
+            query_set = load_questions(str(self.judged), split=self.split, progress=self.progress)
         elif self.queries == SYNTHETIC:
             query_set = synthetic_queries(store, parent_field=parent_field, seed=self.seed)
         else:

@@ -144,17 +144,18 @@ def _only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
     return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
 
 
-def load_questions(beir: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
+def load_questions(location: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
     """Return queries and judgements of a BEIR folder, a set by name, which is fetched, or a graded file."""
-    if Path(beir).is_file():
-        graded = read_graded(Path(beir))
-        return QuerySet(graded.queries, graded.qrels, Path(beir).stem, chances=graded.chances, ungraded=graded.ungraded)
-    beir, split = split_of(beir, split)
-    loaded = load_beir(resolve_beir(beir, progress=progress), split=split)
+    path = Path(location)
+    if path.is_file():
+        graded = read_graded(path)
+        return QuerySet(graded.queries, graded.qrels, path.stem, chances=graded.chances, ungraded=graded.ungraded)
+    folder, split = split_of(location, split)
+    loaded = load_beir(resolve_beir(folder, progress=progress), split=split)
     if loaded.qrels is None:
         raise DatasetError(
-            f"{beir} has no judgements in qrels/{split}.tsv; add them, or give queries without judgements by --queries "
-            f"{Path(beir) / 'queries.jsonl'}"
+            f"{folder} has no judgements in qrels/{split}.tsv; add them, or give queries without judgements by "
+            f"--queries {Path(folder) / 'queries.jsonl'}"
         )
     notes = []
     if loaded.unknown_query_ids:
@@ -167,20 +168,20 @@ def load_questions(beir: str, *, split: str = "test", progress: Progress = no_pr
     return QuerySet(loaded.queries, loaded.qrels, loaded.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
-def split_of(beir: str, split: str = "test") -> tuple[str, str]:
+def split_of(location: str, split: str = "test") -> tuple[str, str]:
     """Return a BEIR folder or set, and the split that stands after it, or else the one that is given.
 
     >>> split_of("msmarco:dev"), split_of("my-beir")
     (('msmarco', 'dev'), ('my-beir', 'test'))
     """
-    location, colon, named = beir.rpartition(":")
-    return (location, named) if colon and named and not Path(beir).exists() else (beir, split)
+    folder, colon, named = location.rpartition(":")
+    return (folder, named) if colon and named and not Path(location).exists() else (location, split)
 
 
 def load_unjudged(path: Path) -> QuerySet:
     """Return queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once."""
     if path.is_dir():
-        raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --beir")
+        raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --judged")
     first = next((line.strip() for _, line in read_lines(path)), "")
     if first in ("{", "[") or first.startswith("[{"):
         raise DatasetError(f"{path} holds one JSON value; write a query, or a JSON object, on each line")

@@ -398,9 +398,9 @@ class _Advice:
             return (
                 *arguments,
                 "--unproven",
-            ), "nothing is judged: keep the old store until judged queries (--beir) agree"
+            ), "nothing is judged: keep the old store until judged queries (--judged) agree"
         if locations.report is not None:
-            return (*arguments, "--report", locations.report), ""
+            return (*arguments, "--audit", locations.report), ""
         if locations.audit_again:
             return (
                 locations.audit_again,
@@ -464,11 +464,11 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
     if not same_audit:  # from a program, which says it in its own words
         return None, _BUILT if about == "reference" else ""
     if about == "queries":
-        queries = _without(same_audit, "--beir", "--queries", "--group-field")
+        queries = _without(same_audit, "--judged", "--queries", "--group-field")
         is_file = any(word.startswith("--target=file:") for word in same_audit)  # which has no vectors of new queries
         if "--queries=synthetic" in same_audit or not locations.has_texts or is_file:
-            return (*queries, "--beir", "DIR"), ""
-        remark = "synthetic queries need no judgements; better are queries that users ask (--beir)"
+            return (*queries, "--judged", "DIR"), ""
+        remark = "synthetic queries need no judgements; better are queries that users ask (--judged)"
         return (*queries, "--queries=synthetic"), remark
     if about == "reference":
         return (*_without(same_audit, "--reference"), "--reference=build"), _BUILT

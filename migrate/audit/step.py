@@ -36,12 +36,16 @@ if TYPE_CHECKING:
 BUILD, POOL = "build", "pool"
 """References that are no stores: every text is embedded now, or those of a pool."""
 
-_BEFORE = {"section": "Before the migration"}
-_ARMS = {"section": "Arms and verdict"}
-_TRAINED = {"section": "What was trained"}
+_BEFORE: Mapping[str, Any] = {"section": "Before the migration"}
+_ARMS: Mapping[str, Any] = {"section": "Arms and verdict"}
+_TRAINED: Mapping[str, Any] = {"section": "What was trained"}
 
 PARENT_FIELD = option(
-    "Metadata field in which a chunk names the document it was cut from.", "text", metavar="FIELD", **_ARMS
+    "Metadata field in which a chunk names the document it was cut from.",
+    "text",
+    metavar="FIELD",
+    is_seldom=True,
+    **_ARMS,
 )
 SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", **_BEFORE)
 
@@ -75,9 +79,9 @@ class Audit(JudgedStep["AuditReport"]):
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)
     >>> _ = migrate.translate("my-store", stitch, "new-store")
-    >>> report = migrate.audit("new-store", beir="my-beir", source="my-store")
+    >>> report = migrate.audit("new-store", judged="my-beir", source="my-store")
     >>> report.verdict.outcome in set(migrate.Outcome)
     True
     """
@@ -100,11 +104,12 @@ class Audit(JudgedStep["AuditReport"]):
     judge_next: Path | str | None = field(
         default=None,
         metadata=option(
-            "Write up to 300 queries of --queries FILE with documents to grade, drawn so that few judgements settle "
-            "much. Replace each null by a grade, 0 for not relevant, and give the file back with --beir.",
+            "File for up to 300 queries of --queries FILE that settle most, with documents to grade. Replace each "
+            "null by a grade, 0 for not relevant, and give the file back with --judged.",
             "path",
             metavar="FILE",
             section=QUERIES,
+            is_seldom=True,
         ),
     )
     target: ModelLike | None = field(
@@ -122,22 +127,27 @@ class Audit(JudgedStep["AuditReport"]):
             "queries.",
             "path",
             metavar="STITCH",
+            is_seldom=True,
             **_BEFORE,
         ),
     )
     two_stage: Sequence[int] | str | None = field(
         default=None,
         metadata=option(
-            "Adds an arm for each N: the store's first N for a query, embedded by the target model and ranked again. A "
-            "pool is embedded to that depth.  [default: 20, 50 and 200, as far as a pool goes by itself]",
+            "Depths of arms that embed the store's first N documents for a query and rank them again; a pool goes "
+            "as deep.  [default: 20, 50 and 200, as far as a pool goes by itself]",
             "text",
             metavar="N,N|none",
+            is_seldom=True,
             **_ARMS,
         ),
     )
-    prefix: Sequence[int] | str | None = field(
+    first_tokens: Sequence[int] | str | None = field(
         default=None,
-        metadata=parameter("Adds an arm for each N: the first N tokens of every document, embedded by the target."),
+        metadata=parameter(
+            "Adds an arm for each N: the first N tokens of every document, embedded by the target.",
+            old_names=("prefix",),
+        ),
     )
     no_bm25: bool = field(
         default=False,
@@ -150,44 +160,50 @@ class Audit(JudgedStep["AuditReport"]):
     slice: Sequence[str] = field(
         default=(),
         metadata=option(
-            "Metadata field of the documents by which to look at queries apart; can be repeated.",
+            "Metadata field of the documents to look at queries by, each value apart; can be repeated.",
             "text",
             metavar="FIELD",
             multiple=True,
+            is_seldom=True,
             **_ARMS,
         ),
     )
     labels: Mapping[str, str] | Path | str | None = field(
         default=None,
         metadata=option(
-            "Labels of documents, as `compare` takes them: what is trained on the true vectors of --reference is "
-            "judged on translated ones. With or without queries.",
+            "Labels of documents, as for `compare`: classifiers trained on --reference are judged on translated "
+            "vectors.",
             "path",
             metavar="FILE",
+            is_seldom=True,
             **_TRAINED,
         ),
     )
     outside: Sequence[str] | Path | str | None = field(
         default=None,
         metadata=option(
-            "Ids, one a line, of documents that do not belong among those with --labels: a detector is to find them.",
+            "File of ids, one a line, of documents unlike those with --labels, which a detector is to find.",
             "path",
             metavar="FILE",
+            is_seldom=True,
             **_TRAINED,
         ),
     )
-    frontier: Sequence[float] | str | None = field(
+    frontier_shares: Sequence[float] | str | None = field(
         default=None,
-        metadata=parameter("Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %."),
+        metadata=parameter(
+            "Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %.",
+            old_names=("frontier",),
+        ),
     )
-    stitch: FittedStitch | Path | str | None = field(
+    frontier: FittedStitch | Path | str | None = field(
         default=None,
         metadata=option(
-            "Stitch fitted on --source: says what re-embedding 10, 20, 30 or 50 % of it would keep, and the cheapest "
-            "of these that is SAFE.",
+            "Stitch fitted on --source: shows what re-embedding 10, 20, 30 or 50 % of it would keep, and the "
+            "cheapest that is SAFE.",
             "stitch",
-            flags=("--frontier",),
             metavar="STITCH",
+            old_names=("stitch",),
         ),
     )
     policy: Sequence[str] = field(
@@ -217,10 +233,10 @@ class Audit(JudgedStep["AuditReport"]):
             raise UsageError("pool_depth goes with --reference pool; leave it out")
         if self.pool_depth is not None and self.pool_depth < 10:
             raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
-        for name in ("frontier", "query_log", "policy"):
-            if self.stitch is None and getattr(self, name):
+        for name in ("frontier_shares", "query_log", "policy"):
+            if self.frontier is None and getattr(self, name):
                 raise UsageError(f"{name} goes with the stitch of a frontier; name the stitch, or leave {name} out")
-        if self.stitch is not None and self.source is None:
+        if self.frontier is not None and self.source is None:
             raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
         _ = self.stages, self.prefixes, self.shares
 
@@ -249,7 +265,7 @@ class Audit(JudgedStep["AuditReport"]):
     @property
     def prefixes(self) -> Sequence[int]:
         """The numbers of first tokens for which there are arms."""
-        return tokens_of(self.prefix)
+        return tokens_of(self.first_tokens)
 
     @property
     def shares(self) -> Sequence[float]:
@@ -257,11 +273,13 @@ class Audit(JudgedStep["AuditReport"]):
         from migrate.errors import UsageError
         from migrate.steps.translate.choice import Budget
 
-        if not isinstance(self.frontier, str):
-            return (0.1, 0.2, 0.3, 0.5) if self.frontier is None else self.frontier
-        budgets = [Budget.parse(text) for text in self.frontier.split(",")]
+        if not isinstance(self.frontier_shares, str):
+            return (0.1, 0.2, 0.3, 0.5) if self.frontier_shares is None else self.frontier_shares
+        budgets = [Budget.parse(text) for text in self.frontier_shares.split(",")]
         if any(budget.unit != "share" for budget in budgets):
-            raise UsageError(f"frontier={self.frontier!r} are not shares of the store; give some such as 10%,30%")
+            raise UsageError(
+                f"frontier_shares={self.frontier_shares!r} are not shares of the store; give some such as 10%,30%"
+            )
         return [budget.amount for budget in budgets]
 
     @property
@@ -344,7 +362,7 @@ class Audit(JudgedStep["AuditReport"]):
         from migrate.steps.opening import stitch_at
         from migrate.steps.translate.stitch import with_metered_views
 
-        return None if self.stitch is None else with_metered_views(stitch_at(self.stitch), self.cap, self.price)
+        return None if self.frontier is None else with_metered_views(stitch_at(self.frontier), self.cap, self.price)
 
     @cached_property
     def log(self) -> Sequence[Query]:
@@ -386,7 +404,7 @@ class Audit(JudgedStep["AuditReport"]):
         check_request(self)
         stitches = (self.bridge_stitch, self.frontier_stitch)
         manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        if self.stitch is not None and self.source_store is not None:
+        if self.frontier is not None and self.source_store is not None:
             manifests += filter(None, [self.source_store.info.manifest])
         return independent(self.query_set, self.choosers.queries | choosers_of(*manifests) | digests_of(self.log))
 
@@ -463,7 +481,7 @@ class Audit(JudgedStep["AuditReport"]):
                 full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
             prefixes = {tokens: stack.enter_context(self._first_tokens(tokens)) for tokens in self.prefixes}
             report = audit_store(self, full, prefixes)
-            if self.stitch is not None and full is not None:
+            if self.frontier is not None and full is not None:
                 frontier = find_frontier(self, full, report.stay, report.findings)
                 report = report.with_frontier(frontier)
         if self.labels is not None:
@@ -503,7 +521,7 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
 def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
     """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
     expectation = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
-    return sorted(set(_numbers(value, "prefix", expectation) or ()))
+    return sorted(set(_numbers(value, "first_tokens", expectation) or ()))
 
 
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:

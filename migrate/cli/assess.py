@@ -39,8 +39,9 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Set a full re-embed of STORE beside migrations of 1 to 50 %: tokens, money, time, room, and what is known.
+    """Estimate what moving STORE to another model would cost.
 
+    A full re-embed stands beside migrations of 1 to 50 %: tokens, money, time, room, and what is known of quality.
     Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
 
     The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with
@@ -68,7 +69,7 @@ def command(
             rate=rate,
             is_own_server=model.base_url is not None,
             cached=cached_texts(model, target, embedder.profile),
-            texts_per_request=settings.get("batch_size", model.batch_size),
+            batch_size=settings.get("batch_size", model.batch_size),
             progress=progress,
         )
         opened = step.source
@@ -87,7 +88,7 @@ def command(
         full = opened.successor("full") or path_beside(opened, "full")
         advise_next("reembed", *arguments, "-o", full)
     else:
-        arguments += ["--beir", JUDGED, "-o", path_beside(opened, "moved")]
+        arguments += ["--judged", JUDGED, "-o", path_beside(opened, "moved")]
         advise_next("run", *arguments, also=("price",))
 
 
@@ -117,7 +118,7 @@ def _advise_plan(
 
     if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
         if best.first_tokens:
-            arguments += ["--prefix", str(best.first_tokens), "--stitch", "prefix+text"]
+            arguments += ["--first-tokens", str(best.first_tokens), "--kind", "prefix+text"]
         arguments += ["-o", path_beside(store, "stitch")]
         advise_next("fit", *arguments, also=("query_log", "price"))
         return

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 @options.command(
     "audit",
-    "A verdict on a translated store.",
-    example="lead-migrate audit new-store --reference build --beir my-beir --source my-store",
+    example="lead-migrate audit new-store --reference build --judged my-beir --source my-store",
 )
 @step_options(Audit)
 @options.accept_margin
@@ -44,10 +43,11 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Judge a translated STORE: SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it.
+    """Judge whether a translated STORE is safe to use.
 
-    With --reference pool, it embeds a small part of the documents, and more only until the verdict is settled or
-    --max-cost is reached; what is SAFE by judged queries then is SAFE against a full re-embed.
+    Prints SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it. With --reference pool, it embeds
+    a small part of the documents, and more only until the verdict is settled or --max-cost is reached; what is SAFE by
+    judged queries then is SAFE against a full re-embed.
 
     With --labels, classifiers trained on the reference's vectors, and with --outside a detector, are judged on
     translated ones; the exit code is that of the worse finding. Without queries, that is all that is judged.
@@ -63,7 +63,7 @@ def command(
         margin_from=MarginOptions(request.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence),
     )
-    read = (request.store, request.reference, request.queries_location, request.source, request.stitch)
+    read = (request.store, request.reference, request.queries_location, request.source, request.frontier)
     paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, request.labels, request.outside)))
     if request.labels is not None and not request.has_queries:
         request.check_labels()
@@ -74,7 +74,7 @@ def command(
         request.store,
         request.source,
         request.queries_location,
-        request.stitch,
+        request.frontier,
         reference,
         request.labels,
         target=request.target,
@@ -90,7 +90,7 @@ def command(
             # `fit` has warned of the documents of a store that a stitch was fitted for
             warned = (QUERIES,) if is_made_from_another(step.translated) else (DOCUMENTS, QUERIES)
             queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed, warned=warned)
-            step = replace(step, beir=queries)
+            step = replace(step, judged=queries)
         locations = _locations_of(step, request, outputs)
         report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
     paid.finish()
@@ -109,7 +109,7 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
     step = replace(request, progress=progress)
     target = load_model_of(step.translated, cast("str | None", request.target), "--target", model)
     step = replace(
-        step, store=step.translated, beir=step.query_set, queries=None, hold_out=None, group_field=None, target=target
+        step, store=step.translated, judged=step.query_set, queries=None, hold_out=None, group_field=None, target=target
     )
     source = step.source_store
     if source is None:
@@ -122,9 +122,9 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
         else:
             source_model = load_model_of(source, old, "--source-model", model.for_source())
             step = replace(step, source_model=source_model)
-    if request.stitch is not None:
-        stitch = cast("Path | str", request.stitch)
-        step = replace(step, stitch=with_views(load_stitch(stitch), stitch_folder(stitch), model))
+    if request.frontier is not None:
+        stitch = cast("Path | str", request.frontier)
+        step = replace(step, frontier=with_views(load_stitch(stitch), stitch_folder(stitch), model))
     return step
 
 
@@ -149,7 +149,7 @@ def _advise_judging(step: Audit, report: AuditReport) -> None:
         advise(
             f"{step.judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as "
             "many as you decide on beforehand: replace each null by a whole number, 0 for not relevant; then audit "
-            f"again with --beir {step.judge_next}",
+            f"again with --judged {step.judge_next}",
         )
     elif verdict.outcome is Outcome.INCONCLUSIVE and not verdict.doubts and step.judging.chances is None:
         advise(
@@ -169,7 +169,7 @@ def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
     spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
         locations_of(step.translated, step.source_store, step.embedder),
-        stitch=None if request.stitch is None else str(request.stitch),
+        stitch=None if request.frontier is None else str(request.frontier),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=None if (report_file := outputs.first(".json")) is None else str(report_file),
@@ -194,7 +194,7 @@ def _by_labels(
     from migrate.report.terminal import as_text
 
     if page := outputs.first(".html"):
-        raise UsageError(f"--report {page}: the page shows queries; add --beir or --queries, or leave it out")
+        raise UsageError(f"--report {page}: the page shows queries; add --judged or --queries, or leave it out")
     outputs.refuse(*paths, force=step.force)
     store = str(step.store)
     with progress_bar() as progress:

@@ -13,7 +13,6 @@ from migrate.steps.reembed import Reembed
 
 @options.command(
     "backfill",
-    "True vectors from the cache into a store.",
     example="lead-migrate backfill new-store -o better-store",
 )
 @step_options(Reembed, "store", "target", "output", "force", "restart", from_cache=True)
@@ -22,10 +21,11 @@ from migrate.steps.reembed import Reembed
 @options.as_json
 @options.quiet
 def command(request: Reembed, model: ModelOptions, as_json: bool) -> None:
-    """Write a translated STORE to a new folder, with the true vector of every text that was embedded since.
+    """Write a translated STORE anew, with true vectors.
 
-    What two-stage search, or any other run with the same model, has left in the cache is used. Nothing is embedded but
-    for a few texts of the cache, by which a model behind an API proves that it still is the one whose vectors they are.
-    The model is by default the store's own. `reembed --from-cache` is the same.
+    Each text that was embedded since gets its own. What two-stage search, or any other run with the same model, has
+    left in the cache is used. Nothing is embedded but for a few texts of the cache, by which a model behind an API
+    proves that it still is the one whose vectors they are. The model is by default the store's own. `reembed
+    --from-cache` is the same.
     """
     fill_from_cache(request, model, as_json=as_json)

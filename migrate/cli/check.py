@@ -26,10 +26,11 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Say whether the vectors of STORE are those that a model gives to its texts, or why not.
+    """Verify which model the vectors of STORE come from.
 
-    Exits with 0 if so, with 1 if not. A manifest whose hash is that of the index answers at once. What fits instead,
-    such as texts cut at another length, is printed as the next command.
+    Exits with 0 if they are those that the model gives to its texts, with 1 and the reason if not. A manifest whose
+    hash is that of the index answers at once. What fits instead, such as texts cut at another length, is printed as the
+    next command.
     """
     from migrate.report.check import check_document, check_sections
     from migrate.report.page import report_page

@@ -47,11 +47,12 @@ def command(
     force: bool,
     verbose: bool,
 ) -> None:
-    """Move a store of Python's own documentation from all-MiniLM-L6-v2 to all-mpnet-base-v2, and judge the result.
+    """Move a store that comes along, offline, and judge it.
 
-    Documents are docstrings of the standard library, queries the summary lines of some, taken out of the documents.
-    Neither model is needed: the vectors of both come with the package. Works without network and without key. Ends with
-    the verdict, whatever it is, and exit code 0: it is the demo that worked.
+    The move is from all-MiniLM-L6-v2 to all-mpnet-base-v2. Documents are docstrings of the standard library, queries
+    the summary lines of some, taken out of the documents. Neither model is needed: the vectors of both come with the
+    package. Works without network and without key. Ends with the verdict, whatever it is, and exit code 0: it is the
+    demo that worked.
 
     The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
     (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
@@ -95,7 +96,7 @@ def command(
             store,
             target,
             folder,
-            beir=with_unread(questions, store, target, seed=seed, warned=()),  # the report has it
+            judged=with_unread(questions, store, target, seed=seed, warned=()),  # the report has it
             source_model=source,
             sample=size,
             locations=Locations(

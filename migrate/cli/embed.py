@@ -14,19 +14,18 @@ from migrate.cli.unread import warn_of_unread
 from migrate.steps.embed import Embed
 
 
-@options.command(
-    "embed", "A corpus to a new store.", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store"
-)
+@options.command("embed", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store")
 @step_options(Embed)
 @options.model_options
 @options.runner_options
 @options.as_json
 @options.quiet
 def command(request: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
-    """Embed CORPUS into a new store: a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}.
+    """Embed CORPUS into a new store.
 
-    Documents are cut into chunks that the model reads to their end. For the same chunks in another model's space, embed
-    the `docs.jsonl` of the first store with --no-chunks.
+    A corpus is a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}. Documents are cut into chunks
+    that the model reads to their end. For the same chunks in another model's space, embed the `docs.jsonl` of the first
+    store with --no-chunks.
 
     The model `prefix:N:SPEC` embeds the first N tokens of each document or chunk, `layer:N:SPEC` is a layer of SPEC.
     """

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 @options.command(
     "fit",
-    "A small sample, re-embedded, to a stitch.",
     example="lead-migrate fit my-store --target openai:text-embedding-3-small -o my-stitch",
 )
 @options.stitch_output
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
 @options.as_json
 @options.quiet
 def command(request: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, as_json: bool) -> None:
-    """Embed a sample of STORE with the target model, and learn the map from the old vectors to the new ones.
+    """Learn a map from STORE's vectors to another model's.
 
-    Prints how each candidate does on held-out documents. The stitch keeps the embedded sample, so those
-    documents get their true vectors.
+    A sample is embedded with the target model. Prints how each candidate does on held-out documents. The stitch keeps
+    the embedded sample, so those documents get their true vectors.
 
     A store without texts can be fitted with a target of file:VECTORS.npz, whose vectors are found by id; the old
     vectors are then all that the stitch reads.
@@ -68,8 +67,8 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if request.source_model is not None:
             old = model.for_source().load(str(request.source_model), state=opened.folder)
-        views = load_views(cast("Sequence[str]", request.views), model.for_source().load) if request.views else None
-        step = replace(request, store=opened, target=embedder, source_model=old, views=views, progress=progress)
+        views = load_views(cast("Sequence[str]", request.view), model.for_source().load) if request.view else None
+        step = replace(request, store=opened, target=embedder, source_model=old, view=views, progress=progress)
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed),
             "sample": count_unread_of_sample(step),

@@ -16,11 +16,11 @@ from migrate.report.characters import printable
 @step_options(Inspect)
 @options.as_json
 def command(request: Inspect, as_json: bool) -> None:
-    """Tell what is in STORE: format, index, vectors, metric, norms, texts, model, and anything odd.
+    """Show what STORE or STITCH contains.
 
-    Of a folder with several stores, or a database with several tables or collections, list them.
-    Of STITCH, a folder or a URL that `fit` wrote to: what it maps and reads, how it was judged, the singular values and
-    bias of each layer, and the loss curve of a network.
+    Of a store: format, index, vectors, metric, norms, texts, model, and anything odd; of a folder with several stores,
+    or a database with several tables or collections, list them. Of STITCH, a folder or a URL that `fit` wrote to: what
+    it maps and reads, how it was judged, the singular values and bias of each layer, and the loss curve of a network.
     """
     store, document = str(request.store), request.run()
     if as_json:

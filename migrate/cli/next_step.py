@@ -25,7 +25,7 @@ JUDGED, TARGET, OLD, STORE, KEYS, STITCH = "DIR", "SPEC", "OLD", "STORE", "KEYS"
 _TO_FILL_IN = {
     JUDGED: (
         "DIR: your judged queries, a folder in the form of BEIR or the name of a BEIR set",
-        "nothing is judged? --queries FILE or --queries synthetic in the place of --beir",
+        "nothing is judged? --queries FILE or --queries synthetic in the place of --judged",
     ),
     TARGET: ("SPEC: the model to move to, such as sentence-transformers:all-mpnet-base-v2",),
     OLD: ("OLD: the store that the new one was made from",),
@@ -74,7 +74,7 @@ def advise_store(word: str, store: Store) -> None:
     elif not is_made_from_another(store):
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
-        advise_next("audit", word, "--reference", "pool", "--beir", JUDGED)
+        advise_next("audit", word, "--reference", "pool", "--judged", JUDGED)
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
-from migrate.cli.terminal import QUIET, complain
+from migrate.cli.terminal import QUIET, advise, complain
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
     FORCE,
@@ -103,14 +103,25 @@ _NO_SECTION = "Options"
 
 
 class _Option(click.Option):
-    """An option that knows its section of the help text; one of None stands under "Options".
+    """An option that knows its section of the help text, None for "Options", and flags that it is not shown with.
 
-    Of a number the help text has a word, N or SHARE, and no bounds: what is beyond them is refused with both.
+    Its `old_flags` are taken for one version more, with a note of today's, and its `aliases` silently. One that
+    `is_seldom` needed is left out of the `--help` of a command with many options. Of a number the help text has a word,
+    N or SHARE, and no bounds: what is beyond them is refused with both.
     """
 
-    def __init__(self, *names: Any, section: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *names: Any,
+        section: str | None = None,
+        is_seldom: bool = False,
+        old_flags: Sequence[str] = (),
+        aliases: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
         super().__init__(*names, **settings)
-        self.section = section
+        self.section, self.is_seldom = section, is_seldom
+        self.old_flags, self.other_flags = old_flags, (*old_flags, *aliases)
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = "SHARE" if self.type.max == 1 else "N"
 
@@ -129,6 +140,47 @@ class _Option(click.Option):
             error.param_hint = origin or error.param_hint
             raise
 
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the command line have the other flags too, each with a place of its own for what was typed."""
+        super().add_to_parser(parser, ctx)
+        for flag in self.other_flags:
+            parser.add_option(obj=self, opts=[flag], dest=flag, action="append" if self.multiple else "store")
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """Find the value, by another flag too where none is given by today's.
+
+        Raises UsageError: it was typed by both.
+        """
+        name, flag = str(self.name), self.opts[0]
+        typed = [other for other in self.other_flags if other in opts]
+        if typed and (name in opts or len(typed) > 1):
+            raise click.UsageError(f"{typed[0]} and {flag} are one option; leave {typed[0]} out", ctx)
+        if typed:
+            self._note(ctx, typed[0], typed[0], flag)
+            opts = {**opts, name: opts[typed[0]]}
+        value, source = super().consume_value(ctx, opts)
+        if source is ParameterSource.DEFAULT:
+            for other in self.other_flags:
+                if (in_file := ctx.lookup_default(other)) is not None:
+                    self._note(ctx, other, f"{other.lstrip('-')} in {ctx.meta[CONFIGURATION]}", flag.lstrip("-"))
+                    return in_file, ParameterSource.DEFAULT_MAP
+        return value, source
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the variable of the option, or else of another of its flags."""
+        value = super().resolve_envvar_value(ctx)
+        if value is not None:
+            return value
+        for other in self.other_flags:
+            if other_value := os.environ.get(variable_of(other)):
+                self._note(ctx, other, variable_of(other), str(self.envvar))
+                return other_value
+        return None
+
+    def _note(self, ctx: click.Context, other: str, given: str, today: str) -> None:
+        if other in self.old_flags:
+            ctx.meta.setdefault(_NOTES, {})[f"note: {given} is now {today}"] = None
+
     def origin(self, ctx: click.Context, source: ParameterSource | None) -> str:
         """Return the environment variable or the name in a file that the value is from; empty where it is neither."""
         if source is ParameterSource.ENVIRONMENT:
@@ -137,6 +189,14 @@ class _Option(click.Option):
         return f"{self.opts[0].lstrip('-')} in {ctx.meta[CONFIGURATION]}" if is_in_file else ""
 
 
+def variable_of(flag: str) -> str:
+    """Return the environment variable of a flag."""
+    return "LEAD_MIGRATE_" + flag.lstrip("-").replace("-", "_").upper()
+
+
+_NOTES = "migrate.notes"
+"""Key of a context's `meta`: what is to be said of old names of options that were given."""
+
 _GONE = {
     "--html": "give --report FILE.html",
     "--junit": "give --report FILE.xml",
@@ -144,64 +204,24 @@ _GONE = {
     "--open": "leave it out: --report FILE.html writes a page to open",
     "--no-cache": "give --cache none",
     "--price-per-mtok": "give --price",
-    "audit --split": "write it after the judged queries: --beir NAME:dev",
-    "run --split": "write it after the judged queries: --beir NAME:dev",
+    "audit --split": "write it after the judged queries: --judged NAME:dev",
+    "run --split": "write it after the judged queries: --judged NAME:dev",
     "audit --stitch": "give --frontier STITCH",
 }
 _IN_PYTHON = {
-    "audit": ("--no-bm25", "--policy", "--pool-depth", "--prefix", "--query-log"),
-    "run": ("--prefix", "--query-log", "--strategy"),
+    "audit": ("--no-bm25", "--policy", "--pool-depth", "--query-log"),
+    "run": ("--query-log", "--strategy"),
     "fit": ("--strategy",),
     "embed": ("--max-docs", "--metric", "--split"),
     "reembed": ("--save-stitch",),
 }
+_GONE |= {f"{name} --prefix": "in Python the function has it, as first_tokens" for name in ("audit", "run")}
 _GONE |= {f"{name} {flag}": "in Python the function has it" for name, flags in _IN_PYTHON.items() for flag in flags}
 """Options that commands had, and what to type today."""
 
 
 _FEW = 12
 """Options of a command that are all shown by `--help`."""
-
-_SELDOM = {
-    "--accept-margin",
-    "--any-store",
-    "--base-url",
-    "--bridge",
-    "--cache",
-    "--calibrate",
-    "--chunk-overlap",
-    "--chunk-tokens",
-    "--direction",
-    "--format",
-    "--from-queue",
-    "--group-field",
-    "--grown-from",
-    "--hold-out",
-    "--judge-next",
-    "--labels",
-    "--no-chunks",
-    "--once",
-    "--outside",
-    "--parent-field",
-    "--policy",
-    "--prefix",
-    "--prior",
-    "--publish",
-    "--publish-minutes",
-    "--refit-at",
-    "--restart",
-    "--runner",
-    "--save-stitch",
-    "--seed",
-    "--shards",
-    "--skip-bad",
-    "--slice",
-    "--tier",
-    "--two-stage",
-    "--view",
-    "--workers",
-}
-"""Options that nobody needs on the first day: of a command with many options, `--help-all` alone shows them."""
 
 _EVERYTHING = "migrate.help_all"
 """Key of a context's `meta`: whether the help text shows all options."""
@@ -230,10 +250,10 @@ class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; all that is missing is named, and what replaced an option that is gone."""
+        """Read the words; name all that is missing, today's name of an old option, and what replaced a removed one."""
         words = list(args)  # click takes them out of `args`
         try:
-            return super().parse_args(ctx, args)
+            arguments = super().parse_args(ctx, args)
         except click.MissingParameter as error:
             missing = self._missing(ctx, words)
             if len(missing) < 2:
@@ -245,6 +265,9 @@ class _Command(click.Command):
             if instead is None or ("--report" in instead and not writes_reports):
                 raise
             raise click.UsageError(f"{error.option_name} was removed; {instead}", ctx) from error
+        for note in ctx.meta.pop(_NOTES, {}) if not ctx.resilient_parsing else ():
+            advise(note)
+        return arguments
 
     def _missing(self, ctx: click.Context, words: list[str]) -> list[str]:
         """Return the required arguments and options that neither the words nor the settings give."""
@@ -255,15 +278,15 @@ class _Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with `--help-all` beside `--help`, which is told where it shows more."""
         *params, shows_help = super().get_params(ctx)
-        return [*params, _help_all(hidden=not self._seldom()), shows_help]
+        return [*params, _help_all(hidden=not self._rare_options()), shows_help]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections in the order of their first options, the general one last, with `--help`."""
-        left_out = set() if ctx.meta.get(_EVERYTHING) else self._seldom()
+        left_out = [] if ctx.meta.get(_EVERYTHING) else self._rare_options()
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             section = param.section if isinstance(param, _Option) else GENERAL
-            is_shown = isinstance(param, click.Option) and left_out.isdisjoint(param.opts)
+            is_shown = isinstance(param, click.Option) and param not in left_out
             if is_shown and (record := param.get_help_record(ctx)):
                 sections.setdefault(section or _NO_SECTION, []).append(record)
         sections[GENERAL] = sections.pop(GENERAL)
@@ -273,10 +296,11 @@ class _Command(click.Command):
             with formatter.section(title if len(sections) > 1 else _NO_SECTION):
                 formatter.write_dl([(names.ljust(width), text) for names, text in rows])
 
-    def _seldom(self) -> set[str]:
-        """Return the options that `--help` leaves out."""
-        flags = [param.opts[0] for param in self.params if isinstance(param, click.Option) and not param.hidden]
-        return _SELDOM.intersection(flags) if len(flags) > _FEW else set()
+    def _rare_options(self) -> list[click.Parameter]:
+        """Return the options that `--help` leaves out: of many, those that nobody needs on the first day."""
+        shown = [param for param in self.params if isinstance(param, click.Option) and not param.hidden]
+        seldom: list[click.Parameter] = [param for param in shown if isinstance(param, _Option) and param.is_seldom]
+        return seldom if len(shown) > _FEW else []
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -285,7 +309,7 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     `section` is the title that it stands under in the help text.
     """
     flag = next(name for name in names if name.startswith("--"))
-    variable = "LEAD_MIGRATE_" + flag.split("/")[0].lstrip("-").replace("-", "_").upper()
+    variable = variable_of(flag.split("/")[0])
     settings.setdefault("show_default", settings.get("default") is not None)
     return click.option(*names, cls=_Option, envvar=variable, **settings)
 
@@ -328,7 +352,7 @@ _KINDS: dict[str, Any] = {
 
 def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> Callable[[Command], Command]:
     """Return the argument or the option of a field of a step, by the field's name, metadata and default."""
-    settings = dict(metadata)
+    settings = {key: value for key, value in metadata.items() if key != "old_names"}  # those are for Python alone
     kind, text, flags, choices = (settings.pop(key, None) for key in ("kind", "help", "flags", "choices"))
     if settings.pop("is_argument", False):
         return click.argument(name, type=_KINDS[kind], **settings)
@@ -410,6 +434,7 @@ accept_margin = option(
     type=FiniteRange(0, 1, min_open=True),
     metavar="SHARE",
     help="Repeat the value to confirm a --margin below 0.5.",
+    is_seldom=True,
 )
 
 
@@ -482,7 +507,7 @@ class ModelOptions:
     """
 
     base_url: str | None = field(
-        default=None, metadata=described("Server to use for openai: models.", "text", metavar="URL")
+        default=None, metadata=described("Server to use for openai: models.", "text", metavar="URL", is_seldom=True)
     )
     cache: str | None = field(
         default=None,
@@ -490,6 +515,7 @@ class ModelOptions:
             "Embedding cache file, or `none` for no cache.  [default: in the user's cache folder]",
             "text",
             metavar="FILE|none",
+            is_seldom=True,
         ),
     )
     device: str | None = _setting("text")
@@ -566,10 +592,11 @@ class RunnerOptions:
     runner: str | None = field(
         default=None,
         metadata=described(
-            "Who does the work: processes of this machine, the workers of a Dask cluster (the address of its "
-            "scheduler, or its file), or N of Dask's own here.  [default: local]",
+            "Where to work: processes of this machine, a Dask cluster (address of its scheduler, or its file), or "
+            "N Dask workers here.  [default: local]",
             "text",
             metavar="local|dask:ADDRESS|dask:local:N",
+            is_seldom=True,
         ),
     )
     workers: int | None = field(
@@ -578,15 +605,17 @@ class RunnerOptions:
             "Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
             "count",
             metavar="N",
+            is_seldom=True,
         ),
     )
     shards: str | None = field(
         default=None,
         metadata=described(
-            "Where workers leave finished shards, such as s3://BUCKET/FOLDER, until they are in the output.  "
-            "[default: they come over the network]",
+            "Place for finished shards until they are in the output, such as s3://BUCKET/FOLDER.  [default: they "
+            "come over the network]",
             "text",
             metavar="LOCATION",
+            is_seldom=True,
         ),
     )
 
@@ -608,8 +637,8 @@ class Outputs:
     report: Sequence[Path] = field(
         default=(),
         metadata=described(
-            "File to write the result to; the ending says the kind: .json, .html (a page), or .xml for CI (JUnit, of a "
-            "verdict or a check); can be repeated.",
+            "File to write the result to, of the kind that its ending says: .json, .html (a page) or .xml (JUnit, "
+            "of a verdict or a check); can be repeated.",
             "path",
             metavar="FILE",
             multiple=True,

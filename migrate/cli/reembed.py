@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 @options.as_json
 @options.quiet
 def command(request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
-    """Embed every text of STORE with the target model into a new store: same kind, ids, order, texts and metric.
+    """Embed every text of STORE with another model.
 
-    What the embedding cache has is not embedded again. The same command goes on where one broke off. Every vector is
-    the model's own then, so that `switch` takes the new store without an audit.
+    Kind, ids, order, texts and metric stay the same. What the embedding cache has is not embedded again. The same
+    command goes on where one broke off. Every vector is the model's own then, so that `switch` takes the new store
+    without an audit.
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
@@ -76,7 +77,7 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: R
         show(f"note: {remark}")
     new = output_of(output).location
     if not advise_switch(store, opened, new):
-        advise_next("audit", new, "--reference", "pool", "--source", store, "--beir", JUDGED)
+        advise_next("audit", new, "--reference", "pool", "--source", store, "--judged", JUDGED)
 
 
 def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> None:
@@ -113,4 +114,4 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> 
         )
     new = str(done.path)
     if not advise_switch(OLD, None, new):
-        advise_next("audit", new, "--reference", "pool", "--beir", JUDGED, also=("target",))
+        advise_next("audit", new, "--reference", "pool", "--judged", JUDGED, also=("target",))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @options.command(
     "run",
-    example="lead-migrate run my-store --target tfidf:64 --beir my-beir -o migration",
+    example="lead-migrate run my-store --target tfidf:64 --judged my-beir -o migration",
 )
 @step_options(Run)
 @options.accept_margin
@@ -53,10 +53,10 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Fit, translate and audit; everything is left in one folder.
+    """Fit a stitch, translate STORE, and audit the result.
 
-    The audit embeds a pool of documents, no more than the verdict needs; with --reference build, every document is
-    embedded for comparison.
+    Everything is left in one folder. The audit embeds a pool of documents, no more than the verdict needs; with
+    --reference build, every document is embedded for comparison.
 
     The same command again goes on where a run broke off; a finished run only prints its verdict again. With another
     --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew.
@@ -92,7 +92,7 @@ def command(
             request,
             store=opened,
             target=embedder,
-            beir=with_unread(questions, opened, embedder, seed=seed),
+            judged=with_unread(questions, opened, embedder, seed=seed),
             queries=None,
             hold_out=None,
             group_field=None,

@@ -157,7 +157,7 @@ def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLooku
 def with_views(fitted: FittedStitch, folder: Path, model: ModelOptions) -> FittedStitch:
     """The stitch of `folder`, whose views that may cost money go by the command's cache and server.
 
-    So do first tokens, whoever embeds them: an audit or `embed --prefix` may have left them in the cache.
+    So do first tokens, whoever embeds them: an audit or `embed` with `prefix:N:SPEC` may have left them in the cache.
     """
     reader, target = fitted.reader, fitted.manifest.model
     if reader is None:

@@ -18,10 +18,10 @@ from migrate.steps.check import Stamp
 @options.as_json
 @options.quiet
 def command(request: Stamp, model: ModelOptions, as_json: bool) -> int:
-    """Write the manifest of STORE beside its index, so that later checks need no embedding.
+    """Record which model the vectors of STORE come from.
 
-    The store is checked first; exits with 1, and writes nothing, if it does not come from the model. Its own files
-    stay as they are.
+    A manifest is written beside the index, so that later checks need no embedding. The store is checked first; exits
+    with 1, and writes nothing, if it does not come from the model. Its own files stay as they are.
     """
     from migrate.embedders.kinds import with_settings
     from migrate.report.check import stamp_document, stamp_text

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 @options.command(
     "switch",
-    example="lead-migrate switch my-store new-store --report report.json",
+    example="lead-migrate switch my-store new-store --audit report.json",
 )
 @step_options(Switch)
 @options.as_json
 def command(request: Switch, as_json: bool) -> None:
-    """Let the store NEW answer where OLD did; OLD steps aside, and is kept until `rollback` or `forget`.
+    """Put the store NEW in the place of OLD.
 
-    A full re-embed (`reembed`) needs no report, as every vector in it is the model's own.
+    OLD steps aside, and is kept until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, as every
+    vector in it is the model's own.
 
     Both names change in one step, where the system or the database can do that. A switch that was killed is finished
     by the same command, or undone by `rollback`.
@@ -66,7 +67,10 @@ def _folder_under_shell(done: Switched) -> str | None:
 @step_options(Rollback)
 @options.as_json
 def rollback(request: Rollback, as_json: bool) -> None:
-    """Undo a `switch`: the old store answers at OLD again, and the new one where it was before."""
+    """Undo a switch: put the old store back in its place.
+
+    It answers at OLD again, and the new one where it was before.
+    """
     from migrate.report.switch import rolled_back_text
 
     _show("rollback", request.run(), rolled_back_text, as_json=as_json)
@@ -74,10 +78,13 @@ def rollback(request: Rollback, as_json: bool) -> None:
 
 @options.command("forget", example="lead-migrate forget my-store --yes")
 @step_options(Forget)
-@option("--yes", is_flag=True, help="Do not ask.")
+@option("--yes", is_flag=True, help="Delete without a question.")
 @options.as_json
 def forget(request: Forget, yes: bool, as_json: bool) -> None:
-    """Delete the old store that stepped aside for the one that answers at OLD now, and nothing else."""
+    """Delete the old store after a switch.
+
+    It is the one that stepped aside for what answers at OLD now. Nothing else is deleted.
+    """
     from migrate.errors import UsageError
     from migrate.report.switch import forgotten_text
 

@@ -25,7 +25,7 @@ from migrate.steps.sync import Sync
 @options.as_json
 @options.quiet
 def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_json: bool) -> None:
-    """Bring NEW, which was translated from OLD, up to date with what OLD has become since.
+    """Bring NEW, translated from OLD, up to date with OLD.
 
     Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
     vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
@@ -64,5 +64,5 @@ def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, a
     if dry_run and not step.comparison.is_current:
         advise_next("sync", old, new, also=("any_store", "target", "price"))
     elif not advise_switch(old, old_store, new) and not step.comparison.is_current:
-        arguments = ["--reference", "pool", "--source", old, "--beir", JUDGED]
+        arguments = ["--reference", "pool", "--source", old, "--judged", JUDGED]
         advise_next("audit", new, *arguments, also=("target",))

@@ -96,9 +96,10 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @options.as_json
 @options.quiet
 def command(request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
-    """Write STORE, translated by STITCH, to a new folder: same kind of store, same ids, texts and metric.
+    """Translate STORE by STITCH into a new store.
 
-    An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
+    Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
+    pgvector:postgresql://HOST/DB#TABLE.
 
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
     """
@@ -167,7 +168,7 @@ def _advise_audit(
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"
-    arguments = ["--reference", by, "--beir", JUDGED, *_source_words(store, recorded, manifest), *arguments]
+    arguments = ["--reference", by, "--judged", JUDGED, *_source_words(store, recorded, manifest), *arguments]
     advise_next("audit", output, *arguments)
 
 

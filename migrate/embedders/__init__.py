@@ -104,7 +104,8 @@ def load_embedder(
     InputError, OutputError
         A saved state or a file cannot be read.
     """
-    spec, settings = split_settings(spec)
+    typed = spec
+    spec, settings = split_settings(typed)
     tokens, spec = split_prefix(spec)
     named = spec
     layer, spec = split_layer(spec)
@@ -113,7 +114,7 @@ def load_embedder(
     kind = find_kind(kind_name)
     if (layer is not None or length is not None) and not kind.has_layers:
         fault, verb = ("cuts no texts here", "do") if layer is None else ("has no layers to choose from", "have")
-        raise UsageError(f"{spec} {fault}; models of sentence-transformers: and packaged: {verb}")
+        raise UsageError(f"{typed} {fault}; models of sentence-transformers: and packaged: {verb}")
     options = LoadOptions(
         base_url,
         device,
@@ -130,16 +131,16 @@ def load_embedder(
     )
     options = replace(options, **settings)
     if "device" in settings and not kind.takes_device:
-        raise UsageError(f"{spec} takes no device; leave out device={options.device}")
+        raise UsageError(f"{typed} takes no device; leave out device={options.device}")
     if options.batch_size is not None and options.batch_size < 1:
         raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
     if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):
         raise UsageError(
-            f"dimensions={options.dimensions} does not fit {spec!r}; give a number from 1 on, with openai: or "
+            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with openai: or "
             "langchain: only"
         )
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
-        raise UsageError(f"{spec} takes no prefixes; they are for models that were trained with them")
+        raise UsageError(f"{typed} takes no prefixes; they are for models that were trained with them")
     embedder = kind.load(name, options)
     portable = {name: getattr(options, name) for name in options.__slots__ if name not in ("layer", "length", "state")}
     embedder.loaded_by = (named, portable)

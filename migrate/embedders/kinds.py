@@ -91,7 +91,7 @@ def split_settings(spec: str) -> tuple[str, dict[str, Any]]:
             except ValueError as error:
                 fault = f"{value!r} {error}"
         if fault:
-            raise UsageError(f"{bare}: the setting {key} {fault}; a model has {', '.join(_SETTINGS)}")
+            raise UsageError(f"{spec}: the setting {key} {fault}; a model has {', '.join(_SETTINGS)}")
     return bare, settings
 
 

@@ -49,9 +49,10 @@ def run(
     model: ModelOptions,
     as_json: bool,
 ) -> None:
-    """Write true vectors into the translated STORE until `live stop` or Ctrl-C ends it; nothing is lost by that.
+    """Write true vectors into the translated STORE.
 
-    A database is written to record by record, a folder by a new one that takes its place in one step.
+    It ends by `live stop` or Ctrl-C, and nothing is lost by that. A database is written to record by record, a folder
+    by a new one that takes its place in one step.
     """
     from migrate.errors import UsageError
     from migrate.live.report import run_text
@@ -67,8 +68,8 @@ def run(
     embedder = load_model_of(opened, target, "--target", model)
     if request.budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
-            f"{store}: all of its texts would be embedded by {embedder.identity.spec}, which may cost money; say how "
-            "far to go with --budget, or agree with --yes"
+            f"{store}: all of its texts would be embedded by {target or embedder.identity.spec}, which may cost money; "
+            "say how far to go with --budget, or agree with --yes"
         )
     worker = Worker(location, embedder, replace(request, margin=safe.margin, margin_from=safe.origin))
     line = shlex.join(["lead-migrate", "live", "status", store])
@@ -91,9 +92,9 @@ def run(
 @options.report_options
 @options.as_json
 def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) -> None:
-    """Say how the live STORE is doing: the verdict on what was served first.
+    """Show how the live STORE is doing.
 
-    The files are written anew each time.
+    The verdict on what was served comes first. The files are written anew each time.
     """
     from migrate.files import atomic_file, refuse_file
     from migrate.live.report import metrics_text, status_document, status_sections
@@ -129,9 +130,12 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
 @command.add_command
 @options.command("stop", "End the worker of a store.", example="lead-migrate live stop new-store")
 @click.argument("store", type=options.STORE)
-@option("--seconds", type=options.FiniteRange(0), default=60.0, help="How long to wait for it.")
+@option("--seconds", type=options.FiniteRange(0), default=60.0, help="Seconds to wait for it.")
 def stop(store: str, seconds: float) -> None:
-    """Ask the worker of STORE to come to its end, and wait: what it has embedded is written first."""
+    """End the worker of STORE, and wait until it has.
+
+    What it has embedded is written first.
+    """
     from migrate.errors import LockedError
     from migrate.live.status import open_state
     from migrate.live.worker import is_running, stop_worker

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from migrate.steps.base import PRICE, SEED, option
 
-_FILES: Final = {"section": "Stores in files"}
-_RENEWAL: Final = {"section": "Fitting the stitch again"}
+_FILES: Final[Mapping[str, Any]] = {"section": "Stores in files"}
+_RENEWAL: Final[Mapping[str, Any]] = {"section": "Fitting the stitch again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class WorkerOptions:
     budget: str | None = field(
         default=None,
         metadata=option(
-            "How far to go: 10%, 5000 documents, $20, or 300000tok; money and tokens are what workers of this store "
-            "spend in all their runs.  [default: the whole store]",
+            "How far to go: 10%, 5000 (documents), $20 or 300000tok; money and tokens count over all runs.  "
+            "[default: the whole store]",
             "text",
             metavar="BUDGET",
         ),
@@ -31,19 +32,21 @@ class WorkerOptions:
     pace: str | None = field(
         default=None,
         metadata=option(
-            "How fast at most: documents as 20/s, or tokens as 90000tok/min.",
+            "Highest pace: documents as 20/s, or tokens as 90000tok/min.  [default: no limit]",
             "text",
             metavar="N/UNIT",
         ),
     )
-    from_queue: bool = field(default=False, metadata=option("Only documents that queries found."))
+    from_queue: bool = field(default=False, metadata=option("Embed only documents that queries found.", is_seldom=True))
     once: bool = field(
-        default=False, metadata=option("End when nothing is left to write, in the place of waiting for more.")
+        default=False,
+        metadata=option("End when nothing is left to write, instead of waiting for more.", is_seldom=True),
     )
     on_unsafe: str | None = field(
         default=None,
         metadata=option(
-            "Shell command for when the verdict becomes NOT SAFE; it gets the verdict as JSON on its standard input.",
+            "Shell command to run when the verdict becomes NOT SAFE; it gets the verdict as JSON on its standard "
+            "input.",
             "text",
             metavar="COMMAND",
         ),
@@ -51,11 +54,18 @@ class WorkerOptions:
     publish: float = field(
         default=0.02,
         metadata=option(
-            "What share of the store waits for a new folder to be written.", "share", metavar="SHARE", **_FILES
+            "Share of the store that has to wait before a new folder is written.",
+            "share",
+            metavar="SHARE",
+            is_seldom=True,
+            **_FILES,
         ),
     )
     publish_minutes: float = field(
-        default=10.0, metadata=option("Or how long what waits waits at most.", "minutes", **_FILES)
+        default=10.0,
+        metadata=option(
+            "Minutes after which a new folder is written for whatever waits.", "minutes", is_seldom=True, **_FILES
+        ),
     )
     stitch: Path | str | None = field(
         default=None,
@@ -70,9 +80,10 @@ class WorkerOptions:
     refit_at: str = field(
         default="10%,30%,60%",
         metadata=option(
-            "With --stitch: shares of true vectors at which it is fitted again, and what is translated renewed.",
+            "Shares of true vectors at which --stitch is fitted again and the rest translated anew.",
             "text",
             metavar="SHARES",
+            is_seldom=True,
             **_RENEWAL,
         ),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit.judged import JudgedStep
 from migrate.steps.base import RESTART, argument, function, option, parameter
-from migrate.steps.fit import LOG, PREFIX, SAMPLE, SOURCE_MODEL, STITCH, STRATEGY, TARGET
+from migrate.steps.fit import FIRST_TOKENS, KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations
@@ -40,7 +40,7 @@ class Run(JudgedStep["Migration"]):
     Examples
     --------
     >>> import migrate
-    >>> done = migrate.run("my-store", "tfidf:24", "migration", beir="my-beir", stitch="ridge", sample=100)
+    >>> done = migrate.run("my-store", "tfidf:24", "migration", judged="my-beir", kind="ridge", sample=100)
     >>> done.translation  # doctest: +ELLIPSIS
     <Translation migration/store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     >>> done.report.outcome in set(migrate.Outcome)
@@ -58,12 +58,14 @@ class Run(JudgedStep["Migration"]):
             choices=("pool", "build"),
         ),
     )
-    stitch: str | Sequence[str] = field(default=("auto",), metadata=STITCH)
+    kind: str | Sequence[str] = field(default=("auto",), metadata=KIND)
     sample: int = field(default=1_000, metadata=SAMPLE)
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    prefix: int | None = field(default=None, metadata=parameter(PREFIX["help"]))
+    first_tokens: int | None = field(
+        default=None, metadata=parameter(FIRST_TOKENS["help"], old_names=FIRST_TOKENS["old_names"])
+    )
     restart: bool = field(default=False, metadata=RESTART)
     locations: Locations | None = field(
         default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")

@@ -134,8 +134,8 @@ class RunJob:
             "query log": self.log and self.log.digest(),
             "source model": source_scope if self.log else None,
         }
-        if step.prefix is not None:  # runs from before there was one go on
-            options["prefix"] = step.prefix
+        if step.first_tokens is not None:  # runs from before there was one go on
+            options["prefix"] = step.first_tokens
         judges = self.questions
         asked_for: list[Any] = [judges.name, [[query.id, query.text] for query in judges.queries], judges.qrels]
         if judges.group_field is not None:
@@ -201,8 +201,8 @@ class RunJob:
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()
-        if STORE not in done and step.prefix is not None:
-            yield from first_of(store.documents(), self.embedder.profile.counter, step.prefix)
+        if STORE not in done and step.first_tokens is not None:
+            yield from first_of(store.documents(), self.embedder.profile.counter, step.first_tokens)
         if self.is_pooled:
             arms = 1 if self.source_embedder is None else 2
             yield from expected_documents(store, self.questions, arms, seed=step.seed)
@@ -271,7 +271,7 @@ class RunJob:
         audit = Audit(
             open_store(step.folder / STORE),
             POOL if self.is_pooled else open_store(step.folder / REFERENCE),
-            beir=self.questions,
+            judged=self.questions,
             target=self.embedder,
             source=self.store if self.source_embedder else None,
             source_model=self.source_embedder,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from migrate.errors import UsageError
 from migrate.progress import Progress, no_progress
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
     from migrate.vectors import Query
 
-_SPEED, _QUALITY = {"section": "Speed"}, {"section": "Quality"}
+_SPEED: Mapping[str, Any] = {"section": "Speed"}
+_QUALITY: Mapping[str, Any] = {"section": "Quality"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +56,8 @@ class Assess(Step["Assessment"]):
     budget: str | None = field(
         default=None,
         metadata=option(
-            "Dollars or tokens to spend, such as $50 or 300000tok: says what they buy, and with --stitch what to "
-            "expect.",
+            "Dollars or tokens to spend, such as $50 or 300000tok: shows what they buy, and of which quality with "
+            "--stitch.",
             "text",
             metavar="USD|TOKENS",
         ),
@@ -64,35 +65,45 @@ class Assess(Step["Assessment"]):
     keep: float | None = field(
         default=None,
         metadata=option(
-            "Look for the cheapest plan to keep so much: of overlap@10 with --stitch, of retention with --audit.",
+            "Quality to keep, overlap@10 with --stitch or retention with --audit: shows the cheapest plan that does.",
             "share",
             metavar="0-1",
         ),
     )
-    prefix: str | Sequence[int] | None = field(
+    first_tokens: str | Sequence[int] | None = field(
         default=None,
-        metadata=option("Also count fits that lean on so many first tokens of all texts.", "text", metavar="24,64"),
+        metadata=option(
+            "Numbers of first tokens of each text: also counts fits that embed these.",
+            "text",
+            metavar="24,64",
+            is_seldom=True,
+            old_names=("prefix",),
+            old_flags=("--prefix",),
+        ),
     )
     tier: str = field(
         default="1",
-        metadata=option("OpenAI's usage tier of the account.", choices=("free", "1", "2", "3", "4", "5"), **_SPEED),
+        metadata=option(
+            "OpenAI's usage tier of the account.", choices=("free", "1", "2", "3", "4", "5"), is_seldom=True, **_SPEED
+        ),
     )
     calibrate: bool | None = field(
         default=None,
         metadata=option(
-            "Embed 32 documents with a local model and time them; by default where it is on this machine.",
+            "Time a local model on 32 documents.  [default: where it is on this machine]",
             flags=("--calibrate/--no-calibrate",),
+            is_seldom=True,
             **_SPEED,
         ),
     )
     stitch: FittedStitch | str | Path | None = field(
         default=None,
-        metadata=option("Stitch fitted on STORE: says what is known of its quality.", "stitch", **_QUALITY),
+        metadata=option("Stitch fitted on STORE: shows what is known of its quality.", "stitch", **_QUALITY),
     )
     audit: str | Path | None = field(
         default=None,
         metadata=option(
-            "JSON report of an audit with --frontier: says which plans are SAFE.",
+            "JSON report of an audit with --frontier: shows which plans are SAFE.",
             "path",
             metavar="FILE.json",
             **_QUALITY,
@@ -110,13 +121,16 @@ class Assess(Step["Assessment"]):
     cached: CacheLookup | None = field(
         default=None, repr=False, metadata=parameter("Tells which texts are in the embedding cache, and paid for.")
     )
-    texts_per_request: int | None = field(default=None, metadata=parameter("By default the model's own."))
+    batch_size: int | None = field(
+        default=None,
+        metadata=parameter("Texts of a request; by default the model's own.", old_names=("texts_per_request",)),
+    )
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def check(self) -> None:
         """Make sure that something is known of what plans keep, and that one thing is looked for."""
         _amounts(self.budget)
-        read_first_tokens(self.prefix)
+        read_first_tokens(self.first_tokens)
         if self.keep is not None and self.stitch is None and self.audit is None:
             raise UsageError(
                 "--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch, or give --audit"
@@ -168,13 +182,13 @@ class Assess(Step["Assessment"]):
             queries=log_of(self.query_log),
             measured=[] if report is None else read_frontier(report, self.source.info.count),
             quality=self.quality,
-            first_tokens=read_first_tokens(self.prefix),
+            first_tokens=read_first_tokens(self.first_tokens),
             keep=self.keep,
             stay=None if report is None else read_stay(report),
             cached=self.cached,
             budget_usd=usd,
             budget_tokens=tokens,
-            texts_per_request=self.texts_per_request,
+            texts_per_request=self.batch_size,
             progress=self.progress,
         )
 
@@ -217,8 +231,8 @@ def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
     numbers = [number.strip() for number in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
         raise UsageError(
-            f"--prefix {tokens!r} is not a list of numbers of tokens such as 24,64; a text to put before documents is "
-            "SPEC,document-prefix=TEXT"
+            f"--first-tokens {tokens!r} is not a list of numbers of tokens such as 24,64; a text to put before "
+            "documents is SPEC,document-prefix=TEXT"
         )
     return tuple(sorted({int(number) for number in numbers}))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from migrate.progress import Progress, no_progress
+from migrate.steps.old_names import new_names_of, takes_old_names, with_new_names
 
 if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
@@ -44,25 +45,38 @@ def argument(text: str, kind: str, **settings: Any) -> Mapping[str, Any]:
     return {"help": text, "kind": kind, "is_argument": True, **settings}
 
 
-def option(text: str, kind: str = "", *, flags: Sequence[str] = (), **settings: Any) -> Mapping[str, Any]:
+def option(
+    text: str,
+    kind: str = "",
+    *,
+    flags: Sequence[str] = (),
+    old_names: Sequence[str] = (),
+    old_flags: Sequence[str] = (),
+    aliases: Sequence[str] = (),
+    is_seldom: bool = False,
+    **settings: Any,
+) -> Mapping[str, Any]:
     """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.options`, or a flag.
 
-    Its name is that of the field, unless `flags` says otherwise; `settings` are click's, and `section`, the title that
-    it stands under in the help text.
+    Its name is that of the field, unless `flags` says otherwise; one that `is_seldom` needed is shown by `--help-all`
+    alone in a command with many options. Its `old_names`, in Python, and its `old_flags` are taken for one version
+    more, with a word on today's; `aliases` are flags that are taken silently. `settings` are click's, and `section`,
+    the title that it stands under in the help text.
     """
-    return {"help": text, "kind": kind, "flags": tuple(flags), **settings}
+    names = {"flags": flags, "old_names": old_names, "old_flags": old_flags, "aliases": aliases}
+    return {"help": text, "kind": kind, "is_seldom": is_seldom, **names, **settings}
 
 
-def parameter(text: str) -> Mapping[str, Any]:
+def parameter(text: str, *, old_names: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the metadata of a field that no option stands for, as it is an object of Python."""
-    return {"help": text}
+    return {"help": text, "old_names": old_names}
 
 
 PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
 FORCE = option("Replace what --output names if it exists.", section=GENERAL)
 FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
-RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL)
-SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL)
+RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL, is_seldom=True)
+SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL, is_seldom=True)
 RUNNER = parameter(
     "Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786. By "
     "default processes of this machine."
@@ -75,40 +89,43 @@ PRICE = option(
 )
 
 QUERY_LOG = option(
-    "What users asked: a query a line, or JSONL with `text`. Documents near the top of its results go first.",
+    "Queries of users, one a line, or JSONL with `text`; documents near the top of their results go first.",
     "path",
     metavar="FILE",
 )
 
-BEIR = option(
-    "Judged queries: a BEIR folder with queries.jsonl and qrels/, the name of a BEIR set to download, or a graded file "
-    "of `audit --judge-next`. Of a set with qrels/dev.tsv, NAME:dev.",
+JUDGED = option(
+    "Judged queries: a BEIR folder, the name of a BEIR set to download, or a graded file of `audit "
+    "--judge-next`; NAME:dev for the split of qrels/dev.tsv.",
     "text",
     metavar="DIR|NAME|FILE",
     section=QUERIES,
+    old_names=("beir",),
+    aliases=("--beir",),
 )
 UNJUDGED = option(
-    "Instead of --beir, queries that nobody has judged: a file with a query a line, or JSONL with `text`; or the word "
-    "`synthetic` to make them from the store's documents. The verdict is then provisional: it rests on agreement with "
-    "the full re-embed until queries are judged.",
+    "Queries that nobody has judged, instead of --judged: a file with a query a line, or JSONL with "
+    "`text`; or the word `synthetic` to make some from the documents. The verdict is then provisional.",
     "text",
     metavar="FILE|synthetic",
     section=QUERIES,
 )
-SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `beir` does not say one.")
+SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `judged` does not say one.")
 HOLD_OUT = option(
-    "Keep a share of the queries, such as 50%, out of an audit by a pool. Queries that chose documents cannot later "
-    "judge the store that gets these vectors; held-out ones can.",
+    "Percent of the queries, such as 50%, to keep out of an audit by a pool: they can judge the store "
+    "later, as those that choose its documents cannot.",
     "text",
     metavar="PERCENT",
     section=QUERIES,
+    is_seldom=True,
 )
 GROUP_FIELD = option(
-    "Metadata field of the queries, such as a topic or a user, that says which ones are not independent of each other. "
-    "[default: those whose vectors are alike]",
+    "Metadata field of the queries, such as topic or user, whose equal values make one observation.  "
+    "[default: queries with similar vectors]",
     "text",
     metavar="FIELD",
     section=QUERIES,
+    is_seldom=True,
 )
 MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
 PLAN = option(
@@ -201,15 +218,22 @@ def fields_of(step: type[Any]) -> list[Field[Any]]:
 
 
 def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
-    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields."""
+    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields.
+
+    It takes the old names of fields too, and so does the step from now on.
+    """
     kind = cast("type[Step[Any]]", step)
+    new_names = new_names_of(kind)
+    setattr(kind, "__init__", takes_old_names(kind.__name__, new_names)(kind.__init__))  # noqa: B010 - mypy assigns to no method
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
+        by_name = with_new_names(call.__name__, options, new_names)
         try:
-            signature.bind(*arguments, **options)
+            signature.bind(*arguments, **by_name)
         except TypeError as error:
             raise TypeError(f"{call.__name__}(): {error}") from None
-        return step(*arguments, **options).run()
+        result: Result = kind(*arguments, **by_name).run()
+        return result
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__

@@ -106,9 +106,7 @@ class Stamp(Step["Stamped"]):
         default=False, metadata=option("Take the model that the last check of the store has found; embed nothing.")
     )
     sample: int | str | None = field(default=None, metadata=_SAMPLE)
-    trust: bool = field(
-        default=False, metadata=option("Take your word for it: write the manifest without embedding a sample.")
-    )
+    trust: bool = field(default=False, metadata=option("Write the manifest on your word, without embedding a sample."))
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=option("Replace the manifest that is there.", section=GENERAL))
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)

@@ -75,6 +75,7 @@ class Embed(PaidStep["Embedding"]):
             "Longest chunk, in tokens of the model, without its prefix and special tokens.  [default: what the model "
             "reads, up to 256]",
             "count",
+            is_seldom=True,
             **_CHUNKS,
         ),
     )
@@ -83,12 +84,15 @@ class Embed(PaidStep["Embedding"]):
         metadata=option(
             "Tokens that neighbouring chunks share at most.  [default: a tenth of the longest chunk]",
             "number",
+            is_seldom=True,
             **_CHUNKS,
         ),
     )
-    no_chunks: bool = field(default=False, metadata=option("One vector for each document, however long.", **_CHUNKS))
+    no_chunks: bool = field(
+        default=False, metadata=option("One vector for each document, however long.", is_seldom=True, **_CHUNKS)
+    )
     format: Literal["faiss", "langchain"] = field(
-        default="faiss", metadata=option("Store to write.", choices=("faiss", "langchain"))
+        default="faiss", metadata=option("Store to write.", choices=("faiss", "langchain"), is_seldom=True)
     )
     metric: Literal["ip", "l2"] = field(default="ip", metadata=parameter("How the index compares vectors: ip or l2."))
     max_docs: int | None = field(
@@ -97,7 +101,7 @@ class Embed(PaidStep["Embedding"]):
     split: str = field(default="test", metadata=SPLIT)
     skip_bad: bool = field(
         default=False,
-        metadata=option("Drop documents without text, count and list them, instead of failing.", **_CORPUS),
+        metadata=option("Drop documents without text, and list them, instead of failing.", is_seldom=True, **_CORPUS),
     )
     price: float | None = field(default=None, metadata=PRICE)
     runner: Runner | str | None = field(default=None, metadata=RUNNER)

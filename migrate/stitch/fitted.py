@@ -233,7 +233,7 @@ class FittedStitch:
         if self.fallback is None:
             raise StitchError(
                 f"{source}: the {self.stitch.spec} stitch reads texts, but the store has none; fit it again, "
-                "which adds a fallback of vectors only, or fit one such as --stitch ridge"
+                "which adds a fallback of vectors only, or fit one such as --kind ridge"
             )
         used, judged = self.fallback.stitch, self.fallback.selection
         return replace(self, stitch=used, selection=judged, reader=None, fallback=None)

@@ -129,7 +129,7 @@ class Identity(Stitch):
         if source.shape[1] != target.shape[1]:
             raise StitchError(
                 f"the identity stitch needs equal dimensions, but they are {source.shape[1]} and "
-                f"{target.shape[1]}; choose another --stitch"
+                f"{target.shape[1]}; choose another --kind"
             )
         return self
 

@@ -79,6 +79,6 @@ def _base(texts: TextRows | None) -> Vectors:
     base = None if texts is None else texts.base_vectors()
     if base is None:
         raise StitchError(
-            "the prefix stitch reads the first tokens of texts, and there are none; name how many with --prefix"
+            "the prefix stitch reads the first tokens of texts, and there are none; name how many with --first-tokens"
         )
     return base

@@ -145,7 +145,7 @@ class Mistake:
 
     def command(self, *judged_by):
         """The audit by these queries, or by what is named in their place."""
-        by = judged_by or ("--beir", self.beir)
+        by = judged_by or ("--judged", self.beir)
         return ["audit", self.translated, "--reference", self.reference, "--target", self.target, *by]
 
 
@@ -158,7 +158,7 @@ def migrate(folder, n_pairs=N_PAIRS):
     write_beir(good.beir, good.documents, good.queries, good.qrels)
     write_model(good.target_file, good, good.model)
     embed_corpus(lambda: good.documents, load_embedder(SOURCE_SPEC), good.source)
-    fitted = fit(open_store(good.source), good.embedder, stitch="ridge", sample=n_pairs)
+    fitted = fit(open_store(good.source), good.embedder, kind="ridge", sample=n_pairs)
     fitted.save(good.stitch)
     Translate(open_store(good.source), fitted, good.translated).run()
     reembed_store(open_store(good.translated), good.embedder, good.reference)
@@ -246,7 +246,7 @@ class _Mistakes:
 
     def _another_translation(self):
         good = self.good
-        fitted = fit(open_store(good.source), good.embedder, stitch="procrustes", sample=N_PAIRS, seed=5)
+        fitted = fit(open_store(good.source), good.embedder, kind="procrustes", sample=N_PAIRS, seed=5)
         Translate(open_store(good.source), fitted, self.folder / "other").run()
         return self.folder / "other"
 

@@ -70,7 +70,7 @@ def test_it_is_the_brute_force_search_of_the_old_vectors(metric, audit, question
     rng = np.random.default_rng(2)
     old = rng.normal(size=(len(corpus.documents), 20)).astype(np.float32) * rng.uniform(1, 2, size=(150, 1))
     store = make_store(tmp_path / "old", None, corpus.documents, vectors=old.astype(np.float32), metric=metric)
-    fitted = migrate.fit(store, new_model, direction="query", stitch="ridge", sample=150)
+    fitted = migrate.fit(store, new_model, direction="query", kind="ridge", sample=150)
     arm = audit(source=store, bridge=fitted).arm(BRIDGE)
 
     vectors = read_all(store.scan()).vectors.astype(float)
@@ -101,7 +101,7 @@ def test_a_bridge_from_the_same_model_is_as_good_as_staying(audit, source, old_m
 
 @pytest.mark.parametrize("stitch", ["adjoint", "adjoint:procrustes"])
 def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, audit, source, old_model):
-    fitted = migrate.fit(source, old_model, direction="query", stitch=stitch, sample=150)
+    fitted = migrate.fit(source, old_model, direction="query", kind=stitch, sample=150)
     report = audit(copy_store(source), old_model, source=source, bridge=fitted)
     assert report.comparisons[BRIDGE].retention.estimate > 0.9
 
@@ -124,7 +124,7 @@ def test_a_bridge_without_its_source_or_of_a_stitch_for_documents_is_refused(
 ):
     with pytest.raises(UsageError, match="--source STORE"):
         audit(bridge=bridge)
-    fitted = migrate.fit(source, new_model, stitch="ridge", sample=100)
+    fitted = migrate.fit(source, new_model, kind="ridge", sample=100)
     with pytest.raises(StitchError, match=r"maps the store's documents .* fit it with --direction query$"):
         audit(source=source, bridge=fitted)
     vectors = read_all(source.scan()).vectors.copy()

@@ -93,7 +93,7 @@ def moved(good, tmp_path_factory):
         patch.setenv("XDG_CACHE_HOME", str(folder))
         server.vectors = good.model
         for command in (
-            ["fit", good.source, *TARGET, "--sample", "120", "--stitch", "ridge", "-o", folder / "stitch"],
+            ["fit", good.source, *TARGET, "--sample", "120", "--kind", "ridge", "-o", folder / "stitch"],
             ["translate", good.source, folder / "stitch", "-o", folder / "new"],
             ["reembed", good.source, *TARGET, "-o", folder / "full"],
         ):  # fmt: skip
@@ -123,7 +123,7 @@ def shallow(request, audit_fields):
 
 def judged(moved, good, reference):
     named = moved / "full" if reference == "full" else reference
-    return ["audit", moved / "new", "--reference", named, "--beir", good.beir, "--two-stage", "none", "--json"]
+    return ["audit", moved / "new", "--reference", named, "--judged", good.beir, "--two-stage", "none", "--json"]
 
 
 def is_refused(answer):

@@ -53,7 +53,7 @@ def translated(tmp_path_factory):
     old = true + np.random.default_rng(6).normal(size=true.shape).astype(np.float32)
     source = make_store(folder / "source", documents=DOCUMENTS, vectors=old)
     cached = CachedEmbedder(TARGET, folder / "cache.sqlite")
-    migrate.translate(source, migrate.fit(source, cached, stitch="ridge", sample=N_PAIRS), folder / "translated")
+    migrate.translate(source, migrate.fit(source, cached, kind="ridge", sample=N_PAIRS), folder / "translated")
     return folder
 
 
@@ -165,7 +165,7 @@ def test_a_copy_that_rounds_is_known_too(filled, stranger, tmp_path):
 def test_a_second_round_from_a_copy_carries_the_choosers_on(is_known, filled, stranger, tmp_path):
     embedder = filled[1] if is_known else stranger
     source = bare_copy(filled[0], tmp_path)
-    migrate.translate(source, migrate.fit(source, embedder, stitch="ridge", sample=400), tmp_path / "second")
+    migrate.translate(source, migrate.fit(source, embedder, kind="ridge", sample=400), tmp_path / "second")
     second = open_store(tmp_path / "second")
     if is_known:
         refuse(second, embedder)
@@ -222,7 +222,7 @@ def test_a_store_that_became_whole_was_chosen_by_nobody(filled, tmp_path):
 def test_what_chance_drew_from_the_cache_was_not_chosen(translated, filled, tmp_path):
     """A sample is drawn at random, whoever has had its texts embedded before."""
     source, embedder = open_store(translated / "source"), filled[1]
-    migrate.translate(source, migrate.fit(source, embedder, stitch="ridge", sample=400), tmp_path / "more")
+    migrate.translate(source, migrate.fit(source, embedder, kind="ridge", sample=400), tmp_path / "more")
     assert choosers_in(open_store(tmp_path / "more"), embedder).queries == frozenset()
 
 
@@ -271,7 +271,7 @@ def test_what_a_service_embeds_through_the_cache_has_no_known_origin(translated,
 
 
 def test_documents_that_no_query_chose_need_no_other_judges(translated, embedder, tmp_path):
-    migrate.fit(open_store(translated / "source"), embedder, stitch="ridge", sample=1_000)  # at random
+    migrate.fit(open_store(translated / "source"), embedder, kind="ridge", sample=1_000)  # at random
     report = judged(fill(translated, embedder, tmp_path)[1], embedder)
     assert report.verdict.n_queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
 

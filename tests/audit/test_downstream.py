@@ -145,7 +145,7 @@ def moved(corpus, source_folder, tmp_path_factory):
     np.savez(folder / "target.npz", doc_ids=np.array(ids), docs=vectors, query_ids=np.array(["q"]), queries=vectors[:1])
     spec = f"file:{folder / 'target.npz'}"
     for command in (
-        ["fit", source_folder, "--target", spec, "--sample", "30", "--stitch", "ridge", "-o", folder / "stitch"],
+        ["fit", source_folder, "--target", spec, "--sample", "30", "--kind", "ridge", "-o", folder / "stitch"],
         ["translate", source_folder, folder / "stitch", "-o", folder / "new"],
     ):
         assert run([str(part) for part in (*command, "-q")]) == 0
@@ -176,7 +176,7 @@ def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, 
     ids = [doc_id for batch in open_store("new").scan() for doc_id in batch.ids]
     (tmp_path / "labels.tsv").write_text("".join(f"{doc_id}\t{n % 2}\n" for n, doc_id in enumerate(ids)))
     audit = ["audit", "new", "--reference", "full", "--json"]
-    judged, labels = ["--beir", beir, "--two-stage", "none"], ["--labels", "labels.tsv"]
+    judged, labels = ["--judged", beir, "--two-stage", "none"], ["--labels", "labels.tsv"]
     alone, document, _ = told(*audit, *judged)
     assert "downstream" not in document
     labelled, document, _ = told(*audit, *labels)

@@ -31,7 +31,7 @@ def target(source_folder):
 
 @pytest.fixture(scope="module")
 def fitted(source_folder, target):
-    return migrate.fit(open_store(source_folder), target, stitch="ridge", sample=20)
+    return migrate.fit(open_store(source_folder), target, kind="ridge", sample=20)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def tried(store, fitted, reference, questions, target):
     """Tries shares of the store; what is named takes the place of what is usual."""
 
     def try_shares(shares=(0.1, 0.2, 0.3, 0.5), policies=(), *, asked=questions, full=reference, stay=None, **options):
-        usual = {"source": store, "stitch": fitted, "embedder": target, "resamples": 300}
-        audit = topics.asked(full, full, asked, **{**usual, "frontier": shares, "policy": policies, **options})
+        usual = {"source": store, "frontier": fitted, "embedder": target, "resamples": 300}
+        audit = topics.asked(full, full, asked, **{**usual, "frontier_shares": shares, "policy": policies, **options})
         return find_frontier(audit, full, stay=stay)
 
     return try_shares
@@ -99,7 +99,7 @@ def test_more_true_vectors_keep_more_and_all_of_them_everything(tried):
 def test_a_confidence_that_ranks_nothing_is_not_tried(tried, fitted):
     poor = dataclasses.replace(fitted.selection.confidence, spearman=0.1)
     unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
-    found = tried(stitch=unsure, shares=[0.3])
+    found = tried(frontier=unsure, shares=[0.3])
     assert [point.policy for point in found.points] == [SAMPLE, "random"]
     assert [point.verdict.confidence for point in found.points] == [0.95] * 2, "no policy is left to be picked from"
     assert found.notes == (
@@ -107,7 +107,7 @@ def test_a_confidence_that_ranks_nothing_is_not_tried(tried, fitted):
         "0.2; the policy confidence is left out",
     )
     with pytest.raises(UsageError, match="--policy confidence: the confidence is not to be used"):
-        tried(stitch=unsure, policies=["random", "confidence"])
+        tried(frontier=unsure, policies=["random", "confidence"])
 
 
 def test_without_judgements_retention_is_of_agreement_and_the_margin_still_of_retention(tried, questions):
@@ -138,7 +138,7 @@ def test_queries_that_choose_documents_do_not_judge(tried, store, fitted, refere
     expected = tried(asked=dataclasses.replace(questions, queries=questions.queries[30:]), **options)
     assert [point.verdict for point in found.points] == [point.verdict for point in expected.points]
     assert {point.verdict.n_queries for point in found.points} == {70}
-    options = {"source": store, "stitch": fitted, "frontier": "40%", "query_log": log}
+    options = {"source": store, "frontier": fitted, "frontier_shares": "40%", "query_log": log}
     asked = topics.asked(reference, reference, questions, target, **options)
     assert asked.judging.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
     other = tried([0.4], ["random"], query_log=log)
@@ -148,8 +148,8 @@ def test_queries_that_choose_documents_do_not_judge(tried, store, fitted, refere
 def test_queries_that_chose_the_sample_do_not_judge_a_frontier_and_without_others_nothing_is_embedded(
     tried, store, questions, target
 ):
-    chosen = migrate.fit(store, target, stitch="ridge", sample=20, query_log=questions.queries[:30])
-    found = tried([0.4], ["random"], stitch=chosen)
+    chosen = migrate.fit(store, target, kind="ridge", sample=20, query_log=questions.queries[:30])
+    found = tried([0.4], ["random"], frontier=chosen)
     assert {point.verdict.n_queries for point in found.points} == {70}
     with pytest.raises(InconclusiveError, match="0 others are left, and a verdict needs at least 20"):
         tried(embedder=None, query_log=questions.queries)
@@ -158,9 +158,9 @@ def test_queries_that_chose_the_sample_do_not_judge_a_frontier_and_without_other
 def test_another_store_stitch_or_reference_is_refused(tried, store, reference, target, tmp_path):
     with pytest.raises(StitchError, match="is not the store that the stitch was fitted on"):
         tried(source=reference)
-    query_stitch = migrate.fit(store, target, direction="query", stitch="ridge", sample=20)
+    query_stitch = migrate.fit(store, target, direction="query", kind="ridge", sample=20)
     with pytest.raises(StitchError, match="--direction document"):
-        tried(stitch=query_stitch)
+        tried(frontier=query_stitch)
     other = topics.make_store(tmp_path / "other", target, list(reference.documents())[1:])
     with pytest.raises(StoreError, match="lacks 1 ids of"):
         tried(full=other, shares=[1.0], policies=["random"])

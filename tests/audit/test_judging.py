@@ -100,7 +100,7 @@ def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
 ):
     drawn = tmp_path / "next.jsonl"
     _, _, messages = audited("--queries", log, "--judge-next", drawn)
-    assert "grade the documents of its" in messages and f"--beir {drawn}" in messages
+    assert "grade the documents of its" in messages and f"--judged {drawn}" in messages
     assert "replace each null by a whole number, 0 for not relevant" in messages
     assert drawn.read_bytes() == drawn_once.read_bytes()
     records = grade(drawn, good.qrels)
@@ -110,8 +110,8 @@ def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
     ids = [[document["_id"] for document in record["documents"]] for record in records]
     assert all(10 <= len(one) <= 20 and one == sorted(one) for one in ids)
     assert all(document["text"] for record in records for document in record["documents"])
-    _, evenly, _ = audited("--beir", good.beir)
-    code, report, _ = audited("--beir", drawn)
+    _, evenly, _ = audited("--judged", good.beir)
+    code, report, _ = audited("--judged", drawn)
     assert code in (0, 3) and report["reference"]["doubts"] == []
     assert report["verdict"]["queries"] == len(records)
     assert not report["verdict"]["provisional"]
@@ -124,7 +124,7 @@ def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
 
 def test_whoever_stops_early_has_judged_a_sample(good, drawn, audited):
     grade(drawn, good.qrels, 30)
-    assert audited("--beir", drawn)[1]["verdict"]["queries"] == 30
+    assert audited("--judged", drawn)[1]["verdict"]["queries"] == 30
 
 
 def test_grades_that_are_all_alike_make_no_store_safe(log, drawn, audited, tmp_path):
@@ -132,11 +132,11 @@ def test_grades_that_are_all_alike_make_no_store_safe(log, drawn, audited, tmp_p
     records = grade_by(drawn, lambda query, place: 1)
     n = len(records)
     for judged in (drawn, as_beir(records, log, tmp_path / "beir")):
-        code, report, _ = audited("--beir", judged)
+        code, report, _ = audited("--judged", judged)
         assert code == 3 and report["verdict"]["retention"]["lower"] > 0.9
         assert f"in {n} of {n} queries with relevant documents all candidates" in report["verdict"]["sentence"]
         assert report["recommendation"]["plan"] is None
-        assert report["recommendation"]["command"][-2:] == ["--beir", "DIR"], "a file has no vectors of new queries"
+        assert report["recommendation"]["command"][-2:] == ["--judged", "DIR"], "a file has no vectors of new queries"
 
 
 def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, drawn, audited):
@@ -144,9 +144,9 @@ def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, 
     grades = [[document["grade"] for document in record["documents"]] for record in honest]
     n = len(honest)
     grade_by(drawn, lambda query, place: 1 if query < 0.3 * n else grades[query][place])
-    assert "all candidates have the same grade" not in str(audited("--beir", drawn)[1]["reference"]["doubts"])
+    assert "all candidates have the same grade" not in str(audited("--judged", drawn)[1]["reference"]["doubts"])
     grade_by(drawn, lambda query, place: 1 if query < 0.75 * n else grades[query][place])
-    code, report, _ = audited("--beir", drawn)
+    code, report, _ = audited("--judged", drawn)
     assert code == 3 and "all candidates have the same grade" in report["verdict"]["sentence"]
 
 
@@ -155,7 +155,7 @@ def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, 
     rng = np.random.default_rng(5)
     records = grade_by(drawn, lambda query, place: rng.integers(highest + 1))
     for judged in (drawn, as_beir(records, log, tmp_path / "beir")):
-        code, report, _ = audited("--beir", judged)
+        code, report, _ = audited("--judged", judged)
         assert code == 3 and "the grades look unrelated to the rankings" in report["verdict"]["sentence"]
         assert report["verdict"]["queries_needed"] is None
         assert report["recommendation"]["headline"].startswith("nothing is shown to be SAFE; clear up first: ")
@@ -163,16 +163,16 @@ def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, 
 
 def test_all_but_one_grade_alike_tell_no_more(drawn, audited):
     grade_by(drawn, lambda query, place: place != query % 7)
-    code, report, _ = audited("--beir", drawn)
+    code, report, _ = audited("--judged", drawn)
     assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
 def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, audited):
     grade(drawn, good.qrels)
-    _, own, _ = audited("--beir", drawn)
+    _, own, _ = audited("--judged", drawn)
     others = [{**line, "chance": max(line["chance"] - 0.01, FLOOR)} for line in read_lines(drawn)]
     write_lines(drawn, sealed([without(line, "place", "seal") for line in others]))
-    _, other, _ = audited("--beir", drawn)
+    _, other, _ = audited("--judged", drawn)
     assert any("drawn for other rankings" in note for note in other["notes"])
     assert other["verdict"]["retention"]["lower"] < own["verdict"]["retention"]["lower"]
 
@@ -180,7 +180,7 @@ def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn
 def test_queries_that_are_judged_already_or_made_up_are_not_drawn(good, audited, tmp_path):
     path = tmp_path / "next.jsonl"
     for asked, why in (
-        (("--beir", good.beir), "are judged already"),
+        (("--judged", good.beir), "are judged already"),
         (("--queries", "synthetic"), "made from them; give --queries FILE"),
     ):
         code, report, messages = audited(*asked, "--judge-next", path)
@@ -193,22 +193,22 @@ def test_what_was_drawn_judges_neither_a_frontier_nor_a_pool(good, drawn, audite
         (("--frontier", good.stitch, "--source", good.source), "were drawn to judge one store"),
         (("--reference", "pool"), "which a pool lacks"),
     ):
-        code, report, messages = audited("--beir", drawn, *options)
+        code, report, messages = audited("--judged", drawn, *options)
         assert (code, report) == (2, None) and why in messages
 
 
 def test_an_audit_that_settles_nothing_names_the_cheapest_way_on(good, log, drawn, audited, tmp_path):
     judged = (good.beir / "qrels" / "test.tsv").read_text().splitlines()
-    code, _, messages = audited("--beir", make_beir(log, judged[1:26], tmp_path / "few"))
+    code, _, messages = audited("--judged", make_beir(log, judged[1:26], tmp_path / "few"))
     assert code == 3 and "let the audit draw what to judge: --queries LOG --judge-next FILE" in messages
     grade(drawn, good.qrels, 19)
-    code, _, messages = audited("--beir", drawn)
+    code, _, messages = audited("--judged", drawn)
     assert code == 3 and "--judge-next" not in messages
 
 
 def test_a_reordered_file_is_refused_by_the_command(good, drawn, audited):
     write_lines(drawn, reversed(grade(drawn, good.qrels)))
-    code, report, messages = audited("--beir", drawn)
+    code, report, messages = audited("--judged", drawn)
     assert (code, report) == (4, None) and "in the place of number 1 is the query" in messages
     assert messages.count("\n") == 1
 

@@ -699,7 +699,7 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     target = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
     embed_corpus(lambda: documents, load_embedder("tfidf:64"), tmp_path / "source")
     source = open_store(tmp_path / "source")
-    migrate.translate(source, migrate.fit(source, target, stitch="ridge", sample=150), tmp_path / "new")
+    migrate.translate(source, migrate.fit(source, target, kind="ridge", sample=150), tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
     options = {"embedder": target, "resamples": 1_000, "margin": 0.9, "no_bm25": True}
     pooled = audit(open_store(tmp_path / "new"), by_pool(), query_set, **options)

@@ -62,7 +62,7 @@ def stores(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(stores):
-    return audit(*stores, embedder=HEADS, prefix=(1, 2))
+    return audit(*stores, embedder=HEADS, first_tokens=(1, 2))
 
 
 def test_it_ranks_by_the_vectors_of_the_first_tokens(report):
@@ -92,7 +92,7 @@ def test_it_changes_no_verdict_and_costs_what_was_embedded(report, stores):
 
 
 def test_it_is_one_of_the_arms_that_could_serve(stores):
-    report = audit(*stores, embedder=HEADS, prefix=(1, 2), two_stage=[20])
+    report = audit(*stores, embedder=HEADS, first_tokens=(1, 2), two_stage=[20])
     assert set(report.family) == {"prefix:1", "prefix:2", "two-stage 20"}
     assert report.family["prefix:2"].estimate == pytest.approx(1)
     assert report.family["prefix:1"].lower < report.family["prefix:2"].lower
@@ -106,7 +106,7 @@ def test_it_is_one_of_the_arms_that_could_serve(stores):
 
 @pytest.mark.parametrize("questions", [QUESTIONS, UNJUDGED], ids=["judged", "unjudged"])
 def test_a_pool_takes_it_too(questions, stores):
-    full, pooled = (audit(stores[0], by, questions, HEADS, prefix=(1, 2)) for by in (stores[1], pool()))
+    full, pooled = (audit(stores[0], by, questions, HEADS, first_tokens=(1, 2)) for by in (stores[1], pool()))
     for words in (1, 2):
         mine, true = (report.arm(f"prefix:{words}").scores[full.measure] for report in (pooled, full))
         assert np.isfinite(mine).all()
@@ -118,7 +118,7 @@ def test_a_pool_takes_it_too(questions, stores):
 
 def test_a_plan_embeds_counts_and_prices_it(stores, tmp_path):
     cached = CachedEmbedder(PaidHeads(), tmp_path / "cache.sqlite")
-    plan = Audit(*stores, beir=QUESTIONS, target=cached, prefix=(2, 1, 2))
+    plan = Audit(*stores, judged=QUESTIONS, target=cached, first_tokens=(2, 1, 2))
     estimate = plan.estimate()
     distinct = {document.text for words in (1, 2) for document in cut(words)}
     assert estimate.models[0].documents == len(distinct) + 32, "and those that prove the reference"
@@ -131,7 +131,7 @@ def test_a_plan_embeds_counts_and_prices_it(stores, tmp_path):
     report = plan.execute()
     assert [arm.name for arm in report.arms if "prefix" in arm.name] == ["prefix:1", "prefix:2"]
     assert cached.misses == len(distinct) + len(QUERIES) + 32, "nothing is paid for twice"
-    again = Audit(*stores, beir=QUESTIONS, target=cached, prefix="1,2")
+    again = Audit(*stores, judged=QUESTIONS, target=cached, first_tokens="1,2")
     assert again.estimate().models[0].documents == 0, "but for what proves the model"
     left = {option.name: option.usd_left for option in report.options}
     assert left["prefix:1"] == 0, "the cache keeps it"
@@ -140,21 +140,21 @@ def test_a_plan_embeds_counts_and_prices_it(stores, tmp_path):
 def test_a_store_without_texts_is_refused_before_anything_is_embedded(stores, tmp_path):
     bare = make_store(tmp_path / "bare", HEADS, texts=False)
     model = Heads()
-    with pytest.raises(StoreError, match="whose first tokens `prefix` embeds") as error:
-        Audit(bare, stores[1], beir=QUESTIONS, target=model, prefix=(24,)).run()
+    with pytest.raises(StoreError, match="which first_tokens would embed") as error:
+        Audit(bare, stores[1], judged=QUESTIONS, target=model, first_tokens=(24,)).run()
     assert "\n" not in str(error.value) and model.asked == []
 
 
 def test_a_stitch_leads_to_whole_documents(stores):
     with pytest.raises(UsageError, match="moves to whole documents"):
-        Fit(stores[0], PrefixEmbedder(HEADS, 2), stitch="ridge", sample=50).run()
+        Fit(stores[0], PrefixEmbedder(HEADS, 2), kind="ridge", sample=50).run()
 
 
 @pytest.mark.parametrize("words", ["0", "-3", "abc", "", "24,", "1.5", "24,0"])
 def test_other_numbers_are_refused_in_a_line(words, stores):
     with pytest.raises(UsageError) as refused:
-        audit(*stores, embedder=HEADS, prefix=words)
-    assert f"prefix: {words!r} is not a list of numbers of tokens above 0 such as 24,64" in str(refused.value)
+        audit(*stores, embedder=HEADS, first_tokens=words)
+    assert f"first_tokens: {words!r} is not a list of numbers of tokens above 0 such as 24,64" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -166,14 +166,14 @@ def own_cache(tmp_path, monkeypatch):
 def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(
     source_folder, bare_folder, target_file, beir, own_cache, told, tmp_path, audit_fields
 ):
-    audit_fields(prefix="24")
+    audit_fields(first_tokens="24")
     for folder, code, message in (
         (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
-        (bare_folder, 4, "has no texts, whose first tokens `prefix` embeds; put a docs.jsonl"),
+        (bare_folder, 4, "has no texts, which first_tokens would embed; put a docs.jsonl"),
     ):
         out, target = tmp_path / folder.name, load_embedder(f"file:{target_file}")
-        translate(open_store(folder), fit(open_store(folder), target, stitch="ridge", sample=60), out)
-        command = ["audit", out, "--reference", "build", "--target", f"file:{target_file}", "--beir", beir]
+        translate(open_store(folder), fit(open_store(folder), target, kind="ridge", sample=60), out)
+        command = ["audit", out, "--reference", "build", "--target", f"file:{target_file}", "--judged", beir]
         found, _, said = told(*command)
         assert found == code and said.count("\n") == 1 and message in said, said
 
@@ -184,14 +184,14 @@ def test_a_store_of_first_tokens_is_audited_and_is_no_reference(source_folder, b
         assert told(*command)[0] == 0
     new = tmp_path / "new"
     source, target = open_store(source_folder), load_embedder("tfidf:24", state=tmp_path / "full")
-    translate(source, fit(source, target, stitch="ridge", sample=60), new)
+    translate(source, fit(source, target, kind="ridge", sample=60), new)
     heads = open_store(tmp_path / "heads")
     assert heads.info.manifest.model.spec == "prefix:6:tfidf:24"
-    code, document, _ = told("audit", heads.folder, "--reference", tmp_path / "full", "--beir", beir, "--json")
+    code, document, _ = told("audit", heads.folder, "--reference", tmp_path / "full", "--judged", beir, "--json")
     assert code in (0, 1, 3)
     (arm,) = (arm for arm in document["arms"] if arm["name"] == "translated")
     assert 0 < arm["means"]["overlap@10"] < 1
-    code, _, said = told("audit", new, "--reference", heads.folder, "--beir", beir)
+    code, _, said = told("audit", new, "--reference", heads.folder, "--judged", beir)
     assert code == 4 and said.count("\n") == 1 and "'prefix:6:tfidf:24'" in said
     assert told("check", heads.folder, "--model", "prefix:6:tfidf:24", "--full")[0] == 0, "it embeds the same again"
 
@@ -199,16 +199,16 @@ def test_a_store_of_first_tokens_is_audited_and_is_no_reference(source_folder, b
 def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
     source_folder, beir, own_cache, told, tmp_path, monkeypatch, but_again, audit_fields
 ):
-    audit_fields(prefix="3,6", no_bm25=True)
+    audit_fields(first_tokens="3,6", no_bm25=True)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     with OpenAIServer() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        fitting = ["fit", source_folder, "--target", SMALL, "--sample", 50, "--stitch", "ridge"]
+        fitting = ["fit", source_folder, "--target", SMALL, "--sample", 50, "--kind", "ridge"]
         assert told(*fitting, "-o", tmp_path / "stitch")[0] == 0
         assert told("translate", source_folder, tmp_path / "stitch", "-o", tmp_path / "new")[0] == 0
         server.billed.clear()
-        command = ["audit", tmp_path / "new", "--reference", "build", "--beir", beir, "--json"]
+        command = ["audit", tmp_path / "new", "--reference", "build", "--judged", beir, "--json"]
         assert told(*command, "--max-cost", "0.00001")[0] == 2
         assert server.billed == [], "refused before anything is spent"
         code, document, _ = told(*command)
@@ -231,9 +231,9 @@ def test_a_real_model_counts_its_tokens(short_beir, short_folder, tmp_path):
     model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
     source = open_store(short_folder)
     reembed_store(source, model, tmp_path / "full")
-    translate(source, fit(source, model, stitch="ridge", sample=60), tmp_path / "new")
+    translate(source, fit(source, model, kind="ridge", sample=60), tmp_path / "new")
     new, full = (open_store(tmp_path / name) for name in ("new", "full"))
-    report = audit(new, full, load_questions(str(short_beir)), model, prefix=(8,))
+    report = audit(new, full, load_questions(str(short_beir)), model, first_tokens=(8,))
     arm, counter = report.arm("prefix:8"), model.profile.counter
     left = {document.text for document in first_of(list(source.documents()), counter, 8)}
     assert arm.tokens == int(counter.count(sorted(left)).sum())

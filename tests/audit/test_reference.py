@@ -155,7 +155,7 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
         arrays[ids] = [text.id for text in texts]
         arrays[rows] = rng.normal(size=(len(texts), 16)).astype(np.float32)
     np.savez("wrong.npz", **arrays)
-    command = ["run", "store", "--target", "file:wrong.npz", "--beir", str(beir), "--sample", "60", "--stitch", "ridge"]
+    command = ["run", "store", "--target", "file:wrong.npz", "--judged", str(beir), "--sample", "60", "--kind", "ridge"]
     assert run([*command, "-o", "out"]) == code
     told = capsys.readouterr()
     screen = " ".join(told.out.split())

@@ -303,7 +303,7 @@ def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
         (b"", DatasetError, "the file has no queries; write one a line"),
         (b'[\n  {"text": "a"}\n]', DatasetError, "holds one JSON value"),
         (b"IxFI\x80\x01\x00\xff", DatasetError, "not UTF-8 (byte 0x80 at column 5); convert the file to UTF-8"),
-        (None, DatasetError, "is a folder, not a file of queries; one in the form of BEIR is for --beir"),
+        (None, DatasetError, "is a folder, not a file of queries; one in the form of BEIR is for --judged"),
         (
             b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}',
             DatasetError,
@@ -327,7 +327,7 @@ def migrated(source_folder, tmp_path_factory):
     target = load_embedder("tfidf:24")
     target.fit(source.documents())
     for name, sample, kind in (("rough", 30, "mean"), ("true", 150, "ridge")):
-        translate(source, fit(source, target, sample=sample, stitch=kind), folder / name)
+        translate(source, fit(source, target, sample=sample, kind=kind), folder / name)
     return folder
 
 
@@ -384,7 +384,7 @@ def test_audit_by_a_pool(kind, migrated, log, audited, tmp_path):
 
 def test_run_takes_them_too_and_says_what_to_type_next(source_folder, log, tmp_path, capsys):
     command = ["run", source_folder, "--target", "tfidf:24", "--queries", "synthetic", "--sample", "30", "-o"]
-    words = [*map(str, command), str(tmp_path / "out"), "--stitch", "mean"]
+    words = [*map(str, command), str(tmp_path / "out"), "--kind", "mean"]
     assert run(words) == 1
     captured = capsys.readouterr()
     assert "NOT SAFE (provisional: " in captured.out
@@ -397,8 +397,12 @@ def test_run_takes_them_too_and_says_what_to_type_next(source_folder, log, tmp_p
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        ([], 2, "no queries are named: give judged ones with --beir DIR or any with --queries FILE"),
-        (["--beir", "{beir}", "--queries", "synthetic"], 2, "--beir and --queries exclude each other; leave one out"),
+        ([], 2, "no queries are named: give judged ones with --judged DIR or any with --queries FILE"),
+        (
+            ["--judged", "{beir}", "--queries", "synthetic"],
+            2,
+            "--judged and --queries exclude each other; leave one out",
+        ),
         (["--queries", "nowhere"], 4, "nowhere: no such file; check the path"),
         (["--queries", "{beir}"], 4, "is a folder, not a file of queries"),
         (["--queries", "{beir}/qrels/test.tsv", "--margin", "2"], 2, "--margin"),

@@ -97,7 +97,7 @@ def pool(depth=None, **options):
 def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
     """An audit that is still to be done."""
     by = reference if isinstance(reference, dict) else {"reference": reference}
-    return Audit(translated, beir=questions, target=embedder, **{"resamples": 500, "two_stage": (), **by, **options})
+    return Audit(translated, judged=questions, target=embedder, **{"resamples": 500, "two_stage": (), **by, **options})
 
 
 def audit(*arguments, **options):

@@ -188,7 +188,7 @@ def test_what_kind_of_stitch_it_is_makes_no_difference(kind, source_folder, tmp_
     """Texts tell nothing of a direction, and a stitch may be stretched: its sample is what counts."""
     np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).normal(size=32))
     for name in ("ridge", kind):
-        fit = ["fit", source_folder, "--target", "tfidf:16", "--stitch", name, "--sample", "100", "-q"]
+        fit = ["fit", source_folder, "--target", "tfidf:16", "--kind", name, "--sample", "100", "-q"]
         assert run([str(part) for part in (*fit, "-o", tmp_path / name)]) == 0
         what = ["--directions", tmp_path / "d.npz", "-o", tmp_path / f"{name}-out"]
         assert run([str(part) for part in ("carry", source_folder, tmp_path / name, *what)]) in (0, 1)

@@ -98,7 +98,7 @@ def migrated(source_folder, beir, lead_migrate, tmp_path_factory):
     shutil.copytree(beir, folder / "judged")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        lead_migrate("fit store --target tfidf:24 --sample 60 --stitch ridge -q -o stitch")
+        lead_migrate("fit store --target tfidf:24 --sample 60 --kind ridge -q -o stitch")
         lead_migrate("translate store stitch -q -o new")
     return folder
 

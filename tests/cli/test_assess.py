@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SMALL, TINY = "openai:text-embedding-3-small", "openai:tiny"
 ASSESS = f"assess store --target {SMALL}"
-FIT = f"fit store --target {SMALL} --sample 50 --stitch mean"
+FIT = f"fit store --target {SMALL} --sample 50 --kind mean"
 COSTLY = "--max-cost $0.00001"
 
 
@@ -81,7 +81,7 @@ def test_a_budget_is_told_what_it_buys(assessed):
 
 def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, assessed, lead_migrate):
     write_vectors("vectors.npz", "tfidf:48")
-    lead_migrate("fit store --target file:vectors.npz --sample 60 --stitch ridge -o stitch")
+    lead_migrate("fit store --target file:vectors.npz --sample 60 --kind ridge -o stitch")
     base = "assess store --target tfidf:48,rate=1/h --price 1000000"
     found = assessed(f"{base} --stitch stitch")
     known, larger, two_stage = [plan for plan in found["plans"] if plan["known"]]
@@ -97,7 +97,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, asses
 
     lead_migrate("translate store stitch -o new")
     lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")
-    audit = "audit new --reference full --beir judged --target file:vectors.npz --source store --frontier stitch"
+    audit = "audit new --reference full --judged judged --target file:vectors.npz --source store --frontier stitch"
     lead_migrate(f"{audit} --margin 0.8 --report report.json", code=(0, 1, 3))
     before = Path("report.json").read_bytes()
     best = json.loads(before)["frontier"]["cheapest_safe"]
@@ -116,7 +116,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, asses
 
 def test_a_stitch_of_another_store_is_refused(judged, lead_migrate):
     lead_migrate("embed judged --model tfidf:16 --no-chunks -o other")
-    lead_migrate("fit other --target tfidf:8 --sample 50 --stitch mean -o stitch")
+    lead_migrate("fit other --target tfidf:8 --sample 50 --kind mean -o stitch")
     told = lead_migrate("assess store --target tfidf:8 --stitch stitch", code=4).complaint
     assert "the stitch was not fitted on" in told
 
@@ -178,8 +178,8 @@ def test_every_spending_command_asks_before_it_starts(judged, server, lead_migra
     for command in (
         f"embed judged --model {SMALL} -o out",
         "translate store stitch --reembed 50% --policy random -o out",
-        "audit new --reference build --beir judged",
-        f"run store --target {SMALL} --beir judged -o out",
+        "audit new --reference build --judged judged",
+        f"run store --target {SMALL} --judged judged -o out",
         f"reembed store --target {SMALL} -o out",
     ):
         told = lead_migrate(f"{command} {COSTLY}", code=2).complaint
@@ -203,7 +203,7 @@ def test_a_run_that_meets_the_cap_keeps_what_it_paid_for(judged, server, monkeyp
 def test_a_model_that_costs_nothing_or_has_no_price_is_not_asked_about(server, lead_migrate):
     told = lead_migrate(f"fit store --target tfidf:16 {COSTLY} -o stitch").err
     assert "to embed: the target model costs no money" in told
-    fit = f"fit store --target {TINY} --sample 50 --stitch mean {COSTLY}"
+    fit = f"fit store --target {TINY} --sample 50 --kind mean {COSTLY}"
     assert "tokens, no price known" in lead_migrate(f"{fit} -o tiny").err
     assert "raise --max-cost" in lead_migrate(f"{fit} -o other --price 10 --cache none", code=2).complaint
 
@@ -222,7 +222,7 @@ def test_assess_and_fit_agree_on_the_better_deal_without_a_price(count, better, 
         deal = f"a full re-embed is the better deal here: fit and audit by 200 queries embed about {count:,}"
         assert deal in found.said
         assert found.next.startswith("reembed many --target")
-    assert f"the better deal is the {better} " in lead_migrate(f"fit many --target {TINY} --stitch mean -o st").told
+    assert f"the better deal is the {better} " in lead_migrate(f"fit many --target {TINY} --kind mean -o st").told
 
 
 def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(lead_migrate):
@@ -232,13 +232,13 @@ def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(lead_migrate):
 @pytest.fixture
 def fitted(lead_migrate):
     """What assesses a stitch that tried first tokens and was told to lean on them."""
-    fit = "fit store --target tfidf:24 --sample 60 --prefix 4 -q"
-    lead_migrate(f"{fit} --stitch ridge+text --stitch prefix+text -o fitted")
+    fit = "fit store --target tfidf:24 --sample 60 --first-tokens 4 -q"
+    lead_migrate(f"{fit} --kind ridge+text --kind prefix+text -o fitted")
     return "assess store --target tfidf:24 --stitch fitted"
 
 
 def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(fitted, assessed, lead_migrate):
-    found = assessed(f"{fitted} --budget 9500tok --prefix 2")
+    found = assessed(f"{fitted} --budget 9500tok --first-tokens 2")
     plans = plans_of(found)
     first = {tokens: plans[f"the sample, first {tokens} tokens of all"] for tokens in (2, 4)}
     assert 0 < first[2]["tokens"] < first[4]["tokens"]
@@ -250,7 +250,7 @@ def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(fitted, assesse
         assert 0.9 * 9500 < sample + plan["tokens"] <= 1.02 * 9500, "the sample counts"
     assert mixed["documents"] < bought["documents"]
     assert any(answer.startswith("the most to expect of 9,500 tokens: ") for answer in found["answers"])
-    following = lead_migrate(f"{fitted} --budget 9500tok --prefix 2").next
+    following = lead_migrate(f"{fitted} --budget 9500tok --first-tokens 2").next
     assert following.startswith("reembed ") and " --stitch fitted -o " in following
 
 

@@ -16,7 +16,7 @@ NOTE = f"75 of 150 {CHOSE}; they do not judge"
 ALL = f"INCONCLUSIVE: judged: 150 of 150 {CHOSE}; they do not judge, 0 others are left"
 JUDGED = (0, 1, 3)
 
-FIT = "--target openai:tiny --sample 60 --stitch ridge"
+FIT = "--target openai:tiny --sample 60 --kind ridge"
 FIT_BY_LOG = f"fit store {FIT} --query-log LOG -o stitch"
 FIT_AT_RANDOM = f"fit store {FIT} -o stitch"
 TRANSLATE = "translate store stitch -o new"
@@ -34,17 +34,17 @@ WAYS = {
         FIT_BY_LOG, FIRST, f"fit first {FIT} --seed 5 -o second", "translate first second -o new"
     ],
 }  # fmt: skip
-AUDIT = "audit new --reference build --beir judged -q"
+AUDIT = "audit new --reference build --judged judged -q"
 FRONTIER = f"{AUDIT} --source store --frontier stitch"
 CASES = {
     **{way: (commands, AUDIT) for way, commands in WAYS.items()},
     "a frontier": ([FIT_AT_RANDOM, TRANSLATE], f"{FRONTIER} --query-log LOG"),
     "a frontier of a sample": ([FIT_BY_LOG, TRANSLATE], f"{FRONTIER} --policy random"),
     "the stitch of a bridge": (
-        [FIT_AT_RANDOM, TRANSLATE, f"fit store {FIT} --query-log LOG -o bridge --direction query --stitch ols"],
+        [FIT_AT_RANDOM, TRANSLATE, f"fit store {FIT} --query-log LOG -o bridge --direction query --kind ols"],
         f"{AUDIT} --source store --bridge bridge",
     ),
-    "a run": ([], f"run store {FIT} --beir judged --query-log LOG -o out -q"),
+    "a run": ([], f"run store {FIT} --judged judged --query-log LOG -o out -q"),
 }
 
 
@@ -73,7 +73,7 @@ def typed(step_fields, lead_migrate):
                     fields[option[2:].replace("-", "_")] = value
         if step is Audit:
             fields = {"query_log": None, "policy": (), **fields}
-            step_fields(Audit, frontier="60%" if "--frontier" in words else None)
+            step_fields(Audit, frontier_shares="60%" if "--frontier" in words else None)
         if step is not None:
             step_fields(step, **fields)
         return lead_migrate("", *(f"{log}.txt" if word == "LOG" else word for word in words), code=code)

@@ -27,7 +27,7 @@ LEAVES = leaf_commands()
 JUDGED = (0, 1, 3)
 CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 TOOL = [sys.executable, "-c", "from migrate.cli.main import main; main()"]
-RIDGE = "--sample 60 --stitch ridge"
+RIDGE = "--sample 60 --kind ridge"
 TINY = f"run store --target openai:tiny {RIDGE} -o out"
 
 
@@ -43,7 +43,7 @@ def test_the_whole_path_by_hand(judged, write_vectors, lead_migrate):
     table = lead_migrate("fit old --target file:vectors.npz --sample 100 -o stitch").out
     assert "mean (control)" in table and "random (control)" in table and "* " in table
     assert "100 of them true ones" in lead_migrate("translate old stitch -o new").out
-    audit = "audit new --reference full --beir judged --target file:vectors.npz --source old --report report.json"
+    audit = "audit new --reference full --judged judged --target file:vectors.npz --source old --report report.json"
     ended = lead_migrate(audit, code=JUDGED)
     document = json.loads(Path("report.json").read_text())
     outcome = document["verdict"]["outcome"]
@@ -58,14 +58,14 @@ def test_the_whole_path_by_hand(judged, write_vectors, lead_migrate):
 @pytest.mark.slow
 def test_a_reference_is_built_when_asked_for(here, without_words, lead_migrate):
     options = "--reference build --json --two-stage none"
-    document = lead_migrate(f"audit new --beir judged {options}", code=JUDGED).document
+    document = lead_migrate(f"audit new --judged judged {options}", code=JUDGED).document
     assert [arm["name"] for arm in document["arms"]] == ["full re-embed", "translated", "mean", "random"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reference", ["pool", "build"])
 def test_run_leaves_everything_in_one_folder(reference, store, judged, lead_migrate):
-    run = f"run store --target tfidf:64 --sample 120 --reference {reference} --beir judged -o out"
+    run = f"run store --target tfidf:64 --sample 120 --reference {reference} --judged judged -o out"
     ended = lead_migrate(run, code=JUDGED)
     document = json.loads(Path("out/report.json").read_text())
     assert ended.code == CODES[document["verdict"]["outcome"]]
@@ -79,7 +79,7 @@ def test_run_leaves_everything_in_one_folder(reference, store, judged, lead_migr
 
 @pytest.mark.slow
 def test_a_finished_run_says_its_verdict_again_and_does_nothing(store, judged, server, lead_migrate):
-    command = f"{TINY} --beir judged --cache none"
+    command = f"{TINY} --judged judged --cache none"
     first = lead_migrate(command, code=JUDGED)
     before, requests = files_of("*.*"), len(server.requests)
     again = lead_migrate(command, code=first.code)
@@ -90,7 +90,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(store, judged, s
     assert "verdict" in Path("junit.xml").read_text()
     told = lead_migrate(f"{command} --margin 0.5 --seed 3", code=2).complaint
     assert "other values of seed is there; choose another folder" in told
-    told = lead_migrate(f"{command} --stitch mean", code=2).complaint
+    told = lead_migrate(f"{command} --kind mean", code=2).complaint
     assert "other values of stitch is there; choose" in told
     assert len(server.requests) == requests
     assert files_of("*.*") == before
@@ -100,9 +100,9 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(store, judged, s
 @pytest.mark.parametrize(
     ("first", "then", "changed"),
     [
-        ("--beir judged", "--beir judged --reference build", "reference"),
-        ("--beir judged", "--queries synthetic", "queries"),
-        ("--beir judged --reference build", "--beir judged --margin 0.5", "margin, reference"),
+        ("--judged judged", "--judged judged --reference build", "reference"),
+        ("--judged judged", "--queries synthetic", "queries"),
+        ("--judged judged --reference build", "--judged judged --margin 0.5", "margin, reference"),
     ],
 )
 def test_another_audit_of_a_finished_run_keeps_its_stores(first, then, changed, store, judged, server, lead_migrate):
@@ -123,7 +123,7 @@ def interrupted(*arguments, **options):
 
 @pytest.mark.slow
 def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(store, judged, monkeypatch, lead_migrate):
-    command = f"run store --target tfidf:24 {RIDGE} --beir judged -o out"
+    command = f"run store --target tfidf:24 {RIDGE} --judged judged -o out"
     lead_migrate(command, code=JUDGED)
     with monkeypatch.context() as patch:
         patch.setattr("migrate.audit.audit.audit_store", interrupted)
@@ -136,7 +136,7 @@ def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(store, judge
 @pytest.mark.slow
 def test_a_source_model_that_is_named_afterwards_adds_the_arm_stay(store, judged, lead_migrate):
     (store / "lead-migrate.json").unlink()
-    command = f"run store --target tfidf:24 {RIDGE} --beir judged -o out"
+    command = f"run store --target tfidf:24 {RIDGE} --judged judged -o out"
     assert "whether staying would be better" in lead_migrate(command, code=JUDGED).err
     ended = lead_migrate(f"{command} --source-model tfidf:32", code=JUDGED)
     assert "only the audit is repeated with other values of source model" in ended.told
@@ -157,14 +157,14 @@ def test_a_store_of_the_same_model_loses_nothing(store, judged, audit_fields, le
         query_ids=[query.id for query in queries], queries=asked,
     )  # fmt: skip
     verdict = lead_migrate(
-        "run store --target file:same.npz --beir judged --sample 75 --margin 0.9 --reference build -o out --json",
+        "run store --target file:same.npz --judged judged --sample 75 --margin 0.9 --reference build -o out --json",
         code=3,
     ).document["verdict"]
     assert verdict["retention"]["estimate"] == pytest.approx(1, abs=1e-6)
     assert verdict["outcome"] == "INCONCLUSIVE"
     assert "the full re-embed is significantly worse than BM25" in verdict["sentence"]
     audit_fields(no_bm25=True)
-    audit = "audit out/store --reference out/reference --target file:same.npz --beir judged --margin 0.9 --json"
+    audit = "audit out/store --reference out/reference --target file:same.npz --judged judged --margin 0.9 --json"
     shown = lead_migrate(audit, code=3).document
     assert "the full re-embed is significantly worse than BM25" in shown["verdict"]["sentence"]
     assert "BM25" not in [arm["name"] for arm in shown["arms"]]
@@ -183,7 +183,7 @@ def test_chunks_are_judged_by_their_document(judged, lead_migrate):
     store = open_store("chunked")
     assert store.info.count > 150
     assert any("#" in document.id for document in store.documents())
-    run = "run chunked --target tfidf:64 --beir judged --sample 200 -o out --json"
+    run = "run chunked --target tfidf:64 --judged judged --sample 200 -o out --json"
     document = lead_migrate(run, code=JUDGED).document
     assert document["dataset"]["documents"] == 150
     assert document["arms"][0]["means"]["recall@100"] > 0.5
@@ -242,7 +242,7 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
     if name in ("audit", "sync", "switch", "rollback", "forget"):
         Path("translated").rename("new-store")
     if name.startswith("private"):
-        lead_migrate("fit my-store --target tfidf:48 --stitch ridge --force -o my-stitch")
+        lead_migrate("fit my-store --target tfidf:48 --kind ridge --force -o my-stitch")
     if name == "carry":
         np.savez("concepts.npz", concept=np.eye(32)[0])
     if name in ("switch", "rollback", "forget"):
@@ -304,7 +304,7 @@ def test_the_lists_of_commands_say_in_a_short_line_each_what_it_does(lead_migrat
 
 def test_the_help_of_audit_says_what_queries_are_taken_and_how_drawn_ones_come_back(lead_migrate):
     shown = lead_migrate("audit --help-all").said
-    assert "Replace each null by a grade, 0 for not relevant, and give the file back with --beir." in shown
+    assert "Replace each null by a grade, 0 for not relevant, and give the file back with --judged." in shown
     assert "a file with a query a line, or JSONL with `text`; or the word `synthetic`" in shown
     assert "The verdict is then provisional" in shown
 
@@ -315,7 +315,7 @@ def test_bash_gets_a_completion_script_that_completes():
 
     assert "complete -o nosort -F _lead_migrate_completion lead-migrate" in asked(_LEAD_MIGRATE_COMPLETE="bash_source")
     typed = {"_LEAD_MIGRATE_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
-    assert asked(**typed, COMP_WORDS="lead-migrate fit --st") == "plain,--stitch\n"
+    assert asked(**typed, COMP_WORDS="lead-migrate fit --ki") == "plain,--kind\n"
     assert asked(**typed, COMP_WORDS="lead-migrate fit my-") == "file,my-\n"  # bash looks for files
 
 
@@ -326,7 +326,6 @@ def test_shared_options_are_spelled_the_same_everywhere():
             if isinstance(parameter, click.Option):
                 seen.setdefault(parameter.name, set()).add(tuple(parameter.opts))
     del seen["reembed"]  # what `translate --reembed` is called in a command of that name is `--share`
-    del seen["stitch"]  # an audit tries budgets from a stitch, and calls it `--frontier`
     assert {name: spellings for name, spellings in seen.items() if len(spellings) > 1} == {}
     assert set(ModelOptions.__dataclass_fields__) <= {parameter.name for parameter in LEAVES["fit"].params}
 
@@ -348,11 +347,11 @@ def test_the_console_script_and_the_module_are_there():
 def test_queries_get_the_prefix_that_the_store_was_made_for(store, judged, server, monkeypatch, lead_migrate):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     target = "'openai:text-embedding-3-small,query-prefix=ask: ,document-prefix=doc: '"
-    lead_migrate(f"fit store --target {target} --sample 50 --stitch ridge -o stitch --base-url {server.url}")
+    lead_migrate(f"fit store --target {target} --sample 50 --kind ridge -o stitch --base-url {server.url}")
     facts = json.loads(Path("stitch/lead-migrate.json").read_text())
     assert facts["model"]["spec"] == "openai:text-embedding-3-small"
     lead_migrate("translate store stitch -o new")
-    lead_migrate(f"audit new --reference build --beir judged --base-url {server.url}", code=JUDGED)
+    lead_migrate(f"audit new --reference build --judged judged --base-url {server.url}", code=JUDGED)
     served = server.texts_served
     assert len(set(served)) == 150 + 150, "every document and every query"
     assert len(served) < 150 + 150 + 50, "once, but for what proves the model, though 50 were asked for twice"
@@ -369,7 +368,7 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(store, judged, serve
     ],
 )
 def test_several_stitches_are_the_candidates(kinds, expected, store, lead_migrate):
-    stitches = " ".join(f"--stitch {kind}" for kind in kinds)
+    stitches = " ".join(f"--kind {kind}" for kind in kinds)
     ended = lead_migrate(f"fit store --target tfidf:16 --sample 100 {stitches} -o s --json --quiet")
     assert ended.err == ""
     facts = ended.document

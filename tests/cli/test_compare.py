@@ -58,7 +58,7 @@ def test_page_and_tables_are_written(lead_migrate):
 
 
 def test_several_stitches_are_fitted(lead_migrate):
-    compare = "compare a b --stitch ridge --stitch ols --stitch procrustes --stitch lowrank:2"
+    compare = "compare a b --kind ridge --kind ols --kind procrustes --kind lowrank:2"
     document = lead_migrate(f"{compare} --json --csv figures").document
     r2 = {one["stitch"]: one["matrix"][0][1] for one in document["measures"] if one["key"] == "r2"}
     assert list(r2) == ["ridge", "ols", "procrustes", "lowrank:2"]
@@ -105,15 +105,15 @@ def test_an_output_is_replaced_only_when_told(output, lead_migrate):
         ("a b --report a/page.html", 2, "overlaps"),
         ("a b --report x.html --csv x.html", 2, "are one output"),
         ("a b --labels none.tsv", 4, "no such file"),
-        ("a b --stitch ridge+text", 2, "stitches of vectors alone"),
+        ("a b --kind ridge+text", 2, "stitches of vectors alone"),
         ("a b --group x=a", 2, "name two or more with stores"),
         ("a b --group x", 2, "as in old=a,b"),
         ("a b --group x=a,b --group x=c", 2, "not a unique name"),
         ("--group x=a,b --group y=b,c", 2, "a store is in one group"),
         ("", 2, "two or more stores; name another"),
-        ("a b --stitch auto", 2, "not 'auto'"),
-        ("a b --stitch adjoint", 2, "not 'adjoint'"),
-        ("a b --stitch mlp", 2, "mlp:1 to mlp:7"),
+        ("a b --kind auto", 2, "not 'auto'"),
+        ("a b --kind adjoint", 2, "not 'adjoint'"),
+        ("a b --kind mlp", 2, "mlp:1 to mlp:7"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(tmp_path, arguments, code, message, lead_migrate):

@@ -51,7 +51,7 @@ def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, 
     assert "nonsense" in lead_migrate(fit, code=2).complaint
     monkeypatch.setenv("LEAD_MIGRATE_STITCH", "other")
     assert "other" in lead_migrate(fit, code=2).complaint
-    lead_migrate(f"{fit} --stitch ridge")  # --target is required, and stands in the file
+    lead_migrate(f"{fit} --kind ridge")  # --target is required, and stands in the file
 
 
 @pytest.mark.parametrize("where", ["file", "environment"])
@@ -71,7 +71,9 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
     assert f"Invalid value for {origin}: 0 is not in the range" in lead_migrate(check, code=2).complaint
     settings(4)
     assert "dimensions=4 does not fit 'tfidf:32'" in lead_migrate(check, code=2).complaint
-    assert "dimensions=5 does not fit 'tfidf:32'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
+    assert (
+        "dimensions=5 does not fit 'tfidf:32,dimensions=5'" in lead_migrate(f"{check},dimensions=5", code=2).complaint
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
 )
 def test_what_is_wrong_in_the_file_is_told(text, told, project, lead_migrate):
     project.write_text(text, errors="surrogateescape")
-    ended = lead_migrate("audit store --reference build --beir x", code=2)
+    ended = lead_migrate("audit store --reference build --judged x", code=2)
     assert told in ended.complaint and ended.err.count("\n") == 1
 
 

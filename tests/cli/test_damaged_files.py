@@ -77,7 +77,7 @@ def outcome(lead_migrate):
     return ends
 
 
-RUN = "run old --target tfidf:24 --sample 60 --stitch ridge --beir judged -o made"
+RUN = "run old --target tfidf:24 --sample 60 --kind ridge --judged judged -o made"
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def contents_like(facts, count):
             [
                 "inspect made/store",
                 "switch old made/store --unproven",
-                "audit made/store --reference old --beir judged",
+                "audit made/store --reference old --judged judged",
             ],
         ),
         ("made/stitch", ["inspect made/stitch", "translate old made/stitch -o out"]),
@@ -135,7 +135,7 @@ def test_a_manifest_of_other_values(which, commands, moved, outcome):
 
 
 def test_a_report_that_switch_is_given(moved, outcome):
-    switch = "switch old made/store --report r.json"
+    switch = "switch old made/store --audit r.json"
     path = Path("r.json")
     for content in BYTES.values():
         path.write_bytes(content)

@@ -20,16 +20,16 @@ def _place(store, judged):
 @pytest.mark.parametrize(
     ("line", "code", "part"),
     [
-        ("fit store --target tfidf:8 --stitch magic -o out", 2, "unknown stitch 'magic'"),
+        ("fit store --target tfidf:8 --kind magic -o out", 2, "unknown stitch 'magic'"),
         ("fit store --target tfidf:8 -o judged", 2, "--force"),
         ("fit store --target tfidf:8", 2, "--output"),
         ("fit", 2, "Missing argument 'STORE', option '--output' / '-o', option '--target'; see"),
         ("fit store --target tfidf:8 --sample 1 -o out", 2, "--sample"),
         ("fit store --target openai:text-embedding-3-small -o out", 7, "OPENAI_API_KEY"),
-        ("audit store --reference nowhere --beir judged", 4, "no such file or folder"),
-        ("audit store --reference store --beir nowhere", 4, "nowhere"),
-        ("audit store --reference store --beir judged --margin 0", 2, "--margin"),
-        ("audit nowhere --source old --beir judged", 4, "no such files or folders: nowhere, old; check the paths"),
+        ("audit store --reference nowhere --judged judged", 4, "no such file or folder"),
+        ("audit store --reference store --judged nowhere", 4, "nowhere"),
+        ("audit store --reference store --judged judged --margin 0", 2, "--margin"),
+        ("audit nowhere --source old --judged judged", 4, "no such files or folders: nowhere, old; check the paths"),
         ("run nowhere --target file:v.npz --queries q -o out", 4, "no such files or folders: nowhere, q, v.npz;"),
         ("translate nowhere gone -o out", 4, "no such files or folders: nowhere, gone;"),
         ("fit nowhere --target tfidf:8 --query-log log --sample 20 -o out", 4, "nowhere, log;"),
@@ -46,14 +46,14 @@ def test_wrong_input_is_one_line_with_its_exit_code(line, code, part, lead_migra
 
 def test_a_source_without_a_known_model_must_be_named(store, lead_migrate):
     (store / "lead-migrate.json").unlink()
-    assert "--target SPEC" in lead_migrate("audit store --reference store --beir judged", code=2).complaint
+    assert "--target SPEC" in lead_migrate("audit store --reference store --judged judged", code=2).complaint
 
 
 def test_the_wrong_beir_set_is_refused(lead_migrate):
     Path("beir/qrels").mkdir(parents=True)
     Path("beir/queries.jsonl").write_text(json.dumps({"_id": "q", "text": "tea"}))
     Path("beir/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tdoc-9\t1\n")
-    told = lead_migrate("audit store --reference store --beir beir", code=4).complaint
+    told = lead_migrate("audit store --reference store --judged beir", code=4).complaint
     assert "is it the right BEIR set" in told
 
 
@@ -109,19 +109,19 @@ def test_no_color_and_pipes_are_plain(monkeypatch):
 @pytest.fixture
 def moved(target_file, lead_migrate):
     """A store, `moved`, that was translated to a model of a file that lies elsewhere."""
-    lead_migrate(f"fit store --target file:{target_file} -o stitch --stitch ridge -q")
+    lead_migrate(f"fit store --target file:{target_file} -o stitch --kind ridge -q")
     lead_migrate("translate store stitch -o moved -q")
 
 
 def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, lead_migrate):
-    told = lead_migrate("audit moved --reference build --beir judged -q", code=2).complaint
+    told = lead_migrate("audit moved --reference build --judged judged -q", code=2).complaint
     assert told.endswith(
         "target.npz, which its vectors are from, is not in the current folder; say where it is with --target file:PATH"
     )
 
 
 def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, server, lead_migrate):
-    audit = "audit moved --reference build --beir judged -q --target openai:"
+    audit = "audit moved --reference build --judged judged -q --target openai:"
     told = lead_migrate(f"{audit}text-embedding-3-small", code=4).complaint
     assert "have dimension 24, those of openai:text-embedding-3-small 1536" in told
     assert server.requests == []

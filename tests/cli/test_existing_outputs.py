@@ -22,8 +22,8 @@ COMMANDS = {
     "translate store stitch --reembed 50% -o out": "out",
     "translate store stitch --reembed 50% -o new": "new.stitch",
     "translate store stitch --reembed 50% --save-stitch out -o new": "out",
-    f"run store --target {MODEL} --beir judged -o out": "out/stitch",
-    f"run store --target {MODEL} --beir judged -o new": "new/report.html",
+    f"run store --target {MODEL} --judged judged -o out": "out/stitch",
+    f"run store --target {MODEL} --judged judged -o new": "new/report.html",
 }
 """Commands, and what each finds in its way."""
 
@@ -73,7 +73,7 @@ FUNCTIONS = {
     "reembed": lambda: migrate.reembed("store", load_embedder(MODEL), "out", max_cost=0),
     "translate": lambda: migrate.translate("store", "viewed", "out", max_cost=0),
     "a share": lambda: migrate.translate("store", "stitch", "out", reembed="50%", max_cost=0),
-    "run": lambda: migrate.run("store", load_embedder(MODEL), beir="judged", output="out", max_cost=0),
+    "run": lambda: migrate.run("store", load_embedder(MODEL), judged="judged", output="out", max_cost=0),
 }
 
 

@@ -12,14 +12,14 @@ pytestmark = pytest.mark.slow
 
 AGAIN = "nothing is done again"
 JUDGED = (0, 1, 3)
-RIDGE = "--sample 60 --stitch ridge --beir judged"
+RIDGE = "--sample 60 --kind ridge --judged judged"
 
 
 @pytest.fixture(scope="module")
 def finished(source_folder, beir, lead_migrate, tmp_path_factory):
     """A folder with a finished run, `made`, and the command that made it."""
     folder = tmp_path_factory.mktemp("finished")
-    command = f"run {source_folder} --target tfidf:24 {RIDGE.replace('judged', str(beir))} -o made"
+    command = f"run {source_folder} --target tfidf:24 {RIDGE.replace(' judged', f' {beir}')} -o made"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         lead_migrate(f"{command} -q", code=JUDGED)

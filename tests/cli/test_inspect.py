@@ -108,7 +108,7 @@ def test_run_and_fit_name_the_columns_that_could_be_texts_as_inspect_does(judged
     parquet.write_table(pyarrow.table(rows), "items.parquet")
     hint = "it could be headline, link; say ?text=COLUMN for one"
     assert inspect("items.parquet").err == f"to give it texts: {hint}\n"
-    for command in ("fit", "run --beir judged"):
+    for command in ("fit", "run --judged judged"):
         assert hint in lead_migrate(f"{command} items.parquet --target tfidf:4 -q -o out", code=4).complaint
 
 
@@ -117,8 +117,8 @@ def stitches(source_folder, short_training, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stitches")
     store, target = open_store(source_folder), load_embedder("tfidf:24")
     for name, kind in (("network", "mlp:2"), ("linear", "ridge"), ("texts", "ridge+text")):
-        migrate.fit(store, target, sample=60, stitch=kind).save(folder / name)
-    migrate.fit(store, target, sample=60, stitch="adjoint", direction="query").save(folder / "queries")
+        migrate.fit(store, target, sample=60, kind=kind).save(folder / name)
+    migrate.fit(store, target, sample=60, kind="adjoint", direction="query").save(folder / "queries")
     return folder
 
 

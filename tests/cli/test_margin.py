@@ -10,8 +10,8 @@ from migrate.live.monitor import Monitor
 
 JUDGED = (0, 1, 3)
 COMMANDS = (
-    "audit new --reference build --beir beir",
-    "run old --target tfidf:8 --beir beir -o out",
+    "audit new --reference build --judged beir",
+    "run old --target tfidf:8 --judged beir -o out",
     "live run new",
 )
 
@@ -54,7 +54,7 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
     def caveats(options):
         return lead_migrate(f"{audit} --json {options}", code=JUDGED).document["verdict"]["caveats"]
 
-    audit = "audit new --reference build --beir judged --two-stage none -q"
+    audit = "audit new --reference build --judged judged --two-stage none -q"
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
     remark = f"the margin of 0.8 is from {project}"
     reports = "--report report.json --report report.html --report report.xml"
@@ -71,7 +71,7 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
 
 def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged, project, without_words, lead_migrate):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
-    command = "run store --target tfidf:24 --beir judged --sample 60 --stitch ridge -o out -q --json"
+    command = "run store --target tfidf:24 --judged judged --sample 60 --kind ridge -o out -q --json"
     remark = f"the margin of 0.8 is from {project}"
     for options, caveats in (("", [remark]), ("", [remark]), ("--margin 0.8", [])):
         assert lead_migrate(f"{command} {options}", code=JUDGED).document["verdict"]["caveats"] == caveats

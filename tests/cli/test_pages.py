@@ -39,7 +39,7 @@ def test_the_ending_says_the_kind(lead_migrate):
         ("compare a b --html x", "--html was removed; give --report FILE.html"),
         ("audit a --open", "--open was removed; leave it out"),
         ("audit a --stitch x", "--stitch was removed; give --frontier STITCH"),
-        ("audit a --split dev", "--split was removed; write it after the judged queries: --beir NAME:dev"),
+        ("audit a --split dev", "--split was removed; write it after the judged queries: --judged NAME:dev"),
         ("run a --strategy random", "--strategy was removed; in Python the function has it"),
     ],
 )

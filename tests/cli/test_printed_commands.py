@@ -17,12 +17,12 @@ from migrate.vectors import Document
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
-STAGES = "audit new --reference pool --beir judged --plan two-stage-149 --margin 0.7"
+STAGES = "audit new --reference pool --judged judged --plan two-stage-149 --margin 0.7"
 TO_FILL_IN = {"DIR": "judged", "SPEC": "tfidf:8", "OLD": "store", "STORE": "store", "KEYS": "keys", "STITCH": "mapped"}
 JUDGED = (0, 1, 3)
-AUDIT = "audit new --reference pool --beir judged"
-RUN = "run store --beir judged --stitch mean --sample 60 --target"
-GOOD = "audit good --reference pool --beir judged --margin 0.5"
+AUDIT = "audit new --reference pool --judged judged"
+RUN = "run store --judged judged --kind mean --sample 60 --target"
+GOOD = "audit good --reference pool --judged judged --margin 0.5"
 
 
 @pytest.fixture(autouse=True)
@@ -52,13 +52,13 @@ def made(source_folder, bare_folder, beir, write_vectors, lead_migrate, tmp_path
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for command in (
-            "fit store --target tfidf:48 --stitch mean --sample 60 -o stitch",
-            "fit store --target tfidf:48 --stitch ridge --sample 145 -o better",
+            "fit store --target tfidf:48 --kind mean --sample 60 -o stitch",
+            "fit store --target tfidf:48 --kind ridge --sample 145 -o better",
             "translate store stitch -o new",
             "translate store better -o good",
             "reembed store --target tfidf:48 -o full",
             "embed most.jsonl --model file:old.npz --no-chunks -o grown",
-            "fit grown --target file:target.npz --stitch ridge --sample 60 -o mapped",
+            "fit grown --target file:target.npz --kind ridge --sample 60 -o mapped",
             "translate grown mapped --target file:target.npz -o behind",
             "embed all.jsonl --model file:old.npz --no-chunks -o grown --force",
             f"{RUN} tfidf:48 -o finished",
@@ -115,9 +115,9 @@ ROWS = {
         "assess store --target tfidf:48 --stitch stitch --keep 0.5", {0}, "reembed store", {0}
     ),
     "assessed, a slow model": ("assess many --target tfidf:16,rate=1/min", {0}, "run many", JUDGED),
-    "fitted": ("fit store --target tfidf:48 --stitch ridge --sample 60 -o st", {0}, "translate store st", {0}),
+    "fitted": ("fit store --target tfidf:48 --kind ridge --sample 60 -o st", {0}, "translate store st", {0}),
     "fitted for queries": (
-        "fit store --target tfidf:48 --stitch ridge --sample 60 --direction query -o st", {0}, None, None
+        "fit store --target tfidf:48 --kind ridge --sample 60 --direction query -o st", {0}, None, None
     ),
     "translated": ("translate store stitch -o again", {0}, "audit again --reference pool", JUDGED),
     "re-embedded": ("reembed store --target tfidf:48 -o again", {0}, "switch store again", {0}),
@@ -127,8 +127,8 @@ ROWS = {
     "all re-embedded with a stitch": (
         "reembed store --target tfidf:48 --share 100% --stitch stitch -o part", {0}, "switch store part", {0}
     ),
-    "the same model": ("run full --target tfidf:48 --beir judged -o out", {0}, "switch store full", {0}),
-    "the same model, for long": ("run store --target tfidf:32 --beir judged -o out", {0}, None, None),
+    "the same model": ("run full --target tfidf:48 --judged judged -o out", {0}, "switch store full", {0}),
+    "the same model, for long": ("run store --target tfidf:32 --judged judged -o out", {0}, None, None),
     "served, all true": ("live status full", {0}, "switch store full", {0}),
     "what a sync would do": (
         "sync grown behind --target file:target.npz --dry-run", {0}, "sync grown behind --target=file:target.npz", {0}
@@ -136,14 +136,14 @@ ROWS = {
     "synced": ("sync grown behind --target file:target.npz", {0}, "audit behind", JUDGED),
     "up to date": ("sync store new", {0}, None, None),
     "SAFE, without a report": (f"{GOOD} --source store", {0}, "audit good", {0}),
-    "SAFE": (f"{GOOD} --source store --report report.json", {0}, "switch store good --report report.json", {0}),
+    "SAFE": (f"{GOOD} --source store --report report.json", {0}, "switch store good --audit report.json", {0}),
     "SAFE, without a source": (f"{GOOD} --report report.json", {0}, None, None),
     "NOT SAFE": (f"{AUDIT} --source store", {1}, "reembed store", {0}),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
-    "a doubt": (GOOD.replace("judged", "echoed"), {3}, "audit good --reference=pool", JUDGED),
+    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, "audit good --reference=pool", JUDGED),
     "a doubt in a run": (
-        "run store --beir echoed --stitch ridge --sample 145 --target tfidf:48 --margin 0.5 -o out", {3},
+        "run store --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out", {3},
         "run store --target=tfidf:48", JUDGED,
     ),
     "not compatible": ("check store --model openai:text-embedding-3-small", {1}, "assess store", {0}),
@@ -151,7 +151,7 @@ ROWS = {
         "audit good --reference pool --queries synthetic --source store", JUDGED, "reembed store", {0}
     ),
     "provisional and SAFE": (
-        f"{GOOD.replace('--beir judged', '--queries synthetic')} --source store --report report.json",
+        f"{GOOD.replace('--judged judged', '--queries synthetic')} --source store --report report.json",
         JUDGED, "switch store good --unproven", {0},
     ),
     "a part is enough": (
@@ -161,7 +161,7 @@ ROWS = {
     "against a store of the model": (f"{AUDIT.replace('pool', 'full')} --source store", {1}, "switch store full", {0}),
     "all true vectors": (f"{AUDIT.replace('new', 'full')} --source store", JUDGED, "switch store full", {0}),
     "two stages, without a report": (f"{STAGES} --source store", {0}, "audit new", {0}),
-    "two stages": (f"{STAGES} --source store --report report.json", {0}, "switch store new --report", {0}),
+    "two stages": (f"{STAGES} --source store --report report.json", {0}, "switch store new --audit", {0}),
     "staying is better": (f"{RUN} tfidf:24 -o out", JUDGED, None, None),
     "a run": (f"{RUN} tfidf:48 -o out", {1}, "reembed store", {0}),
     "a finished run": (f"{RUN} tfidf:48 -o finished", {1}, "reembed store", {0}),
@@ -212,7 +212,7 @@ def test_from_the_assessment_to_the_audit(kind, target, here, printed, lead_migr
         lead_migrate("stamp one --model tfidf:32")
     full = printed(f"assess one --target {target}")
     assert full == f"reembed one --target {target} -o one-full", "so small a store"
-    translate = printed(f"fit one --target {target} -o st --sample 100 --stitch ridge")
+    translate = printed(f"fit one --target {target} -o st --sample 100 --kind ridge")
     assert translate.startswith("translate ")
     audit = printed(translate)
     assert audit.startswith("audit ") and " --reference pool" in audit
@@ -224,7 +224,7 @@ def test_the_same_audit_again_leaves_settings_to_the_file_that_is_named_again(he
     Path("settings.toml").write_text('[tool.lead-migrate]\ndevice = "cpu"\nconcurrency = 4\n')
     audit = printed("--config settings.toml translate store better -o again")
     assert audit.startswith("--config=settings.toml audit ")
-    again = printed("--config settings.toml audit again --beir judged --source store --margin 0.5")
+    again = printed("--config settings.toml audit again --judged judged --source store --margin 0.5")
     assert again.startswith("--config=settings.toml audit ")
     assert "--device" not in again and "--concurrency" not in again
     lead_migrate(again, code=JUDGED)
@@ -272,9 +272,9 @@ def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_
 
 
 def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(here, printed, lead_migrate):
-    lead_migrate(f"fit store --target {PACKAGED} --sample 20 --stitch mean -o st")
+    lead_migrate(f"fit store --target {PACKAGED} --sample 20 --kind mean -o st")
     lead_migrate("translate store st -o again")
-    full = printed("audit again --reference pool --beir judged --source store", (1, 3))
+    full = printed("audit again --reference pool --judged judged --source store", (1, 3))
     assert full.startswith("reembed store ")
     assert [word for word in full.split() if word.startswith("-")] == ["--target", "-o"]
     assert printed(full).startswith("switch ")
@@ -302,7 +302,7 @@ def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, short_folder
 
 
 def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, printed, lead_migrate):
-    audit = "audit new --reference build --beir judged --source store"
+    audit = "audit new --reference build --judged judged --source store"
     lead_migrate(audit, code=1)
     for plan, told in (
         ("two-stage-20000 --report no.json", "two-stage-20000 ranks all of the store's 150 documents again"),
@@ -312,7 +312,7 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, printed, lead_
         complaint = lead_migrate(f"{audit} --plan {plan}", code=2).complaint
         assert "--plan" in complaint and told in complaint
     switch = printed(f"{audit} --plan two-stage-149 --report report.json --margin 0.7")
-    assert switch == "switch store new --report report.json"
+    assert switch == "switch store new --audit report.json"
     said = lead_migrate(switch).out
     assert "SAFE in two stages alone" in said and "LiveLimits(depth=149, max_documents=149" in said
 
@@ -321,13 +321,13 @@ def test_a_packaged_model_needs_no_hub(here, short_beir, printed, lead_migrate):
     """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
     embed = f"embed {short_beir} --model '{PACKAGED},document-prefix=title: ' --no-chunks -o one"
     assert lead_migrate(embed).next == "assess one --target SPEC"
-    audit = printed(printed(f"fit one --target {PACKAGED} --stitch procrustes --sample 40 -o st"))
+    audit = printed(printed(f"fit one --target {PACKAGED} --kind procrustes --sample 40 -o st"))
     assert " --source one" in audit
     lead_migrate(audit, code=JUDGED)
 
 
 def test_what_was_typed_for_the_model_goes_along(here, printed):
-    fit = "fit store --target tfidf:16,batch-size=8 --sample 60 --stitch ridge -o st --cache own.sqlite"
+    fit = "fit store --target tfidf:16,batch-size=8 --sample 60 --kind ridge -o st --cache own.sqlite"
     translate = printed(fit)
     assert translate.endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
     assert printed(translate).endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
@@ -342,7 +342,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     audit = ended.next.replace("DIR", "judged").replace("file:PATH", "file:moved.npz")
     assert audit.startswith("audit again ") and "judged" in audit and "file:moved.npz" in audit
     lead_migrate(audit, code=JUDGED)
-    audit = "audit again --reference build --beir judged"
+    audit = "audit again --reference build --judged judged"
     told = lead_migrate(audit, code=2).complaint
     assert "target.npz, which its vectors are from, is not in the current folder" in told
     told = lead_migrate(f"{audit} --target file:moved.npz --source of-a-file", code=2).complaint
@@ -351,10 +351,11 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
 
 
 def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, printed, lead_migrate):
-    again = printed(f"{GOOD} --source store")
+    again = printed(f"{GOOD} --source store".replace("--judged", "--beir"))
     assert again.startswith("audit good ") and again.endswith(" --report=report.json"), "a switch wants the report"
+    assert " --judged=judged " in again, "the names of today, whatever was typed"
     switch = printed(again)
-    assert switch == "switch store good --report report.json"
+    assert switch == "switch store good --audit report.json"
     ended = lead_migrate(switch)
     assert ended.next is None and open_store("store").info.dim == 48
     assert "queries must be embedded with tfidf:48 instead of tfidf:32 from now on" in ended.out
@@ -379,9 +380,9 @@ def staged(short_folder, short_beir, lead_migrate):
     """The audit of a store that is SAFE in two stages alone, whose model is worth keeping the vectors of."""
     shutil.copytree(short_folder, "store")
     shutil.copytree(short_beir, "judged")
-    lead_migrate(f"fit store --target {PACKAGED} --stitch ridge --sample 60 -q -o stitch")
+    lead_migrate(f"fit store --target {PACKAGED} --kind ridge --sample 60 -q -o stitch")
     lead_migrate("translate store stitch -q -o new")
-    return "audit new --reference pool --beir judged --source store --margin 0.6 --two-stage 100"
+    return "audit new --reference pool --judged judged --source store --margin 0.6 --two-stage 100"
 
 
 @pytest.mark.usefixtures("staged")
@@ -401,7 +402,7 @@ def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_m
 
 def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(staged, shell, lead_migrate):
     lead_migrate(f"{staged} --plan two-stage-100 --report report.json -q")
-    switched = shell("lead-migrate switch store new --report report.json")
+    switched = shell("lead-migrate switch store new --audit report.json")
     worker = told(switched)
     assert worker == "lead-migrate live run store"
     lines = [line.strip() for line in switched.stdout.splitlines() if line.startswith("  ")]

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 JUDGED = (0, 1, 3)
 BRIDGE = "fit store --target tfidf:24 --sample 100 --direction query -o bridge"
-AUDIT = "audit new --reference build --beir judged"
+AUDIT = "audit new --reference build --judged judged"
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_the_source_model_may_be_unknown(bridge, lead_migrate):
         (f"{AUDIT} --bridge new --source store", 4, "this is a store, not a stitch"),
         (f"{AUDIT} --bridge nowhere --source store", 4, "no stitch here"),
         ("fit store --target tfidf:8 --direction back -o out", 2, "--direction"),
-        ("fit store --target tfidf:8 --stitch adjoint -o out", 2, "does not map a document"),
+        ("fit store --target tfidf:8 --kind adjoint -o out", 2, "does not map a document"),
     ],
 )
 def test_a_wrong_direction_is_one_line_with_its_exit_code(line, code, part, bridge, lead_migrate):

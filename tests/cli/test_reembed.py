@@ -67,7 +67,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migra
 
 
 def test_a_translated_store_needs_a_report_until_all_of_it_is_true(lead_migrate):
-    migrate.translate("store", migrate.fit("store", "tfidf:24", stitch="ridge", sample=40), "translated")
+    migrate.translate("store", migrate.fit("store", "tfidf:24", kind="ridge", sample=40), "translated")
     with pytest.raises(InputError, match="no report of an audit beside it"):
         switch("store", "translated")
     assert "nothing to migrate" not in lead_migrate("reembed translated --target tfidf:24 -o new").out
@@ -97,7 +97,7 @@ def test_what_is_in_the_cache_is_not_embedded_again(server, lead_migrate):
 
 def test_a_share_is_what_translate_makes_of_it(monkeypatch, digest, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    migrate.fit("store", "tfidf:24", stitch="ridge", sample=40).save("stitch")
+    migrate.fit("store", "tfidf:24", kind="ridge", sample=40).save("stitch")
     ended = lead_migrate("reembed store --target tfidf:24 --share 50% --stitch stitch -o part")
     assert "75 of them true ones" in ended.out
     lead_migrate("translate store stitch --reembed 50% -o same")
@@ -123,7 +123,7 @@ def test_in_python_too_a_share_and_a_stitch_belong_together():
         migrate.reembed("store", "tfidf:24", "new", share="30%")
 
 
-@pytest.mark.parametrize("command", ["run --beir judged -o new", "fit -o new", "reembed -o new", "assess"])
+@pytest.mark.parametrize("command", ["run --judged judged -o new", "fit -o new", "reembed -o new", "assess"])
 def test_a_store_of_the_target_model_has_nothing_to_migrate(command, corpus, judged, lead_migrate):
     """Where no manifest says so, some texts that are embedded do."""
     embedder = load_embedder("tfidf:24")

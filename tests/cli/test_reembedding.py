@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 JUDGED = (0, 1, 3)
 TARGET = "--target file:vectors.npz"
 TRANSLATE = f"translate store stitch {TARGET}"
-AUDIT = f"audit new --reference full --beir judged {TARGET}"
+AUDIT = f"audit new --reference full --judged judged {TARGET}"
 FRONTIER = f"{AUDIT} --source store --frontier stitch"
 
 
@@ -46,7 +46,7 @@ def made(corpus, source_folder, beir, lead_migrate, tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        lead_migrate(f"fit store {TARGET} --sample 30 --stitch ridge -o stitch")
+        lead_migrate(f"fit store {TARGET} --sample 30 --kind ridge -o stitch")
         lead_migrate("translate store stitch -o new")
         lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")
     return folder
@@ -118,7 +118,7 @@ def test_a_model_of_another_dimension_than_the_stitchs_is_refused(lead_migrate):
 
 
 def test_a_frontier_is_told_above_the_verdict(audit_fields, lead_migrate):
-    audit_fields(frontier="50%,100%")
+    audit_fields(frontier_shares="50%,100%")
     Path("store/lead-migrate.json").unlink()  # staying is better than this small model, and nothing would be SAFE
     ended = lead_migrate(f"{FRONTIER} --report report.json --margin 0.9 --verbose", code=JUDGED)
     document = json.loads(Path("report.json").read_text())
@@ -175,7 +175,7 @@ def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields,
 
 
 def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(audit_fields, lead_migrate):
-    audit_fields(frontier="50%", policy=("random",))
+    audit_fields(frontier_shares="50%", policy=("random",))
     text = lead_migrate(f"{FRONTIER} --report report.json -v", code=JUDGED).out
     assert " 95 % bounds" in next(line for line in text.split("\n") if line.startswith("re-embed by"))
     points = json.loads(Path("report.json").read_text())["frontier"]["points"]
@@ -189,8 +189,8 @@ def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(audit_fields, lea
     ("options", "fields", "message"),
     [
         ("--frontier x", {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
-        ("--frontier x --source y", {"frontier": "5000"}, "'5000' are not shares of the store; give some"),
-        ("", {"frontier": "10%"}, "frontier goes with the stitch of a frontier"),
+        ("--frontier x --source y", {"frontier_shares": "5000"}, "'5000' are not shares of the store; give some"),
+        ("", {"frontier_shares": "10%"}, "frontier_shares goes with the stitch of a frontier"),
         ("", {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
         ("--two-stage many", {}, "--two-stage: 'many' is not a list of numbers of documents such as 50,200, or none"),
     ],
@@ -202,7 +202,7 @@ def test_an_audit_that_cannot_be_had_is_told(options, fields, message, audit_fie
 
 def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(server, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
-    fit = "fit store --target openai:tiny --stitch ridge --sample"
+    fit = "fit store --target openai:tiny --kind ridge --sample"
     lead_migrate(f"{fit} 30 -o tiny")
     lead_migrate("translate store tiny -o tiny-store")
     lead_migrate(f"{fit} 90 -o other")

@@ -61,7 +61,7 @@ def test_what_does_not_go_together_is_told_in_one_line(fields, code, message, st
     Path("bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
     for command, step, typed in (
         ("fit store", Fit, ["source_model", "query_log"]),
-        ("run store --beir judged", Run, ["source_model"]),
+        ("run store --judged judged", Run, ["source_model"]),
     ):
         options = [f"--{name.replace('_', '-')}={fields[name]}" for name in typed if name in fields]
         step_fields(step, **{name: value for name, value in fields.items() if name not in typed})
@@ -74,7 +74,7 @@ def test_unfinished_work_of_another_log_is_refused(monkeypatch, step_fields, lea
         raise KeyboardInterrupt
 
     monkeypatch.setattr("migrate.pipeline.job.reembed_store", broken)
-    run = "run store --target tfidf:24 --beir judged --sample 60 -o out --reference build"
+    run = "run store --target tfidf:24 --judged judged --sample 60 -o out --reference build"
     step_fields(Run, query_log="log.txt")
     lead_migrate(run, code=130)
     Path("log.txt").write_text("another question\n")
@@ -83,9 +83,9 @@ def test_unfinished_work_of_another_log_is_refused(monkeypatch, step_fields, lea
     lead_migrate(run, code=2)
 
 
-@pytest.mark.parametrize("command", ["fit store", "run store --beir judged"])
+@pytest.mark.parametrize("command", ["fit store", "run store --judged judged"])
 def test_the_command_says_which_stitch_it_took(command, lead_migrate):
-    stitches = "--sample 60 --stitch mean --stitch ridge"
+    stitches = "--sample 60 --kind mean --kind ridge"
     ended = lead_migrate(f"{command} --target tfidf:24 {stitches} -o out", code=JUDGED)
     took = r"took ridge: held-out overlap 0\.\d{3} ± 0\.\d{3}, best of 2 in 5 of 5 splits\n"
     assert re.search(took, ended.out + ended.err)

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 JUDGED = (0, 1, 3)
 SMALL = "openai:text-embedding-3-small"
 SHORT = f"{SMALL},dimensions=24"
-FIT = f"fit store --target {SHORT} --sample 50 --stitch ridge"
-TEXTS = "fit store --sample 50 --stitch ridge+text -o stitch"
+FIT = f"fit store --target {SHORT} --sample 50 --kind ridge"
+TEXTS = "fit store --sample 50 --kind ridge+text -o stitch"
 COSTLY = "--max-cost 0.00001"
 Said = namedtuple("Said", "model documents queries tokens")
 SAID = re.compile(r"^to embed(?: by ([^\n]*?))?: ([\d,]+) documents,(?: ([\d,]+) queries,)? (?:about )?([\d,]+) tokens",
@@ -70,7 +70,7 @@ def test_a_fit_counts_the_sample_that_it_draws(server, step_fields, lead_migrate
 
 @pytest.mark.parametrize("cache", ["", "--cache none"])
 def test_a_run_counts_the_sample_and_the_full_re_embed(cache, corpus, server, but_again, lead_migrate):
-    run = f"run store --target {SHORT} --beir judged --sample 50 --stitch ridge {cache} -o out"
+    run = f"run store --target {SHORT} --judged judged --sample 50 --kind ridge {cache} -o out"
     (line,) = said(lead_migrate(run, code=JUDGED))
     assert line.documents + line.queries == len(but_again(server.billed))
     assert (line.documents, line.queries) == (distinct(), len(corpus.queries))
@@ -80,12 +80,12 @@ def test_a_run_counts_the_sample_and_the_full_re_embed(cache, corpus, server, bu
 @pytest.mark.parametrize("cache", ["", "--cache none"])
 def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, audit_fields, lead_migrate):
     """But to prove the model: neither of the target, whom the frontier asks the same, nor of a view of all texts."""
-    audit_fields(frontier="40%", query_log="log.txt", no_bm25=True)
+    audit_fields(frontier_shares="40%", query_log="log.txt", no_bm25=True)
     lead_migrate(f"{TEXTS} --target {SHORT} --view openai:tiny")
     lead_migrate("translate store stitch -o new")
     Path("cache/lead-migrate/embeddings.sqlite").unlink()
     server.billed.clear()
-    audit = f"audit new --reference build --beir judged --source store --frontier stitch {cache}"
+    audit = f"audit new --reference build --judged judged --source store --frontier stitch {cache}"
     target, view = said(lead_migrate(audit, code=JUDGED))
     assert target[1:3] == (distinct(), len(corpus.queries) + 10)
     assert view[:3] == ("openai:tiny (view)", distinct(), 0)
@@ -117,7 +117,7 @@ def test_an_audit_counts_tokens_as_its_line_does(server, monkeypatch, audit_fiel
     for name, no_bm25 in (("words", False), ("none", True)):
         audit_fields(no_bm25=no_bm25)
         options = f"--cache {name}.sqlite --report {name}.json"
-        (line,) = said(lead_migrate(f"audit new --reference build --beir judged {options}", code=JUDGED))
+        (line,) = said(lead_migrate(f"audit new --reference build --judged judged {options}", code=JUDGED))
         arms = json.loads(Path(f"{name}.json").read_text())["arms"]
         (full,) = [arm for arm in arms if arm["name"] == "full re-embed"]
         assert line.documents == asked.distinct
@@ -162,7 +162,7 @@ def test_a_run_that_fails_says_what_was_spent(server, lead_migrate):
     ("command", "sample"),
     [
         ("embed judged --no-chunks --model", 0),
-        ("run store --beir judged --sample 50 --stitch ridge --reference build --target", 50),
+        ("run store --judged judged --sample 50 --kind ridge --reference build --target", 50),
     ],
     ids=["embed", "run"],
 )
@@ -194,7 +194,7 @@ def test_a_pool_is_metered_announced_and_paid_for_once(server, but_again, lead_m
     lead_migrate(f"{FIT} -o stitch")
     lead_migrate("translate store stitch -o new")
     server.billed.clear()
-    audit = "audit new --reference pool --beir judged --source store"
+    audit = "audit new --reference pool --judged judged --source store"
     told = lead_migrate(f"{audit} {COSTLY}", code=2).complaint
     assert "raise --max-cost, or agree with --yes" in told and server.billed == []
     told = lead_migrate(f"{audit} --report report.json", code=JUDGED).err

@@ -44,7 +44,7 @@ def place(source_folder, beir, tmp_path_factory):
 
 
 def audit(store):
-    return ["audit", store, "--reference", "right", "--beir", "beir"]
+    return ["audit", store, "--reference", "right", "--judged", "beir"]
 
 
 COMMANDS = {

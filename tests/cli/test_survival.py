@@ -131,7 +131,7 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, store, judged, m
     from migrate.pipeline import job as pipeline
     from migrate.steps.fit import job as fit
 
-    command = "run store --target tfidf:24 --beir judged --sample 60 --quiet --reference build -o"
+    command = "run store --target tfidf:24 --judged judged --sample 60 --quiet --reference build -o"
     calls = []
 
     def note(place, name):
@@ -185,8 +185,8 @@ def test_no_command_changes_what_it_reads(store, judged, lead_migrate):
         "fit store --target tfidf:24 --sample 60 -o stitch",
         "translate store stitch -o new",
         "reembed store --target tfidf:24 -o full",
-        "audit new --reference build --beir judged --source store",
-        "run store --target tfidf:24 --beir judged --sample 60 -o all",
+        "audit new --reference build --judged judged --source store",
+        "run store --target tfidf:24 --judged judged --sample 60 -o all",
     ):
         lead_migrate(f"{command} --json", code=JUDGED)
         assert (state("store"), state("judged")) == before, command
@@ -218,7 +218,7 @@ def test_fits_that_are_killed_leave_nothing_behind_for_good(force, store, tmp_pa
     outputs = tmp_path / "outputs"
     outputs.mkdir()
     environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
-    fit = "fit store --target tfidf:24 --stitch ols --sample 60 -o outputs/stitch --quiet"
+    fit = "fit store --target tfidf:24 --kind ols --sample 60 -o outputs/stitch --quiet"
     lead_migrate(fit)
     whole = contents("outputs/stitch")
     if not force:
@@ -244,7 +244,7 @@ def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(here, monke
         raise error
 
     monkeypatch.setattr("migrate.embed.reembed_store", broken)
-    told = lead_migrate("audit new --reference build --beir judged --quiet", code=130).complaint
+    told = lead_migrate("audit new --reference build --judged judged --quiet", code=130).complaint
     assert "nothing unfinished was kept" in told
 
 
@@ -254,7 +254,7 @@ def test_a_verdict_is_told_before_a_page_that_cannot_be_written(as_json, here, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("migrate.report.page.report_page", full)
-    audit = f"audit new --reference build --beir judged --report page.html --quiet {as_json}"
+    audit = f"audit new --reference build --judged judged --report page.html --quiet {as_json}"
     told = lead_migrate(audit, code=5)
     assert "SAFE" in told.out or "INCONCLUSIVE" in told.out
     assert "No space left on device" in told.err and not Path("page.html").exists()

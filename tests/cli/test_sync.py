@@ -49,7 +49,7 @@ def test_a_full_reembed_is_brought_up_to_date_and_switched(changed, lead_migrate
     lead_migrate("switch store full")
     lead_migrate("rollback store")
     following = lead_migrate("sync store new").next
-    assert following == "audit new --reference pool --source store --beir DIR", "most of it is translated"
+    assert following == "audit new --reference pool --source store --judged DIR", "most of it is translated"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_cannot_be_is_one_line(words, code, line, changed, digest, lead_mig
 
 def test_stores_that_were_switched_are_told_before_a_model_is_looked_for(store, lead_migrate):
     (store / "lead-migrate.json").unlink()
-    lead_migrate("fit store --target tfidf:24 --stitch ridge --sample 100 -o stitch -q")
+    lead_migrate("fit store --target tfidf:24 --kind ridge --sample 100 -o stitch -q")
     lead_migrate("translate store stitch -o new -q")
     lead_migrate("switch store new --unproven")
     assert "the stores were switched" in lead_migrate("sync store new", code=2).complaint

@@ -90,7 +90,7 @@ def test_embed_says_what_is_never_read(options, remedy, tokens, lead_migrate):
 
 
 def test_fit_warns_of_the_store_once_and_counts_its_sample_too(lexical, lead_migrate):
-    fit = f"fit old --target {MINILM} --stitch mean --sample 10 -o stitch"
+    fit = f"fit old --target {MINILM} --kind mean --sample 10 -o stitch"
     ended = lead_migrate(f"{fit} --json")
     (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
     assert f"{LONG} of 10 documents of the store are longer than the 256 tokens" in warning
@@ -106,10 +106,10 @@ def test_run_and_audit_put_it_into_the_report(lexical, texts, lead_migrate):
     told = f"{LONG} of 10 documents of the store are longer than the 256 tokens that {MINILM} reads: "
     asked = f"1 of 10 queries is longer than the 256 tokens that {MINILM} reads: "
     for command, warned in (
-        (f"run old --target {MINILM} --sample 10 --stitch mean -o out", [told, asked]),
+        (f"run old --target {MINILM} --sample 10 --kind mean -o out", [told, asked]),
         (f"audit out/store --reference build --target {MINILM} --two-stage none", [asked]),
     ):
-        ended = lead_migrate(f"{command} --beir beir --json", code=(0, 1, 3))
+        ended = lead_migrate(f"{command} --judged beir --json", code=(0, 1, 3))
         notes, warnings = ended.document["notes"], re.findall("^warning: (.*)$", ended.err, re.MULTILINE)
         assert all(any(note.startswith(sentence) for note in notes) for sentence in (told, asked)), command
         assert len(warnings) == len(warned), (
@@ -119,7 +119,7 @@ def test_run_and_audit_put_it_into_the_report(lexical, texts, lead_migrate):
 
 
 def test_nothing_is_said_where_there_is_no_limit(lexical, lead_migrate):
-    ended = lead_migrate("fit old --target tfidf:3 --stitch mean --sample 10 -o stitch --json")
+    ended = lead_migrate("fit old --target tfidf:3 --kind mean --sample 10 -o stitch --json")
     assert "warning" not in ended.err and ended.document["over_limit"] == {"store": None, "sample": None}
 
 

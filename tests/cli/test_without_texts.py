@@ -12,7 +12,7 @@ from migrate.stores.base import read_all
 pytestmark = pytest.mark.slow
 
 FIT = "fit bare --target file:target.npz --sample 60 -o stitch --quiet"
-FIT_TEXTS = "fit store --target tfidf:24 --stitch ridge+text --sample 60 -o stitch --quiet"
+FIT_TEXTS = "fit store --target tfidf:24 --kind ridge+text --sample 60 -o stitch --quiet"
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_the_way_back_reads_no_texts_anyway(lead_migrate):
 
 @pytest.mark.parametrize("stitch", ["text", "ridge+text", "kernel+text"])
 def test_a_stitch_of_texts_is_one_clear_error(stitch, lead_migrate):
-    ended = lead_migrate(f"{FIT} --stitch {stitch}", code=4)
+    ended = lead_migrate(f"{FIT} --kind {stitch}", code=4)
     assert f"the store has no texts, which the {stitch} stitch reads; put a docs.jsonl" in ended.complaint
     assert ended.err.count("\n") == 1
 
@@ -73,7 +73,7 @@ def test_translate_uses_the_fallback_and_says_what_that_costs(lead_migrate):
 
 
 def test_the_whole_path_needs_no_texts_where_vectors_are_found_by_id(lead_migrate):
-    run = "run bare --beir judged --sample 100 -o migration --quiet --reference build --target"
+    run = "run bare --judged judged --sample 100 -o migration --quiet --reference build --target"
     ended = lead_migrate(f"{run} file:target.npz --json", code=(0, 1, 3))
     report = ended.document
     assert ended.code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[report["verdict"]["outcome"]]

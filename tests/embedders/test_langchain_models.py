@@ -109,13 +109,13 @@ def test_check_says_that_the_same_model_by_way_of_langchain_is_compatible(fake_s
 
 def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, models, tmp_path, capsys):
     stitch, new, cache = tmp_path / "stitch", tmp_path / "new", ["--cache", str(tmp_path / "cache")]
-    fit = ["fit", str(source_folder), "--target", MAKE, "--stitch", "ols", "--sample", "60", "-o", str(stitch), *cache]
+    fit = ["fit", str(source_folder), "--target", MAKE, "--kind", "ols", "--sample", "60", "-o", str(stitch), *cache]
     assert run(fit) == 0
     said = capsys.readouterr().err
     assert "no price known" in said and f"not known if {MAKE} costs money" in said and "--price" in said
     assert run(["translate", str(source_folder), str(stitch), "-o", str(new)]) == 0
     assert f"--target {MAKE}" in capsys.readouterr().err
-    judged = ["audit", str(new), "--reference", "build", "--beir", str(beir), *cache]
+    judged = ["audit", str(new), "--reference", "build", "--judged", str(beir), *cache]
     assert run(judged) == 2
     assert (
         "whose code does not run just because a file names it; if you trust it, add --target langchain:"
@@ -138,7 +138,7 @@ def test_an_exception_of_the_object_ends_with_exit_code_7(source_folder, models,
 
 def test_a_stitch_does_not_read_texts_by_code_that_a_file_names(source_folder, models, tmp_path, capsys):
     fit = ["fit", str(source_folder), "--target", "tfidf:8", "-o", str(tmp_path / "s"), "--cache", "none"]
-    assert run([*fit, "--stitch", "ridge+text", "--view", MAKE]) == 2
+    assert run([*fit, "--kind", "ridge+text", "--view", MAKE]) == 2
     assert "names code to run, and a stitch loads its views by itself; choose another kind" in capsys.readouterr().err
 
 

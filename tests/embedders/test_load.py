@@ -81,7 +81,7 @@ def test_settings_follow_a_name_and_are_written_as_they_are_read(spec, settings)
     [
         (
             "dimension=8",
-            "tfidf:8: the setting dimension is unknown; a model has device, batch-size, concurrency, rate,",
+            "tfidf:8,dimension=8: the setting dimension is unknown; a model has device, batch-size, concurrency, rate,",
         ),
         ("batch_size=8", "the setting batch_size is unknown"),
         ("device=cpu,device=cuda", "the setting device is there twice"),
@@ -90,7 +90,7 @@ def test_settings_follow_a_name_and_are_written_as_they_are_read(spec, settings)
         ("rate=", "the setting rate '' is empty"),
         ("dimensions=4", "give a number from 1 on, with openai: or langchain: only"),
         ("query-prefix=q", "takes no prefixes"),
-        ("device=cpu", "tfidf:8 takes no device; leave out device=cpu"),
+        ("device=cpu", "tfidf:8,device=cpu takes no device; leave out device=cpu"),
     ],
 )
 def test_says_what_is_wrong_with_settings(settings, message):

@@ -53,7 +53,7 @@ def fit(arguments, tmp_path):
     writer.append(DOCUMENTS, vectors)
     writer.finish()
     model = ["--target", MODEL, *arguments]
-    options = ["--sample", str(TEXTS), "--stitch", "mean"]
+    options = ["--sample", str(TEXTS), "--kind", "mean"]
     return ["fit", str(tmp_path / "store"), *model, *options, "-o", str(tmp_path / "out")]
 
 

@@ -12,7 +12,7 @@ from migrate.stores import open_store
 @pytest.fixture(scope="module")
 def stitch_folder(source_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stitches") / "stitch"
-    migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), stitch="ridge", sample=60).save(folder)
+    migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), kind="ridge", sample=60).save(folder)
     return folder
 
 

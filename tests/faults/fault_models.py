@@ -129,7 +129,7 @@ def stitch_of_another_store(place):
     (other / "index.faiss").write_bytes(raw)
     change_manifest(place, "other", lambda facts: facts["details"].pop("index_sha256"))
     shutil.rmtree(place / "stitch")
-    migrate.fit(open_store(other), load_embedder("tfidf:24"), stitch="ridge", sample=60).save(place / "stitch")
+    migrate.fit(open_store(other), load_embedder("tfidf:24"), kind="ridge", sample=60).save(place / "stitch")
 
 
 @spoiler
@@ -185,7 +185,7 @@ def translated(place):
 def another_stitch(place):
     """The stitch was fitted again, differently."""
     shutil.rmtree(place / "stitch")
-    place.make("fit", "store", "--target", "tfidf:24", "--stitch", "ols", "--sample", "70", "-o", "stitch", "-q")
+    place.make("fit", "store", "--target", "tfidf:24", "--kind", "ols", "--sample", "70", "-o", "stitch", "-q")
 
 
 def edit_out_of_folder(place):

@@ -20,8 +20,8 @@ INSPECT = ("inspect", "store")
 FIT = ("fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", "out", "-q")
 TRANSLATE = system.TRANSLATE
 ANY_STORE = (*TRANSLATE, "--any-store")
-AUDIT = ("audit", "store", "--reference", "right", "--beir", "beir", "--report", "out.json", "-q", "-v")
-RUN = ("run", "store", "--target", "tfidf:24", "--beir", "beir", "--sample", "60", "-o", "out", "-q")
+AUDIT = ("audit", "store", "--reference", "right", "--judged", "beir", "--report", "out.json", "-q", "-v")
+RUN = ("run", "store", "--target", "tfidf:24", "--judged", "beir", "--sample", "60", "-o", "out", "-q")
 EMBED = ("embed", "beir", "--model", "tfidf:8", "-o", "out", "-q")
 FIT_FILE = ("fit", "store", "--target", "file:x.npz", "--sample", "50", "-o", "out", "-q")
 FIT_API = models.FIT_API
@@ -497,10 +497,10 @@ MORE = [
           "); correct the line"),
     Fault("a grade that is a word", texts.qrels(texts.HEADER + "q\td\thigh\n"), AUDIT, 4,
           "beir/qrels/test.tsv:2: the grade 'high' is not a whole number; correct the line"),
-    Fault("no such split", nothing, (*AUDIT, "--beir", "beir:dev"), 4,
+    Fault("no such split", nothing, (*AUDIT, "--judged", "beir:dev"), 4,
           "beir/qrels: there is no split 'dev', but test; choose one of these"),
     Fault("a split that leads out of the folder", stores.move("beir/qrels/test.tsv", "beir/test.tsv"),
-          (*AUDIT, "--beir", "beir:../test"), 4,
+          (*AUDIT, "--judged", "beir:../test"), 4,
           "beir/qrels: there is no split '../test', but no splits at all; choose one of these"),
     Fault("an index name that leads out of the folder", then(stores.langchain, models.edit_out_of_folder), INSPECT,
           0, "notes *the manifest in the folder is not of index.faiss; it is ignored"),

@@ -56,7 +56,7 @@ def translated(kind, *rooms):
 
 
 CACHE = {"keeps": ("cache", "state"), "environment": {"XDG_CACHE_HOME": "disk/cache", "XDG_STATE_HOME": "disk/state"}}
-AUDIT = ("audit", "new", "--beir", "beir", "--reference", "build")
+AUDIT = ("audit", "new", "--judged", "beir", "--reference", "build")
 CASES = {
     "to faiss": translated("faiss", 0, 16, 128),
     "to chroma": translated("chroma", 64, 512),
@@ -72,8 +72,8 @@ CASES = {
     "--reembed": Case(
         ("translate", "store", "stitch", "--reembed", "50%", *OUT, "--save-stitch", "disk/again"), (128,)
     ),
-    "fit": Case(("fit", "store", *FILE, "--stitch", "ridge", *OUT), (16,)),
-    "fit, its cache": Case(("fit", "store", *API, "--stitch", "ridge", "-o", "out", "--force"), (0, 32), **CACHE),
+    "fit": Case(("fit", "store", *FILE, "--kind", "ridge", *OUT), (16,)),
+    "fit, its cache": Case(("fit", "store", *API, "--kind", "ridge", "-o", "out", "--force"), (0, 32), **CACHE),
     "embed": Case(("embed", "beir", "--model", "tfidf:24", *OUT), (64,)),
     "embed for LangChain": Case(("embed", "beir", "--model", "tfidf:24", "--format", "langchain", *OUT), (64,)),
     "backfill": Case(("backfill", "api", *OUT), (32,)),
@@ -83,7 +83,7 @@ CASES = {
     "audit --report": Case((*AUDIT, "--report", "disk/out.json"), (8,)),
     "audit --report FILE.html": Case((*AUDIT, "--report", "disk/out.html"), (8,)),
     "audit --report FILE.xml": Case((*AUDIT, "--report", "disk/out.xml"), (0,), ("beir",)),
-    "run": Case(("run", "store", *FILE, "--beir", "beir", "--stitch", "ridge", *OUT), (32,), keeps=("out",)),
+    "run": Case(("run", "store", *FILE, "--judged", "beir", "--kind", "ridge", *OUT), (32,), keeps=("out",)),
     "live run": Case(("live", "run", "disk/api", "--once", "--budget", "90"), (16,), ("api",), ("api",)),
     "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (0, 12), **CACHE),
 }
@@ -122,7 +122,7 @@ def place(source_folder, beir, target_file, tmp_path_factory):
             patch.setenv(name, value)
         patch.setenv("OPENAI_BASE_URL", server.url)
         typed("embed", "beir", "--model", "tfidf:32", "--format", "langchain", "-o", "langchain")
-        fit = ("--stitch", "ridge", "--sample", "60")
+        fit = ("--kind", "ridge", "--sample", "60")
         for name in ("ivf", "sq", "npy", "langchain"):
             typed("fit", name, "--target", "tfidf:24", *fit, "-o", f"{name}-stitch")
         typed("fit", "store", "--target", "tfidf:24", *fit, "-o", "stitch")

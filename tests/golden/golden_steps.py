@@ -1,6 +1,7 @@
 """The commands, in the order in which somebody would give them."""
 
 import csv
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -56,8 +57,8 @@ def take(recorder):
     recorder.look("30 reembed", kind.opened("full"), bits=kind.is_exact)
     switch(recorder, old, new)
     if kind.runs:
-        run = ("run", kind.opened("new"), "--target", OLD, "--sample", SAMPLE, "--beir", "beir")
-        more = ("--source-model", NEW, "--stitch", "ridge", "-o", "run", *QUIET)
+        run = ("run", kind.opened("new"), "--target", OLD, "--sample", SAMPLE, "--judged", "beir")
+        more = ("--source-model", NEW, "--kind", "ridge", "-o", "run", *QUIET)
         recorder.run("50 run", *run, *more, of_json=VERDICT)
         recorder.list_files("50 run", Path("run"))
 
@@ -75,7 +76,7 @@ def translate(recorder, old):
     """A stitch, and the store through it."""
     kind = recorder.kind
     fit = ("fit", old, *TARGET, "--sample", SAMPLE, "--source-model", OLD, "--view", "none")
-    recorder.run("10 fit", *fit, "--stitch", "ridge", "-o", "stitch", *QUIET, of_json=FIT)
+    recorder.run("10 fit", *fit, "--kind", "ridge", "-o", "stitch", *QUIET, of_json=FIT)
     recorder.run("11 translate", "translate", old, "stitch", "-o", kind.new("new"), *QUIET)
     new = kind.opened("new")
     recorder.look("11 translate", new)
@@ -100,12 +101,12 @@ def _fields(**values):
     """Fields of an audit that no option stands for."""
     from migrate.audit.step import Audit
 
-    return mock.patch.dict(Audit.__init__.__kwdefaults__, values)
+    return mock.patch.dict(inspect.unwrap(Audit.__init__).__kwdefaults__, values)
 
 
 def audit(recorder, old, new):
     """Verdicts by both kinds of reference."""
-    words = ("audit", new, "--source", old, "--beir", "beir", *TARGET, "--margin", "0.7", *QUIET)
+    words = ("audit", new, "--source", old, "--judged", "beir", *TARGET, "--margin", "0.7", *QUIET)
     recorder.run("16 audit, build", *words, "--reference", "build", "--report", "build.json", of_json=VERDICT)
     with _fields(pool_depth=10):
         recorder.run("17 audit, pool", *words, "--report", "pool.json", of_json=VERDICT)
@@ -120,7 +121,7 @@ def audit(recorder, old, new):
         figures += [against.get("wins"), against.get("losses")]
         recorder.facts.put(f"16 audit, build.arms.{arm['name']}", figures)
 
-    recorder.run("19 switch by report", "switch", old, new, "--report", "build.json", "--json")
+    recorder.run("19 switch by report", "switch", old, new, "--audit", "build.json", "--json")
     recorder.run("19 rollback", "rollback", old, "--json")
 
 
@@ -161,7 +162,7 @@ def sync(recorder, old, new):
 def switch(recorder, old, new):
     """The full re-embed answers, then the old store, then the full re-embed for good."""
     full = recorder.kind.opened("full")
-    recorder.run("31 stale report", "switch", old, new, "--report", "build.json", "--json")
+    recorder.run("31 stale report", "switch", old, new, "--audit", "build.json", "--json")
     recorder.run("40 switch", "switch", old, full, "--json")
     recorder.look("40 switch", old)
     recorder.run("41 rollback", "rollback", old, "--json")
@@ -193,10 +194,10 @@ def take_once(recorder):
     recorder.run("07 reembed, 60%", *share)
     recorder.look("07 reembed, 60%", "share")
     recorder.run("08 fit for queries", *fit, "--direction", "query", "-o", "bridge", of_json=FIT)
-    audit = ("audit", "new", "--source", "old", "--beir", "beir", *QUIET)
+    audit = ("audit", "new", "--source", "old", "--judged", "beir", *QUIET)
     recorder.run("09 audit, bridge", *audit, "--bridge", "bridge", "--reference", "build", of_json=("verdict",))
     frontier = ("--frontier", "stitch", "--reference", "build")
-    with _fields(frontier="50%", policy=("random",)):
+    with _fields(frontier_shares="50%", policy=("random",)):
         recorder.run("10 audit, frontier", *audit, *frontier, of_json=("verdict", "frontier"))
     # documents without known words share a vector, and distances of 0 make noise of intrinsic dimensions
     write_beir(Path("plain"), golden_data.ordinary(documents))
@@ -206,7 +207,7 @@ def take_once(recorder):
     recorder.run("11 compare", "compare", "plain-32", "plain-24", "--sample", "200", *QUIET)
     np.savez("directions.npz", size=np.random.default_rng(0).normal(size=32).astype(np.float32))
     recorder.run("12 carry", "carry", "old", "stitch", "--directions", "directions.npz", "-o", "carried", *QUIET)
-    run = ("run", "old", *target, "--beir", "beir", "--sample", SAMPLE, "--stitch", "ridge", "-o", "run")
+    run = ("run", "old", *target, "--judged", "beir", "--sample", SAMPLE, "--kind", "ridge", "-o", "run")
     recorder.run("13 run", *run, *QUIET, of_json=("verdict",))
     recorder.run("14 run again", *run, *QUIET, of_json=("verdict",))
     recorder.list_files("14 run again", Path("run"))

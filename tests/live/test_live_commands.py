@@ -56,7 +56,7 @@ def lead_migrate(*arguments):
 
 @pytest.fixture
 def translated(source_folder, server, tmp_path):
-    fit = ["--target", TARGET, "--sample", 50, "--stitch", "ridge", "-o", tmp_path / "st"]
+    fit = ["--target", TARGET, "--sample", 50, "--kind", "ridge", "-o", tmp_path / "st"]
     assert lead_migrate("fit", source_folder, *fit) == 0
     assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", tmp_path / "new") == 0
     return tmp_path / "new"

@@ -496,7 +496,7 @@ def mean_cosine(location):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, place_of, tmp_path, kind):
     place = place_of(kind, "new")
-    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
+    migrate.fit(slow_source, embedder, kind="ridge", sample=14).save(tmp_path / "stitch")
     migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
     before = mean_cosine(place)
     renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "40%,90%"}
@@ -516,7 +516,7 @@ def store_of(folder, documents):
 
 
 def test_translations_are_left_alone_where_the_source_has_changed(location, embedder, slow_source, tmp_path):
-    migrate.fit(slow_source, embedder, stitch="ridge", sample=14).save(tmp_path / "stitch")
+    migrate.fit(slow_source, embedder, kind="ridge", sample=14).save(tmp_path / "stitch")
     documents = list(slow_source.documents())
     changed = store_of(tmp_path / "changed", [*documents[:-10], *(Document(d.id, "new") for d in documents[-10:])])
     for source, refits in ((changed, 0), (slow_source, 1)):  # what could not be done is done when it can be
@@ -611,7 +611,7 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
         state.keep_queries(served)
         replace(Monitor.kept_in(state), n_documents=150).keep(state)
     assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
-    migrate.fit(open_store(source_folder), embedder, stitch="ridge", sample=30).save(tmp_path / "stitch")
+    migrate.fit(open_store(source_folder), embedder, kind="ridge", sample=30).save(tmp_path / "stitch")
     migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
     status = status_of(location)
     assert (status.true, status.share, status.verdict) == (None, None, None)
@@ -640,7 +640,7 @@ def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embed
         "strange": (other, embedder),
         "other model": (slow_source, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite")),
     }
-    migrate.fit(*fits[stitch], stitch="ridge", sample=14).save(tmp_path / "stitch")
+    migrate.fit(*fits[stitch], kind="ridge", sample=14).save(tmp_path / "stitch")
     if source == "wide":
         embed_corpus(lambda: slow_source.documents(), Hashed(8), tmp_path / "wide")
     place = location if source == "translated" else tmp_path / source

@@ -67,7 +67,7 @@ DATABASES = list(NEEDS)
 def translate(source_folder, embedder, place, size=40):
     """150 documents, 40 of them with true vectors."""
     source = open_store(source_folder)
-    fitted = migrate.fit(source, embedder, stitch="ridge", sample=size)
+    fitted = migrate.fit(source, embedder, kind="ridge", sample=size)
     migrate.translate(source, fitted, place)
     return open_store(str(place))
 

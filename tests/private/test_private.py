@@ -234,7 +234,7 @@ def test_a_stitch_of_another_model_is_refused(place):
 
 
 def test_a_stitch_that_reads_texts_is_refused(place, source_folder, capsys):
-    fit = ["fit", str(source_folder), "--target", "tfidf:16", "--stitch", "ridge+text", "-q", "-o", "reads"]
+    fit = ["fit", str(source_folder), "--target", "tfidf:16", "--kind", "ridge+text", "-q", "-o", "reads"]
     assert run(fit) == 0
     assert run(["private", "encrypt", str(source_folder), "--keys", "keys", "-o", "e", "-q"]) == 0
     capsys.readouterr()

@@ -160,7 +160,7 @@ def test_a_copy_of_a_chosen_text_is_true_too_and_paid_for_once(store, target, re
     batch, documents = read_all(store.scan()), list(store.documents())
     again = [dataclasses.replace(document, id=f"{document.id}-again") for document in documents]
     doubled = make_store(tmp_path / "doubled", [*documents, *again], np.tile(batch.vectors, (2, 1)))
-    fitted = migrate.fit(doubled, target, stitch="ridge", sample=40)
+    fitted = migrate.fit(doubled, target, kind="ridge", sample=40)
     model = Counting(target)
     found = reembed("100", of=doubled, stitch=fitted, model=model)
     assert len(model.asked) == 20, "the 40 of the sample are 80 documents with their copies"
@@ -182,8 +182,8 @@ def test_a_row_without_its_true_vector_is_told(store, fitted):
 @pytest.fixture
 def leaning(store, target):
     """A stitch of few pairs that leans on a prior of many."""
-    prior = migrate.fit(store, load_embedder("tfidf:24"), stitch="ridge", sample=140, seed=1)
-    return migrate.fit(store, target, stitch="ridge", sample=20, prior=prior)
+    prior = migrate.fit(store, load_embedder("tfidf:24"), kind="ridge", sample=140, seed=1)
+    return migrate.fit(store, target, kind="ridge", sample=20, prior=prior)
 
 
 def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(leaning, reembed, tmp_path):
@@ -195,7 +195,7 @@ def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(leaning, reembed,
 
 
 def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, reembed, tmp_path):
-    migrate.fit(store, target, stitch="prefix+text", sample=40, prefix=30).save(tmp_path / "prefixed")
+    migrate.fit(store, target, kind="prefix+text", sample=40, first_tokens=30).save(tmp_path / "prefixed")
     found = reembed("50%", stitch=load_stitch(tmp_path / "prefixed"))
     assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
     assert migrate.translate(store, found, tmp_path / "new").n_true == 75

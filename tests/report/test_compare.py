@@ -35,7 +35,7 @@ def found(short_training, tmp_path_factory):
     ]
     labels = {doc_id: "even" if row % 2 else "odd" for row, doc_id in enumerate(ids)}
     groups = {"these": [0, 1], "those": [2]}
-    return compare(*stores, labels=labels, stitches=["ridge", "mlp:2"], groups=groups)
+    return compare(*stores, labels=labels, kind=["ridge", "mlp:2"], group=groups)
 
 
 def figures(comparison, name):

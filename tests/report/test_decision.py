@@ -69,7 +69,7 @@ def test_a_safe_store_has_been_paid_for():
     assert (found.plan, found.remaining) == ("translated", "nothing")
     assert found.command == PLACES.audit_again and "--report" in found.remark, "the proof is not kept yet"
     kept = recommend(replace(made, locations=replace(PLACES, report="report.json")))
-    assert (kept.command, kept.remark) == (("switch", "old", "new", "--report", "report.json"), "")
+    assert (kept.command, kept.remark) == (("switch", "old", "new", "--audit", "report.json"), "")
     other = recommend(replace(made, locations=replace(PLACES, can_switch=False)))
     assert (other.command, other.remark) == (None, "let your programs open new, and embed queries with tfidf:32")
 
@@ -132,7 +132,7 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     assert (made.outcome, judged.outcome) == (Outcome.NOT_SAFE, Outcome.SAFE)
     assert judged.sentence.startswith("SAFE: two-stage 50, retention 98.0 %")
     assert "translated alone: NOT SAFE" in judged.sentence
-    assert recommend(judged).command == ("switch", "old", "new", "--report", "report.json")
+    assert recommend(judged).command == ("switch", "old", "new", "--audit", "report.json")
     assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
     with pytest.raises(UsageError, match=r"'two-stage-20' is not an arm .*; name one of translated, two-stage-50"):
         made.judging("two-stage-20")
@@ -219,17 +219,17 @@ def test_with_a_doubt_nothing_is_recommended_but_staying():
 AUDIT = ("audit", "new")
 POOLED = (*AUDIT, "--reference=pool")
 OF_TARGET = "--target=tfidf:32"
-BEIR = "--beir=judged"
+BEIR = "--judged=judged"
 BUILT = (*AUDIT, "--reference=build", BEIR)
 
 
 @pytest.mark.parametrize(
     ("about", "again", "command", "without_texts"),
     [
-        ("queries", (*POOLED, "--beir=judged:dev"), (*POOLED, "--queries=synthetic"), (*POOLED, "--beir", "DIR")),
-        ("queries", (*POOLED, "--queries=synthetic"), (*POOLED, "--beir", "DIR"), (*POOLED, "--beir", "DIR")),
+        ("queries", (*POOLED, "--judged=judged:dev"), (*POOLED, "--queries=synthetic"), (*POOLED, "--judged", "DIR")),
+        ("queries", (*POOLED, "--queries=synthetic"), (*POOLED, "--judged", "DIR"), (*POOLED, "--judged", "DIR")),
         # A file of vectors cannot embed queries that are made
-        ("queries", (*AUDIT, "--target=file:x.npz", BEIR), (*AUDIT, "--target=file:x.npz", "--beir", "DIR"), None),
+        ("queries", (*AUDIT, "--target=file:x.npz", BEIR), (*AUDIT, "--target=file:x.npz", "--judged", "DIR"), None),
         ("reference", (*POOLED, OF_TARGET, BEIR), (*AUDIT, OF_TARGET, BEIR, "--reference=build"), ("inspect", "old")),
         # One that was built is not to be built again
         ("reference", BUILT, (*BUILT, "--target", "SPEC"), ("inspect", "old")),

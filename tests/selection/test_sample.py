@@ -157,7 +157,7 @@ def test_pairs_stand_side_by_side(store, corpus):
 
 def test_every_copy_of_a_sampled_text_is_translated_to_its_true_vector(copies, tmp_path):
     embedder = load_embedder("tfidf:4")
-    fitted = migrate.fit(copies, embedder, stitch="ridge", sample=4)
+    fitted = migrate.fit(copies, embedder, kind="ridge", sample=4)
     done = migrate.translate(copies, fitted, tmp_path / "new")
     true = dict(zip(fitted.sample.ids, fitted.sample.vectors, strict=True))
     text_of = {document.id: document.text for document in copies.documents()}

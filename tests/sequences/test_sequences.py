@@ -157,7 +157,7 @@ class Sequences(RuleBasedStateMachine):
 
     @rule()
     def fit(self):
-        options = ["--target", MODEL, "--stitch", "ridge", "--sample", "80", "-o", "stitch", "--force"]
+        options = ["--target", MODEL, "--kind", "ridge", "--sample", "80", "-o", "stitch", "--force"]
         self.lead("fit", self.old, *options, "--yes", "-q")
 
     @rule(place=a_place, dies=a_kill)
@@ -192,7 +192,7 @@ class Sequences(RuleBasedStateMachine):
     @rule(store=a_store, reference=st.sampled_from(["pool", "build"]), compares=st.booleans())
     def audit(self, store, reference, compares):
         place = self.there(store)
-        arguments = ["audit", self.location(place), "--reference", reference, "--beir", "beir", "--two-stage", "none"]
+        arguments = ["audit", self.location(place), "--reference", reference, "--judged", "beir", "--two-stage", "none"]
         arguments += ["--source", self.old] if compares else []
         code = self.lead(*arguments, "--target", MODEL, "--report", f"{place}.json", "--yes", "-q")
         if code == 0:

@@ -53,7 +53,7 @@ def test_matrices_stand_the_right_way_round(found):
 
 
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
-    found = compare(*stores, seed=1, stitches=["ridge", "ols", "ridge"])
+    found = compare(*stores, seed=1, kind=["ridge", "ols", "ridge"])
     assert found.specs == ("ridge", "ols")
     penalty, above = (matrix_of(BY_KEY[key], found, "ols") for key in ("penalty", "penalty_above_self"))
     for a in range(3):
@@ -64,7 +64,7 @@ def test_the_penalty_above_self_is_that_of_the_target_less(stores):
 
 
 def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
-    frame = compare(*stores, stitches=["ridge", "ols"]).to_pandas()
+    frame = compare(*stores, kind=["ridge", "ols"]).to_pandas()
     assert {"cka", "r2", "r2 ols", "r2_mean"} <= set(frame.columns) and "r2_mean ols" not in frame.columns
     assert len(frame) == 6
 
@@ -82,7 +82,7 @@ def test_documents_are_listed_by_their_dimension_with_their_neighbours(matched, 
 
 
 def test_groups_have_the_figures_of_the_matrices(stores, found):
-    groups = compare(*stores, seed=1, groups={"first": [0, 1], "second": [2]}).groups
+    groups = compare(*stores, seed=1, group={"first": [0, 1], "second": [2]}).groups
     cka = next(contrast for contrast in groups.contrasts if contrast.key == "cka")
     matrix = matrix_of(BY_KEY["cka"], found)
     assert cka.within.mean == pytest.approx(matrix[0][1])

@@ -67,7 +67,7 @@ def test_the_manifest_names_the_models_of_the_migration(bridge, source_folder, n
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_loaded_one_maps_to_the_same_bytes(spec, source_folder, new_model, queries, tmp_path):
-    fitted = migrate.fit(open_store(source_folder), new_model, direction="query", stitch=spec, sample=60)
+    fitted = migrate.fit(open_store(source_folder), new_model, direction="query", kind=spec, sample=60)
     fitted.save(tmp_path / "bridge")
     loaded = load_stitch(tmp_path / "bridge")
     assert (loaded.direction, loaded.stitch.spec, loaded.dim) == ("query", spec, 32)
@@ -82,7 +82,7 @@ def test_queries_get_the_length_of_the_old_vectors(source_folder, new_model, que
     writer = create_store(tmp_path, format="faiss", dim=32)
     writer.append(corpus.documents, old)
     writer.finish()
-    fitted = migrate.fit(open_store(tmp_path), new_model, direction="query", stitch="ridge", sample=150)
+    fitted = migrate.fit(open_store(tmp_path), new_model, direction="query", kind="ridge", sample=150)
     mean = np.linalg.norm(old.astype(float), axis=1).mean()
     np.testing.assert_allclose(np.linalg.norm(fitted.map_queries(queries), axis=1), mean, rtol=1e-5)
 
@@ -94,7 +94,7 @@ def test_the_model_embeds_queries_the_same_way_later(bridge, queries, corpus, tm
 
 
 def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_folder, new_model, tmp_path):
-    migrate.fit(open_store(source_folder), new_model, stitch="ridge", sample=60).save(tmp_path / "stitch")
+    migrate.fit(open_store(source_folder), new_model, kind="ridge", sample=60).save(tmp_path / "stitch")
     edit_manifest(tmp_path / "stitch", lambda facts: facts["details"].pop("direction"))
     old = load_stitch(tmp_path / "stitch")
     assert old.direction == "document"
@@ -131,7 +131,7 @@ def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_pat
 
 
 def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
-    fitted = migrate.fit(open_store(source_folder), new_model, stitch="ridge", sample=60)
+    fitted = migrate.fit(open_store(source_folder), new_model, kind="ridge", sample=60)
     with pytest.raises(StitchError, match=r"^queries: .* one is needed that maps new queries .*--direction query$"):
         fitted.map_queries(queries)
 
@@ -175,7 +175,7 @@ def test_a_choice_that_does_not_suit_is_told_before_anything_is_embedded(
 ):
     monkeypatch.setattr(Ridge, "reads_texts", True)
     with pytest.raises(UsageError, match=part):
-        migrate.fit(open_store(source_folder), load_embedder("file:/no.npz"), direction=direction, stitch=stitch)
+        migrate.fit(open_store(source_folder), load_embedder("file:/no.npz"), direction=direction, kind=stitch)
 
 
 def test_the_model_of_the_store_needs_no_map(source_folder):

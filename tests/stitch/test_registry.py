@@ -18,7 +18,7 @@ class KIND(Ridge):
 
 def test_a_stitch_of_another_package_is_fitted_saved_and_loaded(install, source_folder, tmp_path):
     install("ridge_plugin", PLUGIN, "stitches", "theirs")
-    migrate.fit(source_folder, "tfidf:24", stitch="theirs", sample=100).save(tmp_path / "stitch")
+    migrate.fit(source_folder, "tfidf:24", kind="theirs", sample=100).save(tmp_path / "stitch")
     stitch = load_stitch(tmp_path / "stitch").stitch
     assert isinstance(stitch, Ridge) and stitch.kind == "theirs"
     with pytest.raises(UsageError, match=r"unknown stitch 'their'; choose one of auto, .*, theirs, lowrank:RANK"):

@@ -58,7 +58,7 @@ def test_every_command_runs_on_milvus(old, corpus, beir, tmp_path, capsys):
     }
     assert stored_confidence(store).shape == (150,)
     for reference in ("build", "pool"):
-        audit = ["audit", new, "--reference", reference, "--beir", str(beir), "--source", old]
+        audit = ["audit", new, "--reference", reference, "--judged", str(beir), "--source", old]
         assert run([*audit, "--source-model", model, "-q"]) in (0, 1, 3), capsys.readouterr().err
     assert run(["check", new, "--model", TARGET]) in (0, 1)  # translated vectors are not quite those of the model
     assert run(["check", new, "--model", SOURCE]) != 0

@@ -246,13 +246,13 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
     old = open_store(location)
     assert old.info.location == location and open_store(old.info.location).info == old.info
     assert next(old.documents()) == Document("https://example.com/0", SOME[0])
-    stitch = migrate.fit(old, load_embedder("tfidf:8"), sample=60, stitch="ridge")
+    stitch = migrate.fit(old, load_embedder("tfidf:8"), sample=60, kind="ridge")
     migrate.translate(old, stitch, tmp_path / "new")
     new = open_store(tmp_path / "new", verify=True)
     assert list(new.documents()) == list(old.documents())
     manifest = find_manifest(tmp_path / "new", "store")
     assert manifest.store.fields == {"text": "headline", "id": "link"}
-    back = migrate.fit(new, load_embedder("tfidf:6"), sample=60, stitch="ridge")
+    back = migrate.fit(new, load_embedder("tfidf:6"), sample=60, kind="ridge")
     assert migrate.translate(new, back, tmp_path / "newer").count == COUNT
     assert open_store(tmp_path / "newer").info.has_texts
 

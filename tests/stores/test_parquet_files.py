@@ -451,7 +451,7 @@ def stitch(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         old = Records().make(folder / "old", some_records())
-        migrate.fit(open_store(old), Hashed(), stitch="ridge", sample=40).save(folder / "stitch")
+        migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40).save(folder / "stitch")
     return old, str(folder / "stitch")
 
 
@@ -518,7 +518,7 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
     assert len(new.verify()) == 3
     frame = pandas_of(location)
     assert frame.id.tolist() == open_store(location).ids(range(200))
-    back = migrate.translate(new, migrate.fit(new, Hashed("more"), stitch="ridge", sample=40), tmp_path / "back")
+    back = migrate.translate(new, migrate.fit(new, Hashed("more"), kind="ridge", sample=40), tmp_path / "back")
     assert open_store(back.path, verify=True).info.kind == "parquet"
     stamped = open_store(location)
     stamped.keep_manifest(replace(stamped.info.manifest, seed=77))

@@ -110,7 +110,7 @@ def translated(kind, tmp_path):
     """The location of an old store, the new one, and the ids of the sample."""
     old = kind.make(tmp_path / "old", some_records(COUNT))
     store = open_store(old)
-    fitted = migrate.fit(store, Hashed(dim=DIM), stitch="ridge", sample=SAMPLE)
+    fitted = migrate.fit(store, Hashed(dim=DIM), kind="ridge", sample=SAMPLE)
     output = kind.new(tmp_path / "new")
     migrate.translate(store, fitted, output)
     return old, open_store(output), set(fitted.sample.ids)
@@ -164,7 +164,7 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     reembed_store(new, embedder, tmp_path / "reference")
     # `tests/golden` audits stores of most kinds by all of these
     for reference in (tmp_path / "reference", *(["build", "pool"] if name in QUICK else [])):
-        report = migrate.audit(new, reference, beir=query_set, target=embedder)
+        report = migrate.audit(new, reference, judged=query_set, target=embedder)
         assert report.verdict.outcome in set(migrate.Outcome)
 
     plan = Sync(open_store(old), new, target=embedder)
@@ -181,7 +181,7 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     if not open_store(old).switches or name == "QdrantServer":  # which switches aliases alone
         return
     content = content_of(open_store(filled))
-    switch(old, filled, report=write_report(tmp_path / "report.json", old, filled))
+    switch(old, filled, audit=write_report(tmp_path / "report.json", old, filled))
     answers = open_store(old)
     assert content_of(answers) == content
     assert true_ids(answers) == sample | set(asked)
@@ -202,14 +202,14 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
         left = path.read_bytes()
         np.save(path, np.ones_like(np.load(path)))
         with pytest.raises(InputError, match="is of another store, or it changed since"):
-            switch(old, new.info.location, report=report)
+            switch(old, new.info.location, audit=report)
         with pytest.raises(StoreError, match=rf"{file}: its SHA-256 .* of the manifest, .* damaged or replaced"):
             (stored_confidence if file == "confidence.npy" else stored_sources)(open_store(new.info.location))
         path.write_bytes(left)
     for content in told["stores"].values():
         del content["beside_sha256"]  # as an earlier version has left it
     report.write_text(json.dumps(told))
-    assert switch(old, new.info.location, report=report).proven
+    assert switch(old, new.info.location, audit=report).proven
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
 @pytest.mark.parametrize("name", ["id map of lists", "fast lists"])
 def test_a_translation_that_was_killed_ends_the_same(name, point, kind_of, tmp_path):
     old = kind_of(name).make(tmp_path / "old", some_records(COUNT))
-    migrate.fit(open_store(old), Hashed(dim=DIM), stitch="ridge", sample=SAMPLE).save(tmp_path / "stitch")
+    migrate.fit(open_store(old), Hashed(dim=DIM), kind="ridge", sample=SAMPLE).save(tmp_path / "stitch")
     for place, dies in (("calm", None), ("new", point), ("new", None)):
         given = (old, str(tmp_path / "stitch"), str(tmp_path / place), str(tmp_path / "state"))
         call_in_child(translate_in_parts, *given, point=dies)

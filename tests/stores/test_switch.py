@@ -151,7 +151,7 @@ def test_the_model_of_queries_is_named_with_its_prefixes_and_dimensions(tmp_path
 def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
     old, new = pair
     report = write_report(tmp_path / "r.json", old, new)
-    done = switch(old, new, report=report)
+    done = switch(old, new, audit=report)
     specs = [spec.partition(",dimensions=")[0] for spec in (done.model, done.old_model)]
     assert (specs, done.proven) == ([NEW_MODEL, OLD_MODEL], True)
     assert has(old) == ("new", NEW_MODEL)
@@ -163,7 +163,7 @@ def test_a_new_store_answers_under_the_old_name_and_back(pair, tmp_path):
     assert has(new) == ("new", NEW_MODEL)
     with pytest.raises(UsageError, match="nothing was switched"):
         rollback(old)
-    assert switch(old, new, report=report).proven, "and once more"
+    assert switch(old, new, audit=report).proven, "and once more"
     assert has(old) == ("new", NEW_MODEL)
     forget(old)
     assert has(old) == ("new", NEW_MODEL)
@@ -227,7 +227,7 @@ def test_a_proven_switch_takes_no_other_texts(pair, tmp_path, with_source):
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
     with pytest.raises(InputError, match="1 documents got another text or vector and 0 other metadata"):
-        switch(old, new, report=tmp_path / "r.json")
+        switch(old, new, audit=tmp_path / "r.json")
     assert has(old)[0] == "old"
 
 
@@ -240,7 +240,7 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
     documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = write_report(tmp_path / "r.json", old, new)
     with pytest.raises(InputError, match="0 documents got another text or vector and 1 other metadata"):
-        switch(old, new, report=report)
+        switch(old, new, audit=report)
 
 
 def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tmp_path):
@@ -293,7 +293,7 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
     ):
         report = write_report(tmp_path / "r.json", *stores, **facts)
         with pytest.raises(InputError, match=words):
-            switch(old, new, report=report)
+            switch(old, new, audit=report)
     assert has(old) == ("old", OLD_MODEL)
     assert not switch(old, new, unproven=True).proven
     assert has(old) == ("new", NEW_MODEL)

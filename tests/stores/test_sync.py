@@ -33,7 +33,7 @@ KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "Q
 
 def translated(old, output, embedder, size=40):
     store = open_store(old)
-    fitted = migrate.fit(store, embedder, stitch="ridge", sample=size)
+    fitted = migrate.fit(store, embedder, kind="ridge", sample=size)
     migrate.translate(store, fitted, output)
     return open_store(output)
 
@@ -298,7 +298,7 @@ def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
     kind, records = tools.Folder(), some_records()
     target = kind_of("Pgvector").new(tmp_path)
     old = kind.make(tmp_path / "old", records)
-    fitted = migrate.fit(open_store(old), Hashed(), stitch="ridge", sample=40)
+    fitted = migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40)
     migrate.translate(open_store(old), fitted, f"{target}?index=ivfflat&lists=7")
     kind.change(old, records, changed(records))
     assert sync(open_store(old), open_store(target), target=Hashed()).written
@@ -444,7 +444,7 @@ def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_pa
     kind, records, embedder = kind_of("QdrantServer"), some_records(), Hashed()
     old = kind.make(tmp_path, records)
     store = open_store(old)
-    fitted = migrate.fit(store, embedder, stitch="ridge", sample=40)
+    fitted = migrate.fit(store, embedder, kind="ridge", sample=40)
     names = sorted(records)
     document, vector = records[names[1]]  # of another row than those that a snapshot has
     touched = {**records, names[1]: (document, vector + 1)}

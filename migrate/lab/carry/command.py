@@ -56,11 +56,12 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Carry what was found in the old space of STORE, beside its documents, into the new space by its STITCH.
+    """Carry directions and probes into the new space.
 
-    A direction goes through a linear map that is fitted on the stitch's sample, a probe through the map back,
-    transposed. Each is judged on documents of the sample that its map was not fitted on. What may be no better than
-    chance, or is worse than what the labels of the sample alone would teach, is left out, and the exit code is 1.
+    They were found in the old space of STORE, and go by the way of its STITCH. A direction goes through a linear map
+    that is fitted on the stitch's sample, a probe through the map back, transposed. Each is judged on documents of the
+    sample that its map was not fitted on. What may be no better than chance, or is worse than what the labels of the
+    sample alone would teach, is left out, and the exit code is 1.
     """
     from migrate.datasets.records import read_labels
     from migrate.errors import UsageError

@@ -32,7 +32,7 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
     "table",
     type=options.PATH,
     metavar="FILE.csv|FOLDER",
-    help="One table of all figures to write, or a folder with a matrix for each measure.",
+    help="Table of all figures to write, or a folder for a matrix of each measure.",
 )
 @option(
     "--sample",
@@ -44,23 +44,25 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
     "--labels",
     type=options.PATH,
     metavar="FILE",
-    help="Labels of documents, as JSONL with id and label or two columns: classifiers are trained on the first store.",
+    help="Labels of documents to train classifiers on: JSONL with id and label, or two columns.",
 )
 @option(
-    "--stitch",
-    "stitches",
+    "--kind",
+    "kind",
     multiple=True,
     default=["ridge"],
     metavar="KIND",
-    help="ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of these.",
+    help="Kind of stitch: ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of "
+    "these.",
+    old_flags=("--stitch",),
 )
 @option(
     "--group",
     "groups",
     multiple=True,
     metavar="NAME=STORE,STORE",
-    help="Stores that belong together, such as the layers of a model in their order, to set against other groups. "
-    "Stores named here need not be named before.",
+    help="Stores that belong together, such as the layers of a model in their order; can be repeated. They "
+    "need not be named before.",
 )
 @options.seed
 @_force
@@ -72,20 +74,21 @@ def command(
     table: Path | None,
     sample: int,
     labels: Path | None,
-    stitches: tuple[str, ...],
+    kind: tuple[str, ...],
     groups: tuple[str, ...],
     seed: int,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Compare the spaces of two or more STOREs over the documents that all of them have, matched by id.
+    """Compare the spaces of two or more STOREs.
 
-    CKA, its angle, neighbours shared and their order, cosines of pairs, local geometry and intrinsic dimension say how
-    alike two spaces are. R², errors, the stitching penalty (the share of true neighbours that is missed), spectrum and
-    bias say what a stitch (--stitch) makes of one in the other, both ways, and of each store in itself, on documents
-    that it was not fitted on; beside them stand the target's mean, a random Gaussian, and the vectors as they are.
-    With --labels, a linear probe and kNN trained on the first store's vectors classify those of the others. With
-    --group, repeated, measures within groups of stores are set against those between them.
+    They are compared over the documents that all of them have, matched by id. CKA, its angle, neighbours shared and
+    their order, cosines of pairs, local geometry and intrinsic dimension say how alike two spaces are. R², errors, the
+    stitching penalty (the share of true neighbours that is missed), spectrum and bias say what a stitch (--kind) makes
+    of one in the other, both ways, and of each store in itself, on documents that it was not fitted on; beside them
+    stand the target's mean, a random Gaussian, and the vectors as they are. With --labels, a linear probe and kNN
+    trained on the first store's vectors classify those of the others. With --group, repeated, measures within groups of
+    stores are set against those between them.
     """
     from migrate.datasets.records import read_labels
     from migrate.lab.compare.compare import compare
@@ -103,7 +106,7 @@ def command(
         advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
     with progress_bar() as progress:
         comparison = compare(
-            *stores, sample=sample, stitches=stitches, labels=by_id, groups=positions, seed=seed, progress=progress
+            *stores, sample=sample, kind=kind, labels=by_id, group=positions, seed=seed, progress=progress
         )
     document = compare_document(comparison)
     _write(comparison, table, force=force)

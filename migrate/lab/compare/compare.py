@@ -23,6 +23,7 @@ from migrate.report.terminal import cut
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Space, chance_cka, compare_described, describe_space
 from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
+from migrate.steps.old_names import takes_old_names
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import check_stamps
@@ -39,12 +40,13 @@ FEWEST = 10
 Keys = NDArray[np.uint64]
 
 
+@takes_old_names("compare", {"stitches": "kind", "groups": "group"})
 def compare(
     *stores: Store | str | Path,
     sample: int = SAMPLE,
-    stitches: Sequence[str] = (RIDGE,),
+    kind: Sequence[str] = (RIDGE,),
     labels: Mapping[str, str] | None = None,
-    groups: Positions | None = None,
+    group: Positions | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> StoresComparison:
@@ -56,11 +58,11 @@ def compare(
         Stores, or their paths.
     sample
         Documents to compare at most.
-    stitches
-        Stitches of vectors alone to fit between every two stores, such as ridge, ols, procrustes, lowrank or mlp:2.
+    kind
+        Kinds of stitches, of vectors alone, to fit between every two stores: ridge, ols, procrustes, lowrank, mlp:2 ...
     labels
         Labels of documents, by id: classifiers trained on the first store's vectors are tried on those of the others.
-    groups
+    group
         Stores that belong together, by their places in `stores`, from 0; measures within are set against those between.
     seed
         Seed of the sample, and of what is random in the measures.
@@ -83,11 +85,11 @@ def compare(
     opened = [store if isinstance(store, Store) else open_store(store, verify=True) for store in stores]
     if len(opened) < 2:
         raise UsageError("a comparison needs two or more stores; name another")
-    specs = list(dict.fromkeys(stitches)) or [RIDGE]
+    specs = list(dict.fromkeys(kind)) or [RIDGE]
     for spec in specs:
         check_stitch(spec)
-    if groups is not None:
-        check_groups(groups, len(opened))
+    if group is not None:
+        check_groups(group, len(opened))
     matched = match_documents(opened, sample=sample, seed=seed, progress=progress)
     spaces = [describe_space(vectors, seed=seed) for vectors in matched.vectors]
     downstream = None
@@ -127,7 +129,7 @@ def compare(
         downstream=downstream,
         notes=tuple(_notes(opened, names, matched)),
     )
-    return comparison if groups is None else replace(comparison, groups=_compare_groups(comparison, groups))
+    return comparison if group is None else replace(comparison, groups=_compare_groups(comparison, group))
 
 
 def distinct_names(locations: Sequence[str]) -> list[str]:

@@ -178,7 +178,7 @@ class EncryptedMap:
         if not any(steps):
             raise StitchError(
                 "the stitch maps everything to the same values in some dimensions, which would go out unencrypted; "
-                "fit another one, such as --stitch ridge"
+                "fit another one, such as --kind ridge"
             )
         return steps
 

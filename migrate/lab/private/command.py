@@ -23,7 +23,7 @@ def command() -> None:
     """Translate vectors by a stitch that somebody else holds; neither side shows the other what it has.
 
     Who holds the vectors makes a keyring and encrypts; who holds the stitch translates what is encrypted; the former
-    decrypts. The stitch must be affine (--stitch ridge, procrustes, ols, lowrank). Answers to more vectors than there
+    decrypts. The stitch must be affine (--kind ridge, procrustes, ols, lowrank). Answers to more vectors than there
     are dimensions give it away; decrypted results that go back can give away the key. Needs TenSEAL: pip install
     'lead-migrate[private]'.
     """
@@ -42,9 +42,9 @@ _keys = option(
 @options.force
 @options.as_json
 def keygen(output: Path, force: bool, as_json: bool) -> None:
-    """Draw a secret key, and the keys with which the other side can compute, but not read.
+    """Draw a secret key, and keys to compute with.
 
-    One keyring serves any number of stores of any dimension.
+    With these the other side can compute, but not read. One keyring serves any number of stores of any dimension.
     """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import make_keyring
@@ -71,10 +71,10 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 @options.as_json
 @options.quiet
 def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
-    """Encrypt all vectors of STORE into a folder for the holder of the stitch.
+    """Encrypt all vectors of STORE.
 
-    The folder tells how many vectors there are, their dimension, the power of 2 above their norms, and the name of
-    their model; not their ids nor texts, and no secret key is in it.
+    The folder is for the holder of the stitch. It tells how many vectors there are, their dimension, the power of 2
+    above their norms, and the name of their model; not their ids nor texts, and no secret key is in it.
     """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import encrypt_store
@@ -105,7 +105,10 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) ->
 @options.as_json
 @options.quiet
 def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as_json: bool) -> None:
-    """Translate what `private encrypt` has written by an affine STITCH, without being able to read it."""
+    """Translate encrypted vectors by an affine STITCH.
+
+    They are those that `private encrypt` has written, and stay unreadable here.
+    """
     from migrate.files import refuse_output
     from migrate.lab.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
@@ -136,7 +139,10 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
 @options.as_json
 @options.quiet
 def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool, as_json: bool) -> None:
-    """Decrypt what `private translate` has written, into a store like STORE, the one that was encrypted.
+    """Decrypt translated vectors into a store like STORE.
+
+    They are those that `private translate` has written, STORE is the one that was encrypted.
+
 
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
     """
@@ -151,7 +157,7 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
         lambda progress: decrypt_store(translated, opened, keys, output, force=force, progress=progress),
         "decrypted",
         "keep it on this side: decrypted results sent back can give away the secret key",
-        ["audit", output, "--reference", "pool", "--source", store, "--beir", JUDGED],
+        ["audit", output, "--reference", "pool", "--source", store, "--judged", JUDGED],
         as_json=as_json,
     )
 

@@ -261,13 +261,13 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, sent: CiphertextFact
     if fitted.reads_texts:
         raise StitchError(
             f"the {fitted.stitch.spec} stitch reads texts, which are not there under encryption; fit one of vectors "
-            "alone, such as --stitch ridge"
+            "alone, such as --kind ridge"
         )
     affine = affine_map(fitted.stitch, fitted.dim) if isinstance(fitted.stitch, Affine | LowRank | Identity) else None
     if affine is None:
         raise StitchError(
             f"the {fitted.stitch.spec} stitch is not affine, and only affine ones can be applied under encryption; fit "
-            "one with --stitch ridge, procrustes, ols or lowrank"
+            "one with --kind ridge, procrustes, ols or lowrank"
         )
     own_dim, dim = input_dim(fitted.manifest), manifest.counts["dim"]
     if own_dim != dim:

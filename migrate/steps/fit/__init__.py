@@ -24,19 +24,29 @@ _STITCHES = (
     "auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
     "ridge+text, kernel+text and text read the documents too"
 )
-STITCH = option(f"{_STITCHES}. Repeated: the best of these.", "text", multiple=True, metavar="KIND", section=LEARNING)
+KIND = option(
+    f"Kind of stitch: {_STITCHES}. Repeated: the best of these.",
+    "text",
+    multiple=True,
+    metavar="KIND",
+    section=LEARNING,
+    old_names=("stitch",),
+    old_flags=("--stitch",),
+)
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
 STRATEGY = parameter(
     "Which documents are embedded: random, diverse or query-log; None is for query-log where there is one, else random."
 )
 LOG = {**QUERY_LOG, "section": LEARNING}
 SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", section=LEARNING)
-PREFIX = option(
-    "Also embed the first N tokens of each text, and lean on these where that keeps more than the same tokens spent on "
-    "a larger sample.",
+FIRST_TOKENS = option(
+    "Also embed the first N tokens of each text, and use them where that beats as many tokens of a larger sample.",
     "tokens",
     metavar="N",
     section=LEARNING,
+    is_seldom=True,
+    old_names=("prefix",),
+    old_flags=("--prefix",),
 )
 
 
@@ -65,7 +75,7 @@ class Fit(PaidStep["FittedStitch"]):
     Examples
     --------
     >>> import migrate
-    >>> migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)  # doctest: +ELLIPSIS
+    >>> migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)  # doctest: +ELLIPSIS
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
 
@@ -77,46 +87,48 @@ class Fit(PaidStep["FittedStitch"]):
         metadata=option(
             "What the stitch maps: the store's documents into the new space, or new queries into the old one.",
             choices=("document", "query"),
+            is_seldom=True,
         ),
     )
     prior: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch of the same two models from another corpus, to lean on where that helps: worth most with few "
-            "pairs.",
+            "Stitch of the same two models from another corpus to build on; helps most with a small sample.",
             "stitch",
             metavar="STITCH",
+            is_seldom=True,
         ),
     )
     grown_from: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch fitted before STORE grew: its sample, which is in the cache, is taken again; --sample "
-            "includes these documents.",
+            "Stitch fitted before STORE grew, whose sample is taken again from the cache and counts in --sample.",
             "stitch",
             metavar="STITCH",
+            is_seldom=True,
         ),
     )
-    stitch: str | Sequence[str] = field(
+    kind: str | Sequence[str] = field(
         default=("auto",),
         metadata={
-            **STITCH,
-            "help": f"{_STITCHES}, prefix and prefix+text what --prefix embeds; for queries adjoint. Repeated: the "
-            "best of these.",
+            **KIND,
+            "help": f"Kind of stitch: {_STITCHES}, prefix and prefix+text what --first-tokens embeds; for queries "
+            "adjoint. Repeated: the best of these.",
         },
     )
     sample: int = field(default=1_000, metadata=SAMPLE)
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=LOG)
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    prefix: int | None = field(default=None, metadata=PREFIX)
-    views: Mapping[str, Embedder] | Sequence[str] | None = field(
+    first_tokens: int | None = field(default=None, metadata=FIRST_TOKENS)
+    view: Mapping[str, Embedder] | Sequence[str] | None = field(
         default=None,
         metadata=option(
-            "Further model that the stitch may read the texts with; can be repeated. Where none is named and the "
-            "target may cost money, a free local model is tried if one is installed; `none` is for not trying.",
+            "Further model to read the texts with, or `none`; can be repeated.  [default: a free local one, if "
+            "there is one and the target may cost money]",
             "text",
-            flags=("--view",),
+            is_seldom=True,
+            old_names=("views",),
             multiple=True,
             metavar="SPEC",
             section=LEARNING,
@@ -128,7 +140,7 @@ class Fit(PaidStep["FittedStitch"]):
     @property
     def specs(self) -> tuple[str, ...]:
         """The stitches to choose among."""
-        return (self.stitch,) if isinstance(self.stitch, str) else tuple(self.stitch)
+        return (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
 
     @cached_property
     def inputs(self) -> FitInputs:

@@ -115,7 +115,7 @@ def prior_map(prior: FittedStitch) -> AffineMap:
     stitch = prior.without_texts(source="--prior").stitch
     affine = affine_map(stitch, input_dim(prior.manifest))
     if affine is None:
-        raise StitchError(f"the prior is {stitch.spec}, which has no linear map; fit it with --stitch ridge")
+        raise StitchError(f"the prior is {stitch.spec}, which has no linear map; fit it with --kind ridge")
     return affine
 
 
@@ -169,13 +169,13 @@ def _split_views(step: Fit, target: str) -> tuple[dict[str, Embedder] | None, in
 
     No views are None where nothing is said of them, so that a free one may be tried.
     """
-    views = step.views
+    views = step.view
     if views is not None and not isinstance(views, Mapping):
         views = load_views(views, load_embedder)
     cut = {spec: tokens for spec in views or () for tokens, model in [split_prefix(spec)] if tokens and model == target}
-    counts = {*cut.values(), *([] if step.prefix is None else [step.prefix])}
+    counts = {*cut.values(), *([] if step.first_tokens is None else [step.first_tokens])}
     if len(counts) > 1:
-        raise UsageError(f"the numbers of first tokens {sorted(counts)} differ; name one --prefix")
+        raise UsageError(f"the numbers of first tokens {sorted(counts)} differ; name one --first-tokens")
     named = None if views is None else {spec: view for spec, view in views.items() if spec not in cut}
     return named, counts.pop() if counts else None
 
@@ -195,7 +195,7 @@ def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, targ
                 f"--view {spec} names code to run, and a stitch loads its views by itself; choose another kind"
             )
     if views and (step.direction == QUERY or not reads_texts(step)):
-        raise UsageError("--view is for stitches that read texts, such as --stitch ridge+text; leave it out")
+        raise UsageError("--view is for stitches that read texts, such as --kind ridge+text; leave it out")
     if views and not store.info.has_texts:
         raise StoreError(
             f"{store.info.location}: the store has no texts for --view to read; {store.info.way_to_texts}, or leave "
@@ -210,21 +210,23 @@ def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: in
         if stitch.reads_texts and not info.has_texts:
             raise StoreError(
                 f"{info.location}: the store has no texts, which the {stitch.spec} stitch reads; {info.way_to_texts}, "
-                f"or leave out --stitch {stitch.spec}"
+                f"or leave out --kind {stitch.spec}"
             )
         if stitch.reads_prefix and tokens is None:
             raise UsageError(
-                f"the {stitch.spec} stitch reads the first tokens of texts; say how many with `fit --prefix 24`"
+                f"the {stitch.spec} stitch reads the first tokens of texts; say how many with `fit --first-tokens 24`"
             )
     if tokens is None:
         return
     chosen = not step.specs or AUTO in step.specs or any(stitch.reads_prefix for stitch in stitches)
     if step.direction == QUERY or not chosen:
-        raise UsageError("--prefix is for stitches that read first tokens, such as --stitch prefix+text; leave it out")
+        raise UsageError(
+            "--first-tokens is for stitches that read first tokens, such as --kind prefix+text; leave it out"
+        )
     if not info.has_texts:
         raise StoreError(
-            f"{info.location}: the store has no texts, whose first tokens --prefix embeds; {info.way_to_texts}, or "
-            "leave out --prefix"
+            f"{info.location}: the store has no texts, which --first-tokens would embed; {info.way_to_texts}, or leave "
+            "out --first-tokens"
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from migrate.errors import UsageError
 from migrate.steps.base import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from migrate.vectors import Document, Query
     from migrate.work.runner import Runner
 
-_SHARE = {"section": "A share"}
+_SHARE: Mapping[str, Any] = {"section": "A share"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,8 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     share: Budget | str | None = field(
         default=None,
         metadata=option(
-            "Embed so much of the store, the sample of --stitch included, and let the stitch, fitted again on all of "
-            "it, translate the rest.",
+            "Part of the store to embed, the sample of --stitch included; the stitch, fitted again on all of it, "
+            "translates the rest.",
             "text",
             metavar="30%|5000|$20|300000tok",
             **_SHARE,

@@ -49,12 +49,14 @@ class Switch(Step["Switched"]):
     new: StoreLike = field(
         metadata=argument("The new store, of the same kind and with the same ids, or its path.", "store")
     )
-    report: object = field(  # an AuditReport, which this room does not know, or the path of one
+    audit: object = field(  # an AuditReport, which this room does not know, or the path of one
         default=None,
         metadata=option(
             "JSON report of the audit that found NEW safe.  [default: the report.json that `run` left beside NEW]",
             "path",
-            metavar="FILE",
+            metavar="FILE.json",
+            old_names=("report",),
+            old_flags=("--report",),
         ),
     )
     _: KW_ONLY

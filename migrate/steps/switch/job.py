@@ -103,9 +103,9 @@ def switch(step: Switch) -> Switched:
         raise UsageError(f"{old}: this was made from {new}, and so is the new store of the two; name the old one first")
     all_true, two_stage = False, None
     if not step.unproven:
-        all_true = step.report is None and _is_full_reembed(*stores, contents)
+        all_true = step.audit is None and _is_full_reembed(*stores, contents)
         if not all_true:
-            two_stage = _check_report(*stores, contents, step.report)
+            two_stage = _check_report(*stores, contents, step.audit)
         _refuse_other_documents(*stores)
     models = _model(stores[1]), _model(stores[0])
     done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
@@ -199,7 +199,7 @@ def _check_report(
     if report["verdict"]["provisional"]:
         raise InputError(
             f"{source}: this report says SAFE (provisional), which proves nothing, as no query is judged; audit with "
-            "judgements (--beir), or switch anyway with `unproven=True`"
+            "judgements (--judged), or switch anyway with `unproven=True`"
         )
     if not is_content(stores["translated"], contents[1]):
         reason = (
@@ -222,7 +222,7 @@ def _report_beside(new: Store) -> Path:
     if report is None or not report.is_file():
         why = ", and it is not what it was when all of it was embedded" if is_all_true(new) else ""
         raise InputError(
-            f"{new.info.location}: there is no report of an audit beside it{why}; name one with --report FILE, or "
+            f"{new.info.location}: there is no report of an audit beside it{why}; name one with --audit FILE, or "
             f"{_AUDIT_AGAIN}"
         )
     return report
@@ -247,7 +247,7 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
         raise InputError(f"{source}: the report cannot be read ({describe_os_error(error)}); check the path") from error
     except MalformedError as error:
         raise InputError(
-            f"{source}: this is not the JSON report of an audit ({error}); name the file of --report"
+            f"{source}: this is not the JSON report of an audit ({error}); name another by --audit"
         ) from error
     return report
 

@@ -38,7 +38,7 @@ class Sync(PaidStep["Synced"]):
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)
     >>> translation = migrate.translate("my-store", stitch, "new-store")
     >>> migrate.sync("my-store", "new-store")
     <Synced new-store: up to date, 150 vectors>
@@ -50,7 +50,7 @@ class Sync(PaidStep["Synced"]):
     )
     _: KW_ONLY
     any_store: bool = field(
-        default=False, metadata=option("Allow an OLD that has fewer than half of the documents of NEW.")
+        default=False, metadata=option("Allow an OLD that has fewer than half of the documents of NEW.", is_seldom=True)
     )
     target: ModelLike | None = field(
         default=None, metadata=option("Model of NEW.  [default: the one that it names]", "text", metavar="SPEC")

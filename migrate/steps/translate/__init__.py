@@ -38,13 +38,16 @@ REEMBEDDING = "Re-embedding"
 
 OUTPUT = option("Folder to write, or KIND:LOCATION for a store of another kind.", "store", flags=("--output", "-o"))
 POLICY = option(
-    "Which documents are embedded first.  [default: query-log where there is one, else confidence, or random where "
-    "that is not to be used]",
+    "Documents to embed first.  [default: query-log where there is one, else confidence, or random where "
+    "that cannot be used]",
     choices=("query-log", "confidence", "random"),
     section=REEMBEDDING,
+    is_seldom=True,
 )
 LOG = {**QUERY_LOG, "section": REEMBEDDING}
-SAVE_STITCH = option("Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING)
+SAVE_STITCH = option(
+    "Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING, is_seldom=True
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ class Translate(PaidStep["Translation"]):
     Examples
     --------
     >>> import migrate
-    >>> stitch = migrate.fit("my-store", "tfidf:24", stitch="ridge", sample=100)
+    >>> stitch = migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)
     >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
@@ -92,12 +95,12 @@ class Translate(PaidStep["Translation"]):
     _: KW_ONLY
     any_store: bool = field(
         default=False,
-        metadata=option("Allow a store that the stitch was not fitted on, such as one that has grown."),
+        metadata=option("Allow a store that the stitch was not fitted on, such as one that has grown.", is_seldom=True),
     )
     reembed: Budget | str | None = field(
         default=None,
         metadata=option(
-            "Embed so much of the store for real, the sample included, and fit the stitch again on all of it.",
+            "Part of the store to embed for real, the sample included, before the stitch is fitted again on all of it.",
             "text",
             metavar="10%|5000|$20|300000tok",
             section=REEMBEDDING,
