@@ -161,6 +161,7 @@ def test_a_store_that_changed_since_its_stamp_is_stamped_anew(lead_migrate):
     lead_migrate(CHECK)
 
 
+@pytest.mark.slow
 def test_a_store_of_another_model_may_be_moved_to_the_one_that_was_asked_for(lead_migrate):
     found = lead_migrate(f"check store --model {PACKAGED}", code=1)
     assert found.next == f"assess store --target {PACKAGED}"
