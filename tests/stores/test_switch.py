@@ -511,6 +511,7 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
         switch(*pair, unproven=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Lance", "Qdrant", "Chroma", "Milvus", "SqliteVec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
     kind = tools.installed(kind)()
