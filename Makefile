@@ -16,7 +16,7 @@ quick: .venv/with-test
 	$(TEST) -m "not slow"
 
 test: .venv/with-test
-	$(TEST)
+	$(TEST) --durations 30 --durations-min 5
 
 lint: .venv/with-lint
 	$(BIN)/ruff check .

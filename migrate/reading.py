@@ -28,8 +28,14 @@ DEEPEST: Final = 100
 _LARGEST: Final = 1 << 1000
 _TOO_LARGE: Final = "a whole number of more than 1,000 bits"
 _WORD: Final = 1 << 64
-_ODD: Final = re.compile(r"\\u|[\ud800-\udfff]|[0-9]{300}")
-"""Text without which no value is half a character or too large a number."""
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""Half of a character; none is in text that was decoded from UTF-8, unless JSON escapes it."""
+
+_DIGITS: Final = 300
+"""The length of a number that may be too large."""
+
+_DIGIT: Final = re.compile("[0-9]")
+_LONG_NUMBER: Final = re.compile(f"[0-9]{{{_DIGITS}}}")
 Made = TypeVar("Made")
 
 
@@ -76,13 +82,21 @@ def parse_json(content: bytes | str) -> Any:
         It is no JSON, no Unicode, nested more than `DEEPEST` levels, or holds a whole number that no float is near.
     """
     try:
-        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        text = content if isinstance(content, str) else content.decode().removeprefix("\ufeff")
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise _malformed(error) from error
-    if _ODD.search(text) or text.count("[") + text.count("{") > DEEPEST:
+    if _may_be_odd(text) or (isinstance(content, str) and _HALF.search(text)):
         _check(value)
     return value
+
+
+def _may_be_odd(text: str) -> bool:
+    """Return whether some JSON of whole characters may hold what `_check` refuses."""
+    if "\\u" in text or text.count("[") + text.count("{") > DEEPEST:
+        return True
+    # A long number has a digit at a multiple of its length: most texts are done with after a few characters.
+    return _DIGIT.search(text[::_DIGITS]) is not None and _LONG_NUMBER.search(text) is not None
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,12 @@ class Query:
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
+_LEFT_OUT: Final = "PZC"
+"""Categories of Unicode that make no difference in a query: punctuation, separators, and what is not shown."""
+
+_ASCII_LEFT_OUT: Final = {code: None for code in range(128) if unicodedata.category(chr(code))[0] in _LEFT_OUT}
+
+
 def query_key(text: str) -> str:
     r"""Return the normal form of a query, equal for queries that differ only in how they are typed.
 
@@ -61,7 +67,10 @@ def query_key(text: str) -> str:
     True
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    letters = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in "PZC")
+    if folded.isascii():
+        letters = folded.translate(_ASCII_LEFT_OUT)
+    else:
+        letters = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in _LEFT_OUT)
     return letters or " ".join(folded.split())
 
 

@@ -1,7 +1,9 @@
+import gc
 import hashlib
 import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,8 +28,43 @@ from migrate.embedders.base import Embedder
 from migrate.report.characters import printable_json
 
 SOURCE_SPEC = "tfidf:32"
+MEMORY = Path("/dev/shm")
+"""A file system in memory, where there is one."""
+
+ROOM_BYTES = 4 << 30
+"""What there must be free of it; all files that a whole run has at one time are a fraction of that."""
+
+SLOW_MODULE = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
 LONGEST = "test_sessions.py"
 """The module whose tests take longest; its tests cannot be done at the same time."""
+
+
+def pytest_configure():
+    """Keep temporary files in memory where there is room, those of servers and commands too.
+
+    On a disk most tests would wait for it, as whatever is written is synced.
+    """
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES
+    if has_room and "TMPDIR" not in os.environ:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage among modules and tests, which stay until the end: it takes a fifth of the collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Modules that have slow tests alone are not even imported where none are run: clients of databases take long."""
+    if config.option.markexpr == "not slow" and collection_path.match("test_*.py"):
+        return SLOW_MODULE.search(collection_path.read_text("utf-8")) is not None or None
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -228,14 +265,6 @@ def short_training():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlp, "Training", partial(mlp.Training, steps=100))
         yield
-
-
-@pytest.fixture
-def memory_folder(tmp_path):
-    """A folder in memory where there is one: for tests that wait for the disk hundreds of times."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
-        yield Path(name)
 
 
 @pytest.fixture

@@ -294,6 +294,7 @@ while taken < 200:
 """
 
 
+@pytest.mark.slow
 def test_a_crowd_takes_a_lock_one_at_a_time(tmp_path):
     crowd = [subprocess.Popen([sys.executable, "-c", CROWD, str(tmp_path)]) for _ in range(3)]
     assert [member.wait(60) for member in crowd] == [0, 0, 0]

@@ -370,6 +370,7 @@ def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path
     assert not worth["no head"].is_used
 
 
+@pytest.mark.slow
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
     with pytest.raises(StitchError, match=r"--grown-from: the stitch leads .* not from 32 to sentence-transf"):
         fit(target="packaged:all-MiniLM-L6-v2", kind="ridge", grown_from=prior)

@@ -181,6 +181,7 @@ def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, t
     assert open_store(tmp_path / "out").info.manifest.store.first_tokens == 5
 
 
+@pytest.mark.slow
 def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, server, tmp_path, beir, but_again):
     runs = [
         Run(store, load(), tmp_path / "run", judged=beir, sample=SIZE, first_tokens=first_tokens)

@@ -18,6 +18,7 @@ MALFORMED = {
     "a number of too many digits": b"1" * 5_000,
     "a number that no float is near": b"[1" + b"0" * 400 + b"]",
     "half of a character": b'{"\\ud800": 1}',
+    "half of a character of a text": '["\ud800"]',
 }
 
 
@@ -28,7 +29,15 @@ def test_json_is_a_value_or_malformed(name):
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 200
 
 
+@pytest.mark.parametrize("start", [0, 1, 150, 298, 299, 300, 301])
+def test_a_number_that_no_float_is_near_is_found_wherever_it_stands(start):
+    text = f'["{"x" * start}", 1{"0" * 302}]'
+    with pytest.raises(MalformedError, match="more than 1,000 bits"):
+        parse_json(text.encode())
+
+
 def test_sound_json_is_read():
+    assert parse_json(b"\xef\xbb\xbf[1]") == [1]
     deep = b"[" * (DEEPEST - 1) + b"]" * (DEEPEST - 1)
     assert parse_json(deep) is not None
     assert parse_json(b'{"a": [1, 2.5, null, "\xc3\xa9"]}') == {"a": [1, 2.5, None, "é"]}

@@ -12,6 +12,9 @@ _FORBIDDEN = re.compile(
 """What XML 1.0 has no form for, HTML calls an error, or both discourage; and marks that change the order in which text
 is shown."""
 
+_NOT_ASCII = re.compile(r"[^\n -~]")
+"""Characters that are neither a line end nor printable ASCII, as nearly all of a document are."""
+
 
 def printable(text: str) -> str:
     r"""Return the text as one line that a terminal shows and does not obey.
@@ -34,9 +37,13 @@ def printable_lines(text: str) -> str:
 
 def printable_json(text: str) -> str:
     """Return a JSON document that says the same, with escapes for what a terminal would obey."""
-    if text.isascii():
-        return text.replace("\x7f", "\\u007f")
-    return "".join(char if char == "\n" or _is_shown(char) else json.dumps(char)[1:-1] for char in text)
+    return _NOT_ASCII.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """Return a character of a JSON document, as an escape where a terminal would obey it."""
+    char = match.group()
+    return char if _is_shown(char) else json.dumps(char)[1:-1]
 
 
 def _is_shown(char: str) -> bool:

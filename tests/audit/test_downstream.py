@@ -165,6 +165,7 @@ def test_without_queries_the_labels_are_all_that_is_judged(moved, told, tmp_path
     assert "linear probe" in (tmp_path / "j.xml").read_text()
 
 
+@pytest.mark.slow
 def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, beir, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in (

@@ -17,6 +17,8 @@ from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
 
+pytestmark = pytest.mark.slow
+
 COUNT, P, Q = 120, 12, 8
 
 

@@ -133,6 +133,7 @@ def facts_and_lines(stitches, inspect):
     return of
 
 
+@pytest.mark.slow
 def test_a_linear_map_has_its_spectrum_and_bias(stitches, facts_and_lines):
     document, lines = facts_and_lines("linear")
     arrays = load_file(stitches / "linear" / "weights.safetensors")
@@ -151,6 +152,7 @@ def test_a_linear_map_has_its_spectrum_and_bias(stitches, facts_and_lines):
     assert lines["views"] == "the old vector alone"
 
 
+@pytest.mark.slow
 def test_a_network_has_layers_and_a_loss_curve(stitches, facts_and_lines):
     document, lines = facts_and_lines("network")
     arrays = load_file(stitches / "network" / "weights.safetensors")
@@ -160,6 +162,7 @@ def test_a_network_has_layers_and_a_loss_curve(stitches, facts_and_lines):
     assert lines["loss curve"].startswith(f"{len(curve)} epochs, held-out loss {curve[0, 2]:.3f} at first")
 
 
+@pytest.mark.slow
 def test_a_stitch_that_reads_texts_names_its_views_and_has_no_matrix(facts_and_lines):
     document, lines = facts_and_lines("texts")
     assert document["reads_texts"] and "vector" in document["views"] and document["layers"] == []
@@ -167,6 +170,7 @@ def test_a_stitch_that_reads_texts_names_its_views_and_has_no_matrix(facts_and_l
     assert "sum of kernels" in lines["layers"]
 
 
+@pytest.mark.slow
 def test_a_stitch_for_queries_goes_the_other_way(facts_and_lines):
     document, lines = facts_and_lines("queries")
     assert (document["maps"], document["from_model"], document["to_model"]) == ("queries", "tfidf:24", "tfidf:32")
@@ -174,6 +178,7 @@ def test_a_stitch_for_queries_goes_the_other_way(facts_and_lines):
     assert lines["maps"] == "queries: tfidf:24 -> tfidf:32"
 
 
+@pytest.mark.slow
 def test_a_damaged_stitch_is_one_line(stitches, inspect):
     Path("half").mkdir()
     shutil.copy(stitches / "linear/lead-migrate.json", "half")

@@ -48,6 +48,7 @@ def test_only_what_is_typed_confirms(project, monkeypatch, lead_migrate):
     lead_migrate(f"{audit} --accept-margin 0.25", code=4)  # there is no such store
 
 
+@pytest.mark.slow
 def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
     here, project, without_words, monkeypatch, lead_migrate
 ):
@@ -69,6 +70,7 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
     assert caveats("--margin 0.4 --accept-margin 0.4") == [low]
 
 
+@pytest.mark.slow
 def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged, project, without_words, lead_migrate):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
     command = "run store --target tfidf:24 --judged judged --sample 60 --kind ridge -o out -q --json"

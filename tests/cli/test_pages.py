@@ -18,6 +18,7 @@ def _stores():
     make_store(Path("b"), ids, x + 1)
 
 
+@pytest.mark.slow
 def test_the_ending_says_the_kind(lead_migrate):
     ended = lead_migrate(f"{CHECK} page.html --report x.json --report x.xml --json", code=1)
     assert "other dimension" in Path("page.html").read_text()

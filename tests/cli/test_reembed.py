@@ -74,6 +74,7 @@ def test_a_translated_store_needs_a_report_until_all_of_it_is_true(lead_migrate)
     assert switch("store", "new").all_true, "the texts are those of the old store"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(monkeypatch, digest, server, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 40)

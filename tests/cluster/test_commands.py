@@ -70,16 +70,20 @@ def test_what_a_killed_run_has_paid_for_is_not_paid_for_again(cluster, tmp_path,
         assert not left_in(tmp_path / "shards")
 
 
-def test_the_device_is_that_of_the_workers_model(cluster):
-    model = load_embedder(MODEL, device="cuda:99")
-    with (
-        elsewhere(model, DaskRunner(str(cluster.file))).at_work() as pool,
-        pytest.raises(RemoteError, match=r"the worker tcp://.* cannot begin: .*cuda:99"),
-    ):
-        pool.call([Document("a", "a text")], "document")
-    model = load_embedder(MODEL, device="cpu")
-    with elsewhere(model, DaskRunner(str(cluster.file))).at_work() as pool:
-        assert pool.call([Document("a", "a text")], "document").arrays["vectors"].shape == (1, 384)
+def test_the_device_is_that_of_the_workers_model(tmp_path):
+    from dask_processes import processes
+
+    with processes(tmp_path, workers=1) as started:
+        runner = DaskRunner(str(started.file))
+        model = load_embedder(MODEL, device="cuda:99")
+        with (
+            elsewhere(model, runner).at_work() as pool,
+            pytest.raises(RemoteError, match=r"the worker tcp://.* cannot begin: .*cuda:99"),
+        ):
+            pool.call([Document("a", "a text")], "document")
+        model = load_embedder(MODEL, device="cpu")
+        with elsewhere(model, runner).at_work() as pool:
+            assert pool.call([Document("a", "a text")], "document").arrays["vectors"].shape == (1, 384)
 
 
 def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):

@@ -25,7 +25,9 @@ class Own(Embedder):
         raise AssertionError("asked for vectors")
 
 
-@pytest.mark.parametrize("spec", ["openai:text-embedding-3-small", "packaged:all-MiniLM-L6-v2"])
+@pytest.mark.parametrize(
+    "spec", ["openai:text-embedding-3-small", pytest.param("packaged:all-MiniLM-L6-v2", marks=pytest.mark.slow)]
+)
 def test_a_tally_counts_as_the_line_before_a_command_does(spec, corpus):
     documents = [*corpus.documents, *(Document(f"o{number}", text) for number, text in enumerate(ODD))]
     found = count_texts(documents, load_embedder(spec).profile)

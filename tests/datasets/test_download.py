@@ -63,13 +63,13 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         body = server.content[start:]
         sent = body[: len(body) // 2] if is_cut else body
+        server.sent += len(sent)  # before the client goes on
         headers = {"Content-Range": server.content_range or f"bytes {start}-"} if start else {}
         if server.chunked:
             framed = b"%x\r\n%s\r\n" % (len(sent), sent) + (b"" if is_cut else b"0\r\n\r\n")
             self.answer(206 if start else 200, {**headers, "Transfer-Encoding": "chunked"}, framed)
         else:
             self.answer(206 if start else 200, {**headers, "Content-Length": str(len(body))}, sent)
-        server.sent += len(sent)
         self.close_connection = is_cut
 
     def answer(self, status, headers, payload):

@@ -195,6 +195,7 @@ def write_in_threads(path, process):
         list(threads.map(write, range(4)))
 
 
+@pytest.mark.slow
 def test_threads_of_several_processes_do_not_damage_it(tmp_path):
     path = tmp_path / "cache.sqlite"
     for process in [start(write_in_threads, path, number) for number in range(2)]:

@@ -17,17 +17,17 @@ def stitch_folder(source_folder, tmp_path_factory):
 
 
 @pytest.fixture
-def place(source_folder, stitch_folder, beir, memory_folder):
+def place(source_folder, stitch_folder, beir, tmp_path):
     """A folder with a good store, stitch and BEIR set, to be spoiled."""
     for name, folder in (("store", source_folder), ("stitch", stitch_folder), ("beir", beir)):
-        shutil.copytree(folder, memory_folder / name)
+        shutil.copytree(folder, tmp_path / name)
     # The vectors of the store from somewhere else: what an audit of it is held against
-    shutil.copytree(source_folder, memory_folder / "right")
-    (memory_folder / "right/lead-migrate.json").unlink()
+    shutil.copytree(source_folder, tmp_path / "right")
+    (tmp_path / "right/lead-migrate.json").unlink()
     with pytest.MonkeyPatch.context() as outer:
-        outer.setenv("XDG_CACHE_HOME", str(memory_folder / "cache"))
+        outer.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         outer.setenv("SOURCE_DATE_EPOCH", "1700000000")
         outer.setenv("OPENAI_API_KEY", "sk-test")
-        outer.chdir(memory_folder)
+        outer.chdir(tmp_path)
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-            yield Place(memory_folder, patch, stack)
+            yield Place(tmp_path, patch, stack)

@@ -53,6 +53,7 @@ def test_each_factor_is_at_most_one_on_average_for_any_score_and_guess():
         assert ((1 - share) * mirrored[0] + share * mirrored[1]).max() <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_bounds_hold_at_all_looks_together_also_of_a_mean_that_changes():
     rng = np.random.default_rng(5)
     runs, length = 60, 300

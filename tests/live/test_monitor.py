@@ -14,6 +14,8 @@ from migrate.live.state import ServedQuery
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Document, unit_rows
 
+pytestmark = pytest.mark.slow
+
 COUNT, DIM = 1_500, 16
 TRUE = unit_rows(np.random.default_rng(0).normal(size=(COUNT, DIM)).astype(np.float32))
 DOCUMENTS = [Document(f"d{row:04}", f"text {row}") for row in range(COUNT)]

@@ -24,6 +24,8 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("tenseal")
 
 COUNT, DIM, TARGET_DIM = 70, 150, 40

@@ -32,6 +32,7 @@ def test_the_area_is_that_of_scikit_learn(scored):
     assert auc_difference(first, second, positive).estimate == pytest.approx(gain(first, second, positive))
 
 
+@pytest.mark.slow
 def test_the_bounds_are_as_wide_as_the_bootstrap_says(scored):
     first, second, positive = scored
     one, both = auc(first, positive), auc_difference(first, second, positive)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors
@@ -173,6 +172,8 @@ def test_wide_spaces_fit():
 
 
 def test_other_random_numbers_and_settings_of_torch_are_left_alone():
+    import torch
+
     x, y = linear_pairs(80)
     first = learned(Mlp(2, training=SHORT).fit(x, y))
     torch.manual_seed(1)

@@ -209,6 +209,7 @@ def test_a_table_that_does_not_fit_is_told_too(content, few, tmp_path):
     assert "things.csv" in info.notes[0]
 
 
+@pytest.mark.slow
 def test_a_long_text_in_a_table_is_whole(few, tmp_path):
     long = ["very " * 60_000 + str(row) for row in range(10)]
     store = open_store(place(tmp_path, few, "docs.csv", table([("text",), *((text,) for text in long)])))

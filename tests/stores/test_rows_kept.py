@@ -191,6 +191,7 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     check_rows(old, open_store(filled), sample | set(asked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flat", "Chroma", "Lance", "SqliteVec", "Parquet"])
 def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp_path):
     """Of a forged confidence neither an audit nor a switch believes anything."""

@@ -159,6 +159,7 @@ class TestSqliteVec:
         assert store.put_vectors(["1"], queries(1)) == 1
 
 
+@pytest.mark.slow
 class TestLanceDB:
     def make(self, folder, kind="float32", *, with_ids=True):
         """The location of a table, and the table."""
@@ -261,6 +262,7 @@ class TestLanceDB:
         assert np.allclose(hits.scores, [scores[doc_id] for doc_id in hits.ids], rtol=1e-4)
 
 
+@pytest.mark.slow
 class TestPgvector:
     @pytest.fixture
     def table(self, tmp_path):
@@ -328,6 +330,7 @@ class TestPgvector:
         assert store.search(queries(), 3)[0].ids == expected
 
 
+@pytest.mark.slow
 class TestQdrant:
     def test_a_named_vector_is_searched_and_put_and_others_stay(self, tmp_path):
         qdrant_client = pytest.importorskip("qdrant_client")

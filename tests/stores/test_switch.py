@@ -107,7 +107,8 @@ def parquets(tmp_path):
     return old, kind.new(tmp_path / "new")
 
 
-MAKERS = [folders, sqlites, tables, chromas, lances, parquets, pytest.param(served, marks=pytest.mark.slow)]
+MAKERS = [folders, sqlites, parquets]
+MAKERS += [pytest.param(make, marks=pytest.mark.slow) for make in (tables, chromas, lances, served)]
 
 
 def stamped(pair):
@@ -410,7 +411,11 @@ def searched_all_the_while(old, new, search):
 
 @pytest.mark.parametrize(
     ("make", "search"),
-    [(folders, search_folder), (sqlites, search_sqlite), (tables, search_table)],
+    [
+        (folders, search_folder),
+        pytest.param(sqlites, search_sqlite, marks=pytest.mark.slow),
+        pytest.param(tables, search_table, marks=pytest.mark.slow),
+    ],
     ids=lambda value: value.__name__,
 )
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
@@ -512,6 +517,7 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
         switch(*pair, unproven=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Lance", "Qdrant", "Chroma", "Milvus", "SqliteVec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
     kind = tools.installed(kind)()

@@ -125,6 +125,7 @@ def metadata_alone(records):
     return {**records, document.id: (replace(document, metadata={**document.metadata, "page": 77}), vector)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old_kind", "new_kind"), [("Folder", "Parquet"), ("Parquet", "Folder"), ("Parquet", "Chroma"), ("Lance", "Chroma")]
 )
@@ -469,6 +470,7 @@ def test_confidence_and_checksums_are_in_the_order_of_the_new_store(kind_of, tmp
     assert {name: value for name, (_, value) in plain.items()} == {name: value for name, (_, value) in table.items()}
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_it_would_cost_and_leaves_out_what_is_done(pair, tmp_path):
     old, new = pair
     sync_in_child(old, new, tmp_path, "recorded:3")

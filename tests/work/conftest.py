@@ -15,8 +15,8 @@ def small_parts(monkeypatch):
 
 
 @pytest.fixture
-def folder(memory_folder):
-    return memory_folder
+def folder(tmp_path):
+    return tmp_path
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def _parse(content: bytes, path: Path, number: int) -> tuple[Document, int | Non
         fields = as_table(parse_json(content))
     except MalformedError as error:
         raise bad_line(path, number, f"not a JSON object ({error})") from error
-    doc_id, text, metadata, label = (fields.get(name) for name in ("id", "text", "metadata", "faiss_id"))
+    doc_id, text, metadata, label = map(fields.get, ("id", "text", "metadata", "faiss_id"))
     if not isinstance(doc_id, str):
         raise bad_line(path, number, f'the "id" is {shown_type(doc_id)}, not text')
     if not isinstance(text, str | None):
