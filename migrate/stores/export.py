@@ -22,6 +22,8 @@ from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
 FLOAT_BYTES: Final = 4
+ZEROS_BYTES: Final = 2**20
+"""How many zeros are written at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +107,13 @@ class VectorFile(RowFile):
 
     def reserve(self) -> None:
         """Make room for all rows: a mapped file must not meet a full disk."""
-        if size := self.count * self.dim * FLOAT_BYTES:
+        size = self.count * self.dim * FLOAT_BYTES
+        if size and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._file, 0, size)
+        elif size:  # macOS has no such call: zeros take up the room
+            with open(self._file, "r+b", closefd=False) as file:
+                for start in range(0, size, ZEROS_BYTES):
+                    file.write(bytes(min(ZEROS_BYTES, size - start)))
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Write vectors, (n, dim), to their rows."""
