@@ -7,13 +7,16 @@ TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell $(BI
 # Not compiled: the demo leaves most of what is installed unread, torch first of all.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
-.PHONY: demo quick test lint docs bench clean
+.PHONY: demo quick slow test lint docs bench dist light clean
 
 demo: .venv/with-nothing
 	$(BIN)/lead-migrate demo
 
 quick: .venv/with-test
 	$(TEST) -m "not slow"
+
+slow: .venv/with-test
+	$(TEST) -m slow
 
 test: .venv/with-test
 	$(TEST)
@@ -31,8 +34,22 @@ bench: .venv/with-test
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/speed.py
 
+dist:
+	test -x build/tools/bin/python || $(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.2' 'twine>=6.1'
+	build/tools/bin/python .ci/dist.py
+
+# What `lead-migrate check` needs of stores whose manifest answers, in an environment of its own, and how large that is.
+light:
+	rm -rf build/light
+	$(PYTHON) -m venv build/light
+	build/light/bin/pip install --quiet --disable-pip-version-check --requirement light.txt
+	build/light/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	build/light/bin/lead-migrate --version
+	@du -sh build/light
+
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 .venv/with-nothing: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
