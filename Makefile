@@ -1,9 +1,12 @@
 # Everything sets itself up: a new clone needs Python 3.11 and nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
-# Workers and the commands that tests start read compiled modules rather than compile each again. OpenBLAS rounds alike
-# on all x86 processors with AVX2, as the golden figures have it.
-TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# OpenBLAS rounds alike on all x86 processors with AVX2, as the golden figures have it.
+ifeq ($(shell uname -m),x86_64)
+ROUNDING = OPENBLAS_CORETYPE=Haswell
+endif
+# Workers and the commands that tests start read compiled modules rather than compile each again.
+TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(ROUNDING) $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 # Not compiled: the demo leaves most of what is installed unread, torch first of all.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
