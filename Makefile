@@ -1,19 +1,25 @@
 # Everything sets itself up: a new clone needs Python 3.11 and nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
-# Workers and the commands that tests start read compiled modules rather than compile each again. OpenBLAS rounds alike
-# on all x86 processors with AVX2, as the golden figures have it.
-TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# OpenBLAS rounds alike on all x86 processors with AVX2, as the golden figures have it.
+ifeq ($(shell uname -m),x86_64)
+ROUNDING = OPENBLAS_CORETYPE=Haswell
+endif
+# Workers and the commands that tests start read compiled modules rather than compile each again.
+TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(ROUNDING) $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 # Not compiled: the demo leaves most of what is installed unread, torch first of all.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
-.PHONY: demo quick test lint docs bench clean
+.PHONY: demo quick slow test lint docs bench dist light clean
 
 demo: .venv/with-nothing
 	$(BIN)/lead-migrate demo
 
 quick: .venv/with-test
 	$(TEST) -m "not slow"
+
+slow: .venv/with-test
+	$(TEST) -m slow
 
 test: .venv/with-test
 	$(TEST) --durations 30 --durations-min 5
@@ -31,8 +37,22 @@ bench: .venv/with-test
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/speed.py
 
+dist:
+	test -x build/tools/bin/python || $(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.2' 'twine>=6.1'
+	build/tools/bin/python .ci/dist.py
+
+# What `lead-migrate check` needs of stores whose manifest answers, in an environment of its own, and how large that is.
+light:
+	rm -rf build/light
+	$(PYTHON) -m venv build/light
+	build/light/bin/pip install --quiet --disable-pip-version-check --requirement light.txt
+	build/light/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	build/light/bin/lead-migrate --version
+	@du -sh build/light
+
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 .venv/with-nothing: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

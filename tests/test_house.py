@@ -176,7 +176,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
     modules = {names.get(name, name.replace("-", "_")) for name in required}
     imported = {module.split(".")[0] for p in MODULES for module, _ in imports(p)}
     # What openai, sentence-transformers and langchain-core bring along, and is spoken to in their own words
-    brought = {"httpx", "transformers", "tokenizers", "huggingface_hub", "scipy", "pydantic"}
+    brought = {"httpx", "transformers", "tokenizers", "huggingface_hub", "pydantic"}
     outside = imported - set(sys.stdlib_module_names) - {"migrate"} - brought
     # Needed for some files only; what needs it asks for the extra by name
     optional = {

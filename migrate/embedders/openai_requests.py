@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from migrate.errors import AuthenticationError, LeadMigrateError, RemoteError
+from migrate.errors import AuthenticationError, RemoteError
 from migrate.redirects import check_redirect
 from migrate.vectors import Vectors, squared_norms
 
@@ -205,13 +205,15 @@ class Client:
                 ) as response:
                     return self._read(response.iter_bytes())
             except openai.APIConnectionError as error:
-                if isinstance(error.__cause__, LeadMigrateError):  # of `_on_response`, by versions that wrap any error
-                    raise error.__cause__ from None
                 raise self._unconnected(error, tried) from error
             except openai.APIStatusError as error:
                 tried += _attempts(error)
                 if not most <= tried < self.attempts:
                     raise self._refused(error, tried) from error
+            except openai.OpenAIError as error:
+                if isinstance(error.__cause__, RemoteError):  # of `_on_response`
+                    raise error.__cause__ from None
+                raise
             finally:
                 self.limit.leave()
 
@@ -236,13 +238,13 @@ class Client:
         if self._is_stopped:
             import openai
 
-            raise openai.OpenAIError("stopped")  # which the library does not retry
+            raise openai.OpenAIError("stopped")  # which the library does not retry, as it would any other error
 
     def _on_response(self, response: Any) -> None:
         """Called with each response before it is read, and before a redirect in it is followed."""
         self.limit.is_reached = True
         if response.has_redirect_location:
-            check_redirect(str(response.request.url), response.headers["Location"])
+            self._check_redirect(response)
         if response.status_code >= 400:
             self.limit.leave()
         if response.status_code == 429:
@@ -250,6 +252,14 @@ class Client:
             # Waiting does not help an account without quota, nor a request beyond its tokens per minute
             if any(phrase in response.read().lower() for phrase in (b"insufficient_quota", b"request too large")):
                 response.headers["x-should-retry"] = "false"
+
+    def _check_redirect(self, response: Any) -> None:
+        import openai
+
+        try:
+            check_redirect(str(response.request.url), response.headers["Location"])
+        except RemoteError as error:
+            raise openai.OpenAIError(str(error)) from error  # for the same reason as in `_on_request`
 
     def _failed(self, times: int, reason: str, advice: str) -> RemoteError:
         count = "once" if times == 1 else f"{times} times, the last time"

@@ -104,8 +104,13 @@ class VectorFile(RowFile):
 
     def reserve(self) -> None:
         """Make room for all rows: a mapped file must not meet a full disk."""
-        if size := 4 * self.count * self.dim:
+        size = 4 * self.count * self.dim
+        if size and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._file, 0, size)
+        elif size:  # macOS has no such call: zeros take up the room
+            with open(self._file, "r+b", closefd=False) as file:
+                for start in range(0, size, 2**20):
+                    file.write(bytes(min(2**20, size - start)))
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Write vectors, (n, dim), to their rows."""

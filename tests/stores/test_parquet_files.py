@@ -138,6 +138,9 @@ IDS = [("7", "007", " x ", "naïve/路径#?", "🦆")[row % 5] + str(row) for ro
 OLD = np.random.default_rng(0).normal(size=(60, DIM))
 NESTED = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.float16())])))])
 HALF = np.float16(0.5)
+NO_IMAGE = [None] if int(pa.__version__.partition(".")[0]) >= 26 else []
+"""Older versions write or read no null among lists of a fixed length."""
+
 AWKWARD = [
     (pa.field("day", pa.date32()), [datetime.date(1969, 12, 31), None, None]),
     (pa.field("doc_id", pa.string(), nullable=False, metadata={"why": "ü"}), IDS),
@@ -153,7 +156,7 @@ AWKWARD = [
     (pa.field("label", pa.dictionary(pa.int16(), pa.string())), ["one", None, "two"]),
     (pa.field("gone", pa.null()), [None]),
     (pa.field("body", pa.large_string()), ["", None, "long " * 900, "tab\tline\n\u2028"]),
-    (pa.field("image", pa.list_(pa.float16(), 3)), [None, *[[np.float16(0.25), None, np.float16(-0.0)]] * 4]),
+    (pa.field("image", pa.list_(pa.float16(), 3)), [*NO_IMAGE, *[[np.float16(0.25), None, np.float16(-0.0)]] * 4]),
     (
         pa.field("vector", pa.large_list(pa.field("element", pa.float64(), nullable=False)), metadata={"model": "old"}),
         OLD.tolist(),

@@ -1,0 +1,23 @@
+"""The file of a database's vectors has its room before a row is written, also where the system reserves none."""
+
+import os
+
+import numpy as np
+import pytest
+
+from migrate.stores.export import ZEROS_BYTES, VectorFile
+
+COUNT, DIM = 5, ZEROS_BYTES // 8
+
+
+@pytest.mark.parametrize("is_linux", [True, False])
+def test_all_rows_have_their_room_before_they_are_written(is_linux, tmp_path, monkeypatch):
+    if not is_linux:
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    path = tmp_path / "vectors"
+    file = VectorFile(path, os.open(path, os.O_RDWR | os.O_CREAT), COUNT, DIM)
+    file.reserve()
+    assert path.stat().st_size == COUNT * DIM * 4
+    assert path.stat().st_blocks * 512 >= COUNT * DIM * 4
+    file.put(np.array([3, 1]), np.array([[3.0], [1.0]], np.float32).repeat(DIM, axis=1))
+    assert file[np.arange(COUNT)][:, -1].tolist() == [0, 1, 0, 3, 0]
