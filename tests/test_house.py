@@ -254,3 +254,9 @@ def test_a_class_name_means_one_thing():
 def test_names_say_what_they_hold():
     """Of 1,000 bound names at most eight are words such as `found`, `place` or `kept`."""
     assert house.Package.read(PACKAGE).vague_share() <= 0.008, "python docs/house.py prints the share"
+
+
+def test_messages_name_the_event():
+    """Say "duplicate query id 'x'", and not "expected different query ids, found 'x' twice"."""
+    texts = {str(path.relative_to(PACKAGE)): path.read_text() for path in MODULES}
+    assert [path for path, text in texts.items() if re.search(r"\bexpected\b.{0,80}?\bfound\b", text)] == []

@@ -63,7 +63,7 @@ def test_fewer_than_twenty_groups_say_nothing():
         for size in (32, 30)
     )
     assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
-    assert "600 queries in 19 independent groups are too few for a verdict, at least 20" in few.sentence
+    assert "600 queries in 19 independent groups are too few for a verdict, which needs at least 20" in few.sentence
     assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.n_groups == 20
 
 
@@ -134,7 +134,7 @@ def test_a_field_groups_queries_and_vectors_those_without_it():
     assert found.groups["again"] == found.groups["q0"]
     (note,) = group_notes(found)
     assert note.level == "note" and note.text.startswith(
-        "8 queries are in 5 independent groups by their field 'topic', the largest of 2; bounds take"
+        "8 queries are in 5 independent groups by their field 'topic', the largest of 2; the bounds count"
     )
 
 

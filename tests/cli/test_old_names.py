@@ -61,7 +61,7 @@ def test_the_environment_is_read_by_old_names_too_where_todays_is_not_there(lead
     monkeypatch.setenv("LEAD_MIGRATE_KIND", "ridge")
     assert kind_of(lead_migrate, "-q") == ([], "ridge")
     monkeypatch.setenv("LEAD_MIGRATE_BEIR", "nowhere")
-    assert "'nowhere' is no BEIR folder" in lead_migrate("audit store", code=4).complaint
+    assert "'nowhere' is not a BEIR folder" in lead_migrate("audit store", code=4).complaint
     assert lead_migrate("inspect store --json").err == "", "no variable that nothing reads"
 
 

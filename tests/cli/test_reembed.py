@@ -154,8 +154,13 @@ def test_the_same_name_with_another_prefix_or_dimension_is_another_model(server,
         lead_migrate(again, other, code=2)  # it would cost something
 
 
-def test_a_model_of_a_server_of_ones_own_is_named_with_the_dimensions_that_were_asked_for(server, lead_migrate):
+def test_the_dimensions_that_a_server_was_asked_for_are_remembered_or_else_named(server, lead_migrate):
     target = "openai:tiny,dimensions=4"
     lead_migrate(f"reembed store --target {target} -o small")
+    lead_migrate("audit small --queries synthetic", code=3)
+    manifest = Path("small/lead-migrate.json")
+    content = json.loads(manifest.read_text())
+    del content["details"]["requested dimensions"]  # as earlier versions wrote it
+    manifest.write_text(json.dumps(content))
     line = lead_migrate("audit small --queries synthetic", code=7).complaint
     assert f"; if that many were asked for then, name it with --target {target}, or" in line

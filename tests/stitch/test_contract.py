@@ -72,5 +72,5 @@ def test_each_array_that_is_missing_is_told(spec, make_pairs):
 def test_pairs_must_be_pairs_and_two_at_least(spec, source, target, make_pairs):
     pairs = make_pairs(6)
     for call in (made(spec).fit, made(spec).tuned) if spec in ("kernel", "ridge+text") else (made(spec).fit,):
-        with pytest.raises(StitchError, match=f"at least 2 pairs of vectors, found [{source}{target}] source"):
+        with pytest.raises(StitchError, match=f"at least 2 pairs of vectors, and there are [{source}{target}] source"):
             call(pairs.source[:source], pairs.target[:target], pairs.texts)

@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from migrate.stores.export import ZEROS_BYTES, VectorFile
+from migrate.stores.export import VectorFile
 
-COUNT, DIM = 5, ZEROS_BYTES // 8
+COUNT, DIM = 5, 2**17
 
 
 @pytest.mark.parametrize("is_linux", [True, False])

@@ -57,7 +57,7 @@ class Groups:
     layer_distances : between groups of equally many stores, layer by layer; None between others
     """
 
-    positions: Positions
+    places: Positions
     contrasts: tuple[Contrast, ...]
     layer_distances: tuple[tuple[float | None, ...], ...]
 

@@ -98,8 +98,8 @@ def _groups_rows(groups: Groups) -> Iterator[list[str]]:
             mean: BoundedMean | None = getattr(contrast, name)
             if mean is not None:
                 yield [contrast.key, name, _exact(mean.lower), _exact(mean.mean), _exact(mean.upper)]
-    for start, line in zip(groups.positions, groups.layer_distances, strict=True):
-        for end, distance in zip(groups.positions, line, strict=True):
+    for start, line in zip(groups.places, groups.layer_distances, strict=True):
+        for end, distance in zip(groups.places, line, strict=True):
             if distance is not None and start != end:
                 yield ["layer_distance", f"{start} to {end}", "", _exact(distance), ""]
 
@@ -129,7 +129,7 @@ def _intervals(contrast: Contrast) -> Iterator[str]:
 
 def distance_rows(groups: Groups) -> list[list[str]]:
     """Return a head, and the distance of layers from each group to each; no rows where no two have as many stores."""
-    names = list(groups.positions)
+    names = list(groups.places)
     rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
     distances = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
     return [["", *names], *rows] if distances else []

@@ -251,7 +251,7 @@ def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigu
 
 
 def _groups(groups: Groups) -> Iterator[Block]:
-    listed = "; ".join(f"{name}: {', '.join(map(letter, indices))}" for name, indices in groups.positions.items())
+    listed = "; ".join(f"{name}: {', '.join(map(letter, indices))}" for name, indices in groups.places.items())
     yield f"{listed}. {bounds_sentence(groups).capitalize()}"
     yield TextTable(group_rows(groups))
     if distances := distance_rows(groups):
