@@ -203,9 +203,9 @@ ITSELF = ["full", "--reference", "full", *LABELS]
         ([*FULL, *LABELS, "--report", "x.html"], 2, "the page shows queries"),
         ([*FULL, *LABELS, "--outside", "target.npz"], 4, "target.npz"),
         ([*FULL, *LABELS, "--outside", "outside.txt"], 4, "too few outside documents"),
-        (["new", "--reference", "new", *LABELS], 4, "is the store that is audited itself"),
+        (["new", "--reference", "new", *LABELS], 4, "is the audited store itself"),
         (ITSELF, 2, "name it with --target"),
-        ([*ITSELF, "--target", "file:target.npz"], 4, "is the store that is audited itself, not a full re-embed"),
+        ([*ITSELF, "--target", "file:target.npz"], 4, "is the audited store itself, not a full re-embed"),
     ],
 )
 def test_what_goes_together_is_told_in_one_line(arguments, code, words, moved, told, monkeypatch):

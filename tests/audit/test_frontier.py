@@ -168,7 +168,7 @@ def test_another_store_stitch_or_reference_is_refused(tried, store, reference, t
 
 def test_a_stitch_of_another_store_is_refused_before_anything_is_embedded(store, reference, questions, target, fitted):
     fitting, other = (
-        topics.asked(reference, reference, questions, target, source=source, stitch=fitted)
+        topics.asked(reference, reference, questions, target, source=source, frontier=fitted)
         for source in (store, reference)
     )
     assert fitting.judging.queries == questions.queries

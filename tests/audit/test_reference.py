@@ -194,5 +194,5 @@ def test_staying_is_by_the_model_of_the_source_or_refused(tmp_path):
     other = Topics(SOURCE_DIM, blur=0.9, seed=7)
     with pytest.raises(StoreError, match=r"source differs from topics-7 .* name the model"):
         audit(translated, reference, source=source, source_model=other)
-    with pytest.raises(StoreError, match=r"is the store that is audited itself, .* name the old store with --source"):
+    with pytest.raises(StoreError, match=r"is the audited store itself, .* name the old store with --source"):
         audit(translated, reference, source=translated, source_model=TARGET)

@@ -391,7 +391,7 @@ def test_run_takes_them_too_and_says_what_to_type_next(source_folder, log, tmp_p
     line = captured.err.splitlines()[-1]
     assert line.startswith(f"next: lead-migrate reembed {source_folder} --target tfidf:24 -o ")
     assert run(words) == 1
-    assert "nothing is done again" in capsys.readouterr().err
+    assert "its verdict is printed again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, asses
     assert "a report of an audit is there; --audit reads it;" in told
     assert Path("report.json").read_bytes() == before
     told = lead_migrate(f"{base} --audit stitch/lead-migrate.json", code=4).complaint
-    assert "no report of an audit with --frontier" in told
+    assert "not the report of an audit with --frontier" in told
 
 
 def test_a_stitch_of_another_store_is_refused(judged, lead_migrate):

@@ -84,7 +84,7 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(store, judged, s
     before, requests = files_of("*.*"), len(server.requests)
     again = lead_migrate(command, code=first.code)
     assert again.out == first.out and len(first.out.splitlines()) <= 25
-    assert "nothing is done again" in again.err and "to embed" not in again.err
+    assert "its verdict is printed again" in again.err and "to embed" not in again.err
     ended = lead_migrate(f"{command} --json --report junit.xml", code=first.code)
     assert ended.document == json.loads(Path("out/report.json").read_text())
     assert "verdict" in Path("junit.xml").read_text()
@@ -114,7 +114,7 @@ def test_another_audit_of_a_finished_run_keeps_its_stores(first, then, changed, 
     assert before.items() <= after.items(), "nothing that was there is written again"
     assert ("build" in then) == (after.keys() > before.keys())
     assert again["verdict"] != report["verdict"] or ("pool" in again) != ("pool" in report)
-    assert "nothing is done again" in lead_migrate(f"{TINY} {then}", code=ended.code).err
+    assert "its verdict is printed again" in lead_migrate(f"{TINY} {then}", code=ended.code).err
 
 
 def interrupted(*arguments, **options):
@@ -128,7 +128,7 @@ def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(store, judge
     with monkeypatch.context() as patch:
         patch.setattr("migrate.audit.audit.audit_store", interrupted)
         lead_migrate(f"{command} --margin 0.5", code=130)
-    assert "nothing is done again" in lead_migrate(command, code=JUDGED).err
+    assert "its verdict is printed again" in lead_migrate(command, code=JUDGED).err
     Path("out/store/docs.jsonl").write_text("")
     assert "docs.jsonl" in lead_migrate(f"{command} --margin 0.5", code=4).complaint
 

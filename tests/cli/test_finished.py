@@ -10,7 +10,7 @@ from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
-AGAIN = "nothing is done again"
+AGAIN = "its verdict is printed again"
 JUDGED = (0, 1, 3)
 RIDGE = "--sample 60 --kind ridge --judged judged"
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import faiss
@@ -13,6 +14,7 @@ import migrate
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import InputError, UsageError
+from migrate.manifest import read_manifest
 from migrate.steps.switch import switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -158,9 +160,8 @@ def test_the_dimensions_that_a_server_was_asked_for_are_remembered_or_else_named
     target = "openai:tiny,dimensions=4"
     lead_migrate(f"reembed store --target {target} -o small")
     lead_migrate("audit small --queries synthetic", code=3)
-    manifest = Path("small/lead-migrate.json")
-    content = json.loads(manifest.read_text())
-    del content["details"]["requested dimensions"]  # as earlier versions wrote it
-    manifest.write_text(json.dumps(content))
+    manifest = read_manifest(Path("small"), "store")
+    earlier = replace(manifest, model=replace(manifest.model, dimensions=None))  # an earlier version did not keep them
+    earlier.write(Path("small"))
     line = lead_migrate("audit small --queries synthetic", code=7).complaint
     assert f"; if that many were asked for then, name it with --target {target}, or" in line

@@ -90,7 +90,7 @@ def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(monkeypatch, dige
     ("options", "message"),
     [
         ("--policy random", "--policy goes with --reembed"),
-        ("--reembed lots", "no budget; give one such as 10%"),
+        ("--reembed lots", "not a budget; give one such as 10%"),
         ("--reembed 10%", "30 of 150 documents are paid for already"),
         ("--reembed $5", "needs a model with a known price"),
         ("--reembed 50% --any-store", "leave out --any-store"),
