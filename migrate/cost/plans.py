@@ -187,7 +187,7 @@ class Planner:
     def stay(self, known: KnownPoint | None) -> Plan:
         """Leave everything as it is: what a move has to beat."""
         # of the new model's nDCG@10, between two published models and both ways: `benchmarks/models.py` prints it
-        quality = known.sentence if known else "elsewhere 0.88 to 1.13"
+        quality = known.sentence if known else "elsewhere 88 to 113 %"
         return replace(self._plan(STAY, STAY, 0, 0), quality=quality, known=known, disk_bytes=0, minutes=0.0)
 
     def migrate(

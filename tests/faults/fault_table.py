@@ -59,7 +59,7 @@ CUT_TABLE = "{}: not valid JSON (*); the file is damaged, copy or make it again"
 OTHER_HASH = "{}: its SHA-256 is not the one in the manifest; fit the stitch again"
 NO_CORPUS = "beir/corpus.jsonl: the file has no documents; check how it was written"
 OTHER_BYTES = ("{}: its SHA-256 * is not that of the manifest, *; the file was damaged or replaced: copy it again, "
-               "make the store again, or, if that is meant, stamp the store again (lead-migrate stamp --force)")
+               "make the store again, or, if you changed it, stamp the store again (lead-migrate stamp --force)")
 EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
           "edited: copy it again, or make the {} again")
 
@@ -325,7 +325,7 @@ TEXTS = [
     Fault("queries without judgements", texts.keep_judgements(120), AUDIT, 3, "beir: 120 queries in *"),
     Fault("no judgements at all", stores.remove("beir/qrels"), AUDIT, 4, "beir has no judgements in qrels/test.tsv; *"),
     Fault("five queries", texts.keep_judgements(5), AUDIT, 3,
-          "INCONCLUSIVE: *; 5 queries are too few for a verdict, at*"),
+          "INCONCLUSIVE: *; 5 queries are too few for a verdict, which*"),
 ]
 
 MODELS = [
@@ -627,7 +627,7 @@ HASHES = [
       for command in (INSPECT, TRANSLATE, ANY_STORE, FIT, AUDIT, BACKFILL, RUN)],
     Fault("no texts any more", stores.remove("store/docs.jsonl"), TRANSLATE, 4,
           "store/docs.jsonl: the manifest has the hash of this file, which is missing; copy it again, or, if you "
-          "meant, stamp the store again (lead-migrate stamp --force)"),
+          "removed it, stamp the store again (lead-migrate stamp --force)"),
     Fault("other texts than the stitch was fitted on", then(texts.reworded, index.forget_documents), TRANSLATE, 4,
           "store: the stitch was fitted on another store (the same vectors, other texts); fit again, or allow it with "
           "--any-store if the model is the same"),

@@ -165,7 +165,7 @@ def _find_index(folder: Path) -> Path:
     for file in files:
         if file.suffix in (".faiss", ".index", ".bin"):
             raise StoreError(f"{file}: this is not a FAISS index but {fourcc.describe_content(heads[file])}")
-    contents = f"only {_names([file.name for file in files])}" if files else "an empty folder"
+    contents = _names([file.name for file in files]) if files else "an empty folder"
     raise StoreError(f"{folder}: there is no FAISS index here, only {contents}; give the folder that holds the store")
 
 
