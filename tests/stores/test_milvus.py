@@ -254,7 +254,7 @@ def test_a_partition_key_stays_one_and_lossy_indexes_are_named(tmp_path):
     store = open_store(f"milvus:{tmp_path}/old#docs")
     assert "lossy" in " ".join(store.info.notes) and "HNSW_SQ" in str(store.info)
     made, writer = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 6))
-    assert "hold its recall" in writer.remarks[0] and list(made.documents()) == list(store.documents())
+    assert "check its recall" in writer.remarks[0] and list(made.documents()) == list(store.documents())
     with client_of(tmp_path / "new") as client:
         assert client.describe_collection("docs")["fields"][1]["is_partition_key"]
         assert client.list_partitions("docs") == partitions and len(partitions) > 2

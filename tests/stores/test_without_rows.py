@@ -182,7 +182,7 @@ def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, co
 def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
     with pytest.raises(StoreError, match="a store: the id 'b' comes twice"):
         IdIndex.of([["b", "c"], ["a", "b"]], "a store")
-    with pytest.raises(StoreError, match="no Unicode text"):
+    with pytest.raises(StoreError, match="not valid Unicode"):
         IdIndex.of([["\ud800"]], "a store")
 
 
