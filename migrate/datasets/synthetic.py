@@ -28,7 +28,7 @@ def make_queries(documents: Iterable[Document], key: Callable[[Document], str]) 
     The title in the metadata; where there is none, or another document has it too, the first sentence with some words.
 
     >>> list(make_queries([Document("d", "Abstract. Green tea lowers blood pressure.")], key=lambda document: "d"))
-    [('d', SyntheticQuery(text='Green tea lowers blood pressure.', part='first sentence'))]
+    [('d', SyntheticQuery(text='Green tea lowers blood pressure.', origin='first sentence'))]
     """
     keys: set[str] = set()
     texts: set[str] = set()
