@@ -112,7 +112,7 @@ def prove_reference(
     `keys` are those of the translated store and of the reference, in the order of their rows.
     """
     check_target(translated, embedder)
-    for name, named in (("the store that is audited", translated), ("the source store", source)):
+    for name, named in (("the audited store", translated), ("the source store", source)):
         if named is not None and _is_same_place(reference, named):
             raise StoreError(f"{reference.info.location} is {name} itself, not a full re-embed; {_MADE_ELSE}")
     refuse_same_source(source, translated)
