@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE,
     GROUP_FIELD,
@@ -56,8 +57,6 @@ class JudgedStep(PaidStep[Result]):
 
     def check_queries(self, *, is_pooled: bool) -> None:
         """Make sure that there are queries, of one kind, and that some are held out of a pool only."""
-        from migrate.errors import UsageError
-
         if self.judged is not None and self.queries is not None:
             raise UsageError("--judged and --queries exclude each other; leave one out")
         if not self.has_queries:

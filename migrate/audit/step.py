@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedStep
+from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE_REPORTS,
     QUERIES,
@@ -225,8 +226,6 @@ class Audit(JudgedStep["AuditReport"]):
 
     def check(self) -> None:
         """Make sure that options go together."""
-        from migrate.errors import UsageError
-
         self.check_labels()
         self.check_queries(is_pooled=self.is_pooled)
         if self.pool_depth is not None and not self.is_pooled:
@@ -242,8 +241,6 @@ class Audit(JudgedStep["AuditReport"]):
 
     def check_labels(self) -> None:
         """Make sure that there is something to train on."""
-        from migrate.errors import UsageError
-
         if self.outside is not None and self.labels is None:
             raise UsageError("--outside goes with --labels; add --labels, or leave it out")
         if self.labels is not None and self.reference in (BUILD, POOL):
@@ -270,7 +267,6 @@ class Audit(JudgedStep["AuditReport"]):
     @property
     def shares(self) -> Sequence[float]:
         """The shares of the store, 0-1, that a frontier tries."""
-        from migrate.errors import UsageError
         from migrate.steps.translate.choice import Budget
 
         if not isinstance(self.frontier_shares, str):
@@ -526,8 +522,6 @@ def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
 
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
     """Return numbers as they were typed or given; none for `none`, and None where nothing is said."""
-    from migrate.errors import UsageError
-
     if not isinstance(value, str):
         return None if value is None else tuple(value)
     if value.strip().lower() == "none" and "none" in expectation:

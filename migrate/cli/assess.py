@@ -14,6 +14,7 @@ from migrate.cli.spending import cached_texts
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.cli.verdict import stop_if_same
+from migrate.errors import UsageError
 from migrate.steps.assess import Assess
 
 if TYPE_CHECKING:
@@ -94,7 +95,6 @@ def command(
 
 def _refuse_audits(outputs: Outputs) -> None:
     """Make sure that no report of an audit, which --report named in earlier versions, is replaced."""
-    from migrate.errors import UsageError
     from migrate.reading import MalformedError, read_table
 
     for path in outputs.report:

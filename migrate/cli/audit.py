@@ -15,7 +15,8 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show_result
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
-from migrate.files import free_path
+from migrate.errors import UsageError
+from migrate.files import free_path, refuse_file
 
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations
@@ -54,7 +55,6 @@ def command(
 
     With --frontier STITCH, it also says what re-embedding a part of --source would keep.
     """
-    from migrate.files import refuse_file
     from migrate.report.document import recommendation_document
     from migrate.stores.all_true import is_made_from_another
 
@@ -188,7 +188,6 @@ def _by_labels(
 ) -> int:
     """Judge by trained models alone, where no queries are asked: the model embeds what proves the reference."""
     from migrate.audit.downstream import audit_downstream
-    from migrate.errors import UsageError
     from migrate.report.downstream import downstream_blocks, downstream_document
     from migrate.report.suite import downstream_suite
     from migrate.report.terminal import as_text

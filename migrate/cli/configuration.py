@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from migrate.errors import OutputError
-from migrate.files import describe_os_error
+from migrate.files import WORK_FOLDER, describe_os_error
 from migrate.reading import MalformedError, parse_toml, read_small
 
 NAME = "pyproject.toml"
@@ -76,7 +76,6 @@ def unknown_variables(environment: Iterable[str], commands: Iterable[click.Comma
     """A sentence for each variable of ours that nothing reads."""
     from migrate.cli.options import variable_of
     from migrate.datasets.download import URL_VARIABLE
-    from migrate.files import WORK_FOLDER
 
     allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, WORK_FOLDER}
     for command in commands:

@@ -15,6 +15,7 @@ from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
+from migrate.files import free_path
 
 
 @options.command("demo", example="lead-migrate demo --from tfidf:256")
@@ -63,7 +64,6 @@ def command(
     from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
     from migrate.embed import embed_corpus
     from migrate.embedders import load_embedder
-    from migrate.files import free_path
     from migrate.pipeline import Run
     from migrate.pipeline.job import PAGE
     from migrate.report.audit_sections import audit_sections

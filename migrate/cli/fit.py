@@ -16,7 +16,7 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same
-from migrate.files import free_path
+from migrate.files import free_path, refuse_output
 from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
-    from migrate.files import refuse_output
     from migrate.manifest import MANIFEST_NAME
     from migrate.steps.fit.inputs import load_views
     from migrate.stores import open_store

@@ -12,7 +12,8 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli.terminal import PROGRAM, advise
-from migrate.files import free_path
+from migrate.errors import LeadMigrateError
+from migrate.files import free_path, real_path
 from migrate.locations import secrets_of
 from migrate.report.characters import printable
 
@@ -216,7 +217,6 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
 def _keep_finding(opened: Store, finding: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
     from migrate.check import leave_finding
-    from migrate.errors import LeadMigrateError
 
     try:
         leave_finding(opened, finding if opened.takes_manifest else None)
@@ -279,7 +279,6 @@ def name_of(store: Store) -> str:
 
 def warn_of_place(store: Store, output: Path) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
-    from migrate.files import real_path
     from migrate.stores.registry import path_in
 
     path = path_in(store.info.location)

@@ -16,6 +16,8 @@ from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
 from migrate.cli.terminal import QUIET, advise, complain
+from migrate.errors import StoreError, UsageError
+from migrate.files import atomic_file, json_text, output_errors, real_path, refuse_file, write_bytes
 from migrate.locations import hide_secrets, place_of
 from migrate.steps.base import (
     FORCE,
@@ -78,7 +80,6 @@ def refuse_missing(*locations: object | None, target: object | None = None) -> N
     targets only `file:PATH` is. Raises StoreError: several are missing.
     """
     from migrate.datasets.download import BEIR_MD5
-    from migrate.errors import StoreError
 
     names = [str(location) for location in locations if location is not None]
     names += [str(target).removeprefix("file:")] if str(target).startswith("file:") else []
@@ -457,7 +458,6 @@ class MarginOptions:
 
     def __post_init__(self) -> None:
         from migrate.audit.verdict import LOWEST_MARGIN
-        from migrate.errors import UsageError
 
         typed = _source_of("accept_margin") is ParameterSource.COMMANDLINE
         if self.margin < LOWEST_MARGIN and not (typed and self.accept_margin == self.margin):
@@ -651,9 +651,6 @@ class Outputs:
 
     def refuse(self, *inputs: Path, endings: Sequence[str] = (".json", ".html", ".xml"), force: bool) -> None:
         """Make sure, before anything is spent, that the files can be written, and are none of the inputs."""
-        from migrate.errors import UsageError
-        from migrate.files import real_path, refuse_file
-
         if len(set(map(real_path, self.report))) < len(self.report):
             raise UsageError("--report: a file is named twice; leave one of them out")
         for path in self.report:
@@ -667,7 +664,6 @@ class Outputs:
         self, document: Mapping[str, Any], page: Callable[[], str], suite: Suite | None = None, *, force: bool
     ) -> None:
         """Write the files. GitHub Actions is shown the suite too."""
-        from migrate.files import atomic_file, json_text, write_bytes
         from migrate.report.suite import junit_xml
 
         if suite is not None:
@@ -684,7 +680,6 @@ def show_to_github(suite: Suite) -> None:
 
     Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt.
     """
-    from migrate.files import output_errors
     from migrate.report.characters import for_markup
     from migrate.report.suite import annotation_lines
 

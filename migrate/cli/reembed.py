@@ -14,6 +14,8 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, stop_if_same
+from migrate.errors import UsageError
+from migrate.files import refuse_overlap
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ def command(request: Reembed, paid: Spending, model: ModelOptions, running: Runn
 
 
 def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool) -> None:
-    from migrate.files import refuse_overlap
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
@@ -82,8 +83,6 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: R
 
 def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
-    from migrate.errors import UsageError
-    from migrate.files import refuse_overlap
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 

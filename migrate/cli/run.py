@@ -26,6 +26,7 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_finished, show_report, stop_if_same
+from migrate.files import refuse_overlap
 from migrate.pipeline import Run
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def command(
     The arm `stay` is there when the source model is named, or when the store's manifest says it.
     """
     from migrate.audit.locations import Locations
-    from migrate.files import refuse_overlap
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence

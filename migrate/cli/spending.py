@@ -16,6 +16,7 @@ import click
 
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
+from migrate.errors import SpendingError
 from migrate.steps.base import COST
 
 if TYPE_CHECKING:
@@ -112,7 +113,6 @@ class Spending:
 
     def _ask(self, usd: float) -> None:
         from migrate.cost.estimate import dollars
-        from migrate.errors import SpendingError
 
         if self.is_agreed:
             return

@@ -15,6 +15,8 @@ from migrate.cli.next_step import advise_worker
 from migrate.cli.options import option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show_result
+from migrate.errors import UsageError
+from migrate.files import real_path
 from migrate.steps.switch import Forget, Rollback, Switch
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ def command(request: Switch, as_json: bool) -> None:
 
 def _folder_under_shell(done: Switched) -> str | None:
     """Return the path at which the shell was, where the switch has moved its folder, so that `.` is another store."""
-    from migrate.files import real_path
     from migrate.stores.registry import path_in
 
     old, replaced = path_in(done.old), path_in(done.aside)
@@ -85,7 +86,6 @@ def forget(request: Forget, yes: bool, as_json: bool) -> None:
 
     It is the one that stepped aside for what answers at OLD now. Nothing else is deleted.
     """
-    from migrate.errors import UsageError
     from migrate.report.switch import forgotten_text
 
     switched = request.switched

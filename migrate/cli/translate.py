@@ -21,6 +21,7 @@ from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
+from migrate.errors import UsageError
 from migrate.steps.translate import Translate
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ class _Reporter:
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | None, model: ModelOptions) -> Embedder:
     """The model that a stitch leads to, or the one that was named for it."""
     from migrate.embedders import is_spec_of
-    from migrate.errors import UsageError
 
     recorded = fitted.manifest.model
     file = None if recorded is None else file_of(recorded)

@@ -10,6 +10,7 @@ import click
 
 from migrate.cli.next_step import OLD, advise_switch, file_of, is_out_of_sight
 from migrate.cli.terminal import show, show_json, summary_text
+from migrate.errors import InputError, RemoteError, UsageError
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
@@ -27,7 +28,6 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
     """The model that was named, or the one in the store's manifest with the prefixes it was used with."""
     from migrate.check.facts import check_revision
     from migrate.embedders import is_spec_of
-    from migrate.errors import InputError, RemoteError, UsageError
 
     recorded = store.info.manifest.model if store.info.manifest else None
     if spec is None and recorded is None:
@@ -67,7 +67,6 @@ def _advice(spec: Embedder | str, dim: int, flag: str) -> str:
 def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> None:
     """Make sure that what an artefact remembers of its model does not decide which code runs here."""
     from migrate.embedders.kinds import runs_code
-    from migrate.errors import UsageError
 
     if runs_code(model.spec):
         raise UsageError(

@@ -14,6 +14,8 @@ from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
+from migrate.errors import LockedError, UsageError
+from migrate.files import atomic_file, refuse_file
 from migrate.live.options import WorkerOptions
 
 
@@ -54,7 +56,6 @@ def run(
     It ends by `live stop` or Ctrl-C, and nothing is lost by that. A database is written to record by record, a folder
     by a new one that takes its place in one step.
     """
-    from migrate.errors import UsageError
     from migrate.live.report import run_text
     from migrate.live.worker import Worker
     from migrate.stores import open_store
@@ -96,7 +97,6 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
 
     The verdict on what was served comes first. The files are written anew each time.
     """
-    from migrate.files import atomic_file, refuse_file
     from migrate.live.report import metrics_text, status_document, status_sections
     from migrate.live.state import state_path
     from migrate.live.status import status_of
@@ -136,7 +136,6 @@ def stop(store: str, seconds: float) -> None:
 
     What it has embedded is written first.
     """
-    from migrate.errors import LockedError
     from migrate.live.status import open_state
     from migrate.live.worker import is_running, stop_worker
     from migrate.stores import open_store

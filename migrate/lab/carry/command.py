@@ -10,6 +10,8 @@ import click
 from migrate.cli import options
 from migrate.cli.options import option
 from migrate.cli.terminal import progress_bar, show_result
+from migrate.errors import UsageError
+from migrate.files import atomic_folder, refuse_output, write_json
 
 if TYPE_CHECKING:
     from migrate.lab.carry.carry import Carried
@@ -64,8 +66,6 @@ def command(
     sample alone would teach, is left out, and the exit code is 1.
     """
     from migrate.datasets.records import read_labels
-    from migrate.errors import UsageError
-    from migrate.files import refuse_output
     from migrate.lab.carry.carry import carry, read_rows
     from migrate.lab.carry.report import carry_blocks, carry_document
     from migrate.report.terminal import as_text
@@ -93,7 +93,6 @@ def command(
 
 def _write(done: Carried, output: Path, *, force: bool) -> None:
     """Write each kind that there is, as it was given, and its judgement."""
-    from migrate.files import atomic_folder, write_json
     from migrate.lab.carry.carry import write_rows
     from migrate.lab.carry.report import carry_document
 

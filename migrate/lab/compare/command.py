@@ -12,6 +12,8 @@ import click
 from migrate.cli import options
 from migrate.cli.options import Outputs, option
 from migrate.cli.terminal import advise, progress_bar, show_result
+from migrate.errors import UsageError
+from migrate.files import atomic_file, atomic_folder, real_path, refuse_file, refuse_output, write_bytes
 from migrate.steps.base import FORCE_REPORTS
 
 if TYPE_CHECKING:
@@ -116,8 +118,6 @@ def command(
 
 def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[str, ...], dict[str, list[int]] | None]:
     """Return all stores, those that only groups name last, and the places of each group's."""
-    from migrate.errors import UsageError
-
     named: dict[str, list[str]] = {}
     for group in groups:
         name, sign, members = group.partition("=")
@@ -132,9 +132,6 @@ def _with_groups(stores: tuple[str, ...], groups: Sequence[str]) -> tuple[tuple[
 
 
 def _refuse_outputs(outputs: Outputs, table: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
-    from migrate.errors import UsageError
-    from migrate.files import real_path, refuse_file, refuse_output
-
     outputs.refuse(*inputs, endings=(".json", ".html"), force=force)
     if table is None:
         return
@@ -150,7 +147,6 @@ def _refuse_outputs(outputs: Outputs, table: Path | None, inputs: Sequence[Path]
 
 def _write(comparison: StoresComparison, table: Path | None, *, force: bool) -> None:
     """Write the tables of figures, whole or not at all."""
-    from migrate.files import atomic_file, atomic_folder, write_bytes
     from migrate.lab.compare.report import csv_files, long_csv
 
     if table is not None and table.suffix == ".csv":

@@ -12,6 +12,7 @@ from migrate.cli import options
 from migrate.cli.next_step import JUDGED, KEYS, STITCH, STORE, advise_next
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.files import refuse_output
 
 if TYPE_CHECKING:
     from migrate.lab.private.exchange import Exchanged
@@ -46,7 +47,6 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
 
     With these the other side can compute, but not read. One keyring serves any number of stores of any dimension.
     """
-    from migrate.files import refuse_output
     from migrate.lab.private.exchange import make_keyring
 
     refuse_output(output, force=force)
@@ -76,7 +76,6 @@ def encrypt(store: str, keys: Path, output: Path, force: bool, as_json: bool) ->
     The folder is for the holder of the stitch. It tells how many vectors there are, their dimension, the power of 2
     above their norms, and the name of their model; not their ids nor texts, and no secret key is in it.
     """
-    from migrate.files import refuse_output
     from migrate.lab.private.exchange import encrypt_store
     from migrate.stores import open_store
 
@@ -109,7 +108,6 @@ def translate(encrypted: Path, stitch: Path | str, output: Path, force: bool, as
 
     They are those that `private encrypt` has written, and stay unreadable here.
     """
-    from migrate.files import refuse_output
     from migrate.lab.private.exchange import translate_ciphertext
     from migrate.stitch.persistence import load_stitch
 
@@ -146,7 +144,6 @@ def decrypt(translated: Path, store: str, keys: Path, output: Path, force: bool,
 
     Ids, texts, metric and format are those of STORE; the vectors have the norm of the new model's.
     """
-    from migrate.files import refuse_output
     from migrate.lab.private.exchange import decrypt_store
     from migrate.stores import open_store
 
