@@ -146,11 +146,13 @@ def absolute_location(location: Path | str) -> str:
 
 def _split(location: str) -> Iterator[tuple[str, str, str]]:
     """Yield the ways to take a location apart: before a path, the path, and behind it."""
-    yield "", location, ""
+    parts = [("", location)]
     if scheme := _SCHEME.fullmatch(location):
-        kind, root = f"{scheme[1]}:", Address.parse(scheme[2]).place
-        yield kind, scheme[2], ""
-        yield kind, root, scheme[2].removeprefix(root)
+        parts.append((f"{scheme[1]}:", scheme[2]))
+    for kind, rest in parts:
+        root = Address.parse(rest).place
+        yield kind, rest, ""
+        yield kind, root, rest.removeprefix(root)
 
 
 def output_of(location: Path | str) -> Output:

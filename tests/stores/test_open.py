@@ -39,6 +39,7 @@ def test_a_folder_and_its_file_are_the_same_store(vectors, tmp_path):
         ("kind:../s.db#docs?text=a/b", "kind:{}/s.db#docs?text=a/b"),
         ("pgvector:postgresql://host/shop#docs", "pgvector:postgresql://host/shop#docs"),
         ("parquet:s3://bucket/folder", "parquet:s3://bucket/folder"),
+        ("../new#?text=a/b", "{}/new#?text=a/b"),
         ("../nothing", "../nothing"),
     ],
 )
