@@ -80,11 +80,12 @@ def refuse_missing(*locations: object | None, target: object | None = None) -> N
     targets only `file:PATH` is. Raises StoreError: several are missing.
     """
     from migrate.datasets.download import BEIR_MD5
+    from migrate.embedders.kinds import split_settings
 
     names = [str(location) for location in locations if location is not None]
-    names += [str(target).removeprefix("file:")] if str(target).startswith("file:") else []
+    names += [split_settings(str(target))[0].removeprefix("file:")] if str(target).startswith("file:") else []
     paths = [name for name in names if not _WITH_SCHEME.match(name) and name not in BEIR_MD5]
-    missing = [path for path in dict.fromkeys(paths) if not os.path.lexists(path)]
+    missing = [path for path in dict.fromkeys(paths) if not (os.path.lexists(path) or local_paths(path))]
     if len(missing) > 1:
         raise StoreError(f"no such files or folders: {', '.join(missing)}; check the paths")
 
