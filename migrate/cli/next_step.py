@@ -94,7 +94,7 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     exchange = find_exchange(absolute_location(new))
     if exchange is not None and exchange.record() is not None:
         return True
-    why = None if opened is None else why_no_switch(opened, store)
+    why = None if opened is None else _why_still_switched(old) or why_no_switch(opened, store)
     if store.switches and why is None:
         advise_next("switch", old, new)
     elif opened is not None:
@@ -102,6 +102,16 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
         advise(f"let your programs open {new} and ask by its model")
         advise_next("inspect", new)
     return True
+
+
+def _why_still_switched(old: str) -> str | None:
+    """Return why nothing can be switched for an old store that was, and is neither rolled back nor forgotten yet."""
+    from migrate.stores.registry import absolute_location, find_exchange
+
+    exchange = find_exchange(absolute_location(old))
+    if exchange is None or exchange.record() is None:
+        return None
+    return f"{old} was switched before; run `rollback {old}` or `forget {old}` first"
 
 
 def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:

@@ -51,6 +51,13 @@ def test_every_vector_is_the_models_and_the_last_line_switches(lead_migrate):
     assert open_store("store").info.manifest.model == target.identity
 
 
+def test_a_store_that_was_switched_is_switched_no_second_time(lead_migrate):
+    lead_migrate(lead_migrate(FULL).next)
+    ended = lead_migrate("reembed store --target tfidf:40 -o newer")
+    assert "no switch: store was switched before; run `rollback store` or `forget store` first" in ended.told
+    assert ended.next == "inspect newer"
+
+
 def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migrate):
     lead_migrate(FULL)
     shutil.copytree("store", "other")
