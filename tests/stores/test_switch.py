@@ -289,6 +289,7 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
             {"verdict": {"outcome": "SAFE", "provisional": True}},
             r"says SAFE \(provisional\), which proves nothing",
         ),
+        (pair, {"plan": {"name": f"two-stage {'9' * 5_000}", "outcome": "SAFE"}}, "is on two-stage 9"),
         ((old, old), {}, "is of another store, or it changed"),
         ((new, new), {}, "compares with another source"),
     ):

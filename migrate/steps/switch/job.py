@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -32,6 +33,7 @@ REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
 
 _ALONE: Final = "translated"
+_TWO_STAGES: Final = re.compile(r"two-stage ([1-9][0-9]{0,8})")
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
 
@@ -185,8 +187,8 @@ def _check_report(
         source = proof
     report = _checked(source, result_document(proof))
     plan, stores = report["plan"], report["stores"]
-    depth = plan["name"].removeprefix("two-stage ")
-    if plan["name"] != _ALONE and not depth.isdecimal():
+    in_two_stages = _TWO_STAGES.fullmatch(plan["name"])
+    if plan["name"] != _ALONE and in_two_stages is None:
         raise InputError(
             f"{source}: this report is on {plan['name']}; audit the new store alone, or with a plan of two stages"
         )
@@ -213,7 +215,7 @@ def _check_report(
             f"{source}: this report compares with another source than {old.info.location}, or it changed since; "
             f"{_AUDIT_AGAIN}"
         )
-    return None if plan["name"] == _ALONE else int(depth)
+    return None if in_two_stages is None else int(in_two_stages[1])
 
 
 def _report_beside(new: Store) -> Path:
