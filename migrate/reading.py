@@ -118,7 +118,7 @@ def as_table(value: Any) -> dict[str, Any]:
         It is not.
     """
     if not isinstance(value, dict):
-        raise MalformedError(reprlib.repr(value))
+        raise MalformedError(_shortened(value))
     return value
 
 
@@ -284,4 +284,10 @@ def _collected(value: Any, hint: Any, path: str) -> Any:
 
 def _wrong(value: Any, expectation: str, path: str) -> MalformedError:
     name = repr(path.rstrip(".")) if path else "it"
-    return MalformedError(f"{name} must be {expectation}, and is {reprlib.repr(value)}")
+    return MalformedError(f"{name} must be {expectation}, and is {_shortened(value)}")
+
+
+def _shortened(value: Any) -> str:
+    """Return a value as a message shows it: tables in a list would fill the screen otherwise."""
+    text = reprlib.repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

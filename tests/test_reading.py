@@ -123,6 +123,7 @@ def test_a_table_may_have_more_than_its_shape():
         ({"a": facts["a"]}, "'c' is missing"),
         ({**facts, "a": 7}, "'a' must be a table"),
         ([], "it must be a table"),
+        ([{"name": "x" * 50}] * 9, r"it must be a table, and is \[\{.{1,95}\.\.\.$"),
     ):
         with pytest.raises(MalformedError, match=told):
             expect(wrong, shape)
