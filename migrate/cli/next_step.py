@@ -66,8 +66,8 @@ def advise_next(
     _advise_words([str(word) for word in [*path, *arguments, *_typed(context, names)]])
 
 
-def advise_store(word: str, store: Store) -> None:
-    """Print what comes next for a store as it is; `word` is its location as it was typed."""
+def advise_store(word: str, store: Store, spec: str | None = None) -> None:
+    """Print what comes next for a store as it is; `word` is its location, `spec` its model, as they were typed."""
     from migrate.stores.all_true import is_made_from_another
 
     if not store.info.has_texts:
@@ -75,7 +75,9 @@ def advise_store(word: str, store: Store) -> None:
     elif not is_made_from_another(store):
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
-        advise_next("audit", word, "--reference", "pool", "--judged", JUDGED)
+        manifest = store.info.manifest
+        target = target_words(None if manifest is None else manifest.model, spec)
+        advise_next("audit", word, "--reference", "pool", "--judged", JUDGED, *target)
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:
@@ -213,7 +215,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         advise("the model's queries are right for these vectors all the same, so the store may be stamped")
         advise_next("stamp", store, f"--model={spec}", "--trust", *force)
     elif result.compatible:
-        advise_store(store, opened)
+        advise_store(store, opened, spec)
     elif not opened.info.has_texts:
         advise_next("inspect", store)
     elif result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
@@ -249,6 +251,15 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
     provider, name = split_spec(bare)
     is_here = provider in ("file", "sentence-transformers") and name and Path(name).expanduser().exists()
     return [flag, spec] if is_here else []
+
+
+def target_words(model: ModelIdentity | None, spec: str | None = None) -> list[str | Path]:
+    """The `--target` of a model that its store names, and `spec` if it was typed; a file elsewhere is to fill in."""
+    words = model_words("--target", spec or (None if model is None else model.spec))
+    if words or model is None or not is_out_of_sight(model):
+        return words
+    advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
+    return ["--target", "file:PATH"]
 
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:

@@ -12,9 +12,9 @@ from migrate.cli.next_step import (
     advise_next,
     advise_switch,
     file_of,
-    is_out_of_sight,
     may_not_load,
     model_words,
+    target_words,
 )
 from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending, with_views
@@ -161,10 +161,7 @@ def _advise_audit(
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
     model = fitted.manifest.model
-    arguments = model_words("--target", str(target) if target else None if model is None else model.spec)
-    if is_out_of_sight(model) and not arguments and model is not None:
-        advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
-        arguments = ["--target", "file:PATH"]
+    arguments = target_words(model, str(target) if target else None)
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"

@@ -342,6 +342,12 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     audit = ended.next.replace("DIR", "judged").replace("file:PATH", "file:moved.npz")
     assert audit.startswith("audit again ") and "judged" in audit and "file:moved.npz" in audit
     lead_migrate(audit, code=JUDGED)
+    assert lead_migrate("inspect again").next == ended.next.replace(" --source store", "")
+    Path("elsewhere").mkdir()
+    shutil.copyfile("moved.npz", "elsewhere/target.npz")
+    checked = lead_migrate("check again --model file:elsewhere/target.npz")
+    assert checked.next == "audit again --reference pool --judged DIR --target file:elsewhere/target.npz"
+    lead_migrate(checked.next.replace("DIR", "judged"), code=JUDGED)
     audit = "audit again --reference build --judged judged"
     told = lead_migrate(audit, code=2).complaint
     assert "target.npz, which its vectors are from, is not in the current folder" in told
