@@ -1,0 +1,188 @@
+"""Breaks the code in small ways and counts the breaks that no test notices.
+
+    pip install cosmic-ray
+    python benchmarks/mutants.py [--each 40] [--seed 0] [--processes 2] [ROOM ...]
+
+From each room in which a mistake could end in a wrong SAFE or in lost vectors, some of all mutants that Cosmic Ray
+makes (another operator, number, comparison or keyword, a condition turned round, ...) are drawn at random; each is put
+into a copy of the tree, and the room's tests run until one fails. Prints a Markdown table, and the change of each
+mutant that survived. Left out are mutants that mean the same, as annotations are never evaluated here and a decorator
+such as `cached_property` or `property` only saves work or fails at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from cosmic_ray.commands.init import init
+from cosmic_ray.mutating import apply_mutation
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.testing import run_tests
+from cosmic_ray.work_db import WorkDB
+from cosmic_ray.work_item import TestOutcome
+
+_LEFT_OUT = ("core/RemoveDecorator", "core/ReplaceBinaryOperator_BitOr")
+
+
+@dataclass(frozen=True)
+class Room:
+    """Modules that are broken, and the tests that are to notice it."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+_ROOMS = {
+    "verdict": Room(
+        ("audit/verdict.py", "audit/rules.py", "audit/unjudged.py"),
+        ("audit/test_verdict.py", "audit/test_bounds.py", "audit/test_unjudged.py", "audit/test_audit.py"),
+    ),
+    "pool": Room(
+        ("audit/pool.py", "audit/outside.py"),
+        ("audit/test_pool.py", "audit/test_audit.py", "audit/test_mistakes.py"),
+    ),
+    "proof of the reference": Room(
+        ("audit/reference.py", "check/again.py", "embedders/again.py"),
+        ("audit/test_reference.py", "audit/test_changed_models.py", "audit/test_mistakes.py"),
+    ),
+    "who may judge": Room(
+        ("audit/held_out.py", "audit/judging.py", "selection/choosers.py"),
+        ("audit/test_held_out.py", "audit/test_judging.py", "audit/test_choosers.py", "audit/test_independence.py"),
+    ),
+    "shards": Room(
+        ("work/shards.py", "work/outputs.py", "work/jobs.py", "work/remote.py"),
+        ("work",),
+    ),
+    "switch": Room(
+        ("stores/switching.py",),
+        ("stores/test_switch.py",),
+    ),
+}
+
+
+def main() -> int:
+    """Run the mutants and print what survived."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"of {', '.join(_ROOMS)}; all where none is named")
+    parser.add_argument("--each", type=int, default=40, help="mutants of each room")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2, help="mutants that are tried at once")
+    arguments = parser.parse_args()
+    for name in set(arguments.rooms) - _ROOMS.keys():
+        parser.error(f"{name!r} is no room; name some of {', '.join(_ROOMS)}")
+    chosen = {name: room for name, room in _ROOMS.items() if name in arguments.rooms or not arguments.rooms}
+    survivors: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(arguments.processes):
+            copies.put(_copied(Path(folder) / str(number)))
+        print(
+            "| room | mutants in all | tried | noticed | score | minutes |\n|---|---:|---:|---:|---:|---:|", flush=True
+        )
+        for name, room in chosen.items():
+            survivors += _try_room(name, room, copies, arguments.each, arguments.seed)
+    print("\n".join(["\nSurvivors\n", *survivors]))
+    return 0
+
+
+def _copied(folder: Path) -> Path:
+    """Return a copy of the files that git knows, ready to be tested."""
+    listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, check=True).stdout.split(b"\0")
+    for name in map(os.fsdecode, filter(None, listed)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(Path(name).read_bytes())
+    subprocess.run(
+        [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "egg_info"], cwd=folder, check=True
+    )
+    return folder
+
+
+def _try_room(name: str, room: Room, copies: SimpleQueue[Path], each: int, seed: int) -> list[str]:
+    """Try some mutants of a room, print its row, and return the changes that no test noticed."""
+    started = time.monotonic()
+    folder = copies.get()
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command += [f"tests/{test}" for test in room.tests]
+    outcome, printed = _run(folder, command, timeout=1_800)
+    copies.put(folder)
+    if outcome is not TestOutcome.SURVIVED:
+        raise SystemExit(f"{name}: its tests fail without a mutant:\n{printed[-2000:]}")
+    timeout = 60 + 4 * (time.monotonic() - started)  # a mutant that loops for ever is noticed
+    count, drawn = _mutants(folder, room, each, seed)
+
+    def attempt(mutant: Mutant) -> bool:
+        folder = copies.get()
+        path = folder / mutant.module
+        original = path.read_text("utf-8")
+        try:
+            path.write_text(mutant.code, "utf-8")
+            return _run(folder, command, timeout)[0] is TestOutcome.KILLED
+        finally:
+            path.write_text(original, "utf-8")
+            copies.put(folder)
+
+    with ThreadPoolExecutor(max(1, copies.qsize())) as pool:
+        noticed = list(pool.map(attempt, drawn))
+    score = sum(noticed) / len(drawn)
+    minutes = (time.monotonic() - started) / 60
+    print(f"| {name} | {count:,} | {len(drawn)} | {sum(noticed)} | {score:.0%} | {minutes:.0f} |", flush=True)
+    return [mutant.change for mutant, is_noticed in zip(drawn, noticed, strict=True) if not is_noticed]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A module with one change: its text, and the change as a diff."""
+
+    module: str
+    code: str
+    change: str
+
+
+def _mutants(folder: Path, room: Room, each: int, seed: int) -> tuple[int, list[Mutant]]:
+    """Return how many mutants the modules of a room have, and some of them, drawn at random."""
+    with tempfile.TemporaryDirectory() as scratch:
+        work = WorkDB(f"{scratch}/mutants.sqlite", WorkDB.Mode.create)
+        init([folder / "migrate" / module for module in room.modules], work, {})
+        mutations = [mutation for item in work.work_items for mutation in item.mutations]
+        work.close()
+    mutations = [mutation for mutation in mutations if not mutation.operator_name.startswith(_LEFT_OUT)]
+    mutations.sort(key=lambda mutation: (str(mutation.module_path), mutation.operator_name, mutation.occurrence))
+    mutants = []
+    for mutation in random.Random(seed).sample(mutations, min(each, len(mutations))):
+        path = Path(mutation.module_path)
+        before, after = apply_mutation(path, get_operator(mutation.operator_name)(), mutation.occurrence)
+        path.write_text(before, "utf-8")
+        module = str(path.relative_to(folder))
+        mutants.append(Mutant(module, after, _change(module, before, after)))
+    return len(mutations), mutants
+
+
+def _change(module: str, before: str, after: str) -> str:
+    """Return the first line that differs, as it was and as it is."""
+    lines = zip(before.splitlines(), after.splitlines(), strict=False)
+    number, old, new = next((number, old, new) for number, (old, new) in enumerate(lines, 1) if old != new)
+    return f"- {module}:{number} `{old.strip()}` -> `{new.strip()}`"
+
+
+def _run(folder: Path, command: list[str], timeout: float) -> tuple[TestOutcome, str]:
+    """Run the tests in a copy of the tree, by one thread."""
+    settings = {"PYTHONPATH": folder, "OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MKL_NUM_THREADS": 1}
+    assignments = [f"{name}={value}" for name, value in settings.items()]
+    outcome, printed = run_tests(shlex.join(["env", "-C", str(folder), *assignments, *command]), timeout)
+    return outcome, printed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
