@@ -99,9 +99,7 @@ def command(
             judged=with_unread(questions, store, target, seed=seed, warned=()),  # the report has it
             source_model=source,
             sample=size,
-            locations=Locations(
-                target=("--target", spec)
-            ),  # the model's own name is that of the file, without its folder
+            locations=Locations(target=("--target", spec)),  # the model's own name lacks the folder
             seed=seed,
             force=force,
             progress=progress,
@@ -109,7 +107,10 @@ def command(
         done = step.run()
         page = folder / PAGE
         if output is None:
-            page = Path(shutil.copyfile(page, "lead-migrate-demo.html"))
+            # its commands are of what the demo leaves where it is told to keep something: this folder goes away
+            kept_page = page.read_text("utf-8").replace(str(folder), str(free_path(Path("demo"))))
+            page = Path("lead-migrate-demo.html")
+            page.write_text(kept_page, "utf-8")
     pool = done.report.pool
     if pool is not None and pool.is_exact:
         advise(

@@ -178,12 +178,15 @@ def test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower():
     assert wide.lower == plain.lower
     assert wide.estimate == pytest.approx(plain.estimate / 0.9)
     assert wide.upper > Bootstrap().retention(arm, full * 0.8).upper > plain.upper
+    shared = Bootstrap(confidence=0.96)  # a fifth of the error of 0.05 is the floor's
+    assert wide.upper == shared.retention(arm, full * 0.8).upper
     arm, full = np.random.default_rng(0).uniform(0.8, 1, 200), np.ones(200)
     floor = Floor(np.full(200, 0.98), np.full(200, 0.95), is_share=True)
     plain, wide = Bootstrap().retention(arm, full), Bootstrap(floor=floor).retention(arm, full)
     assert wide.upper == plain.upper
     assert wide.estimate == pytest.approx(0.98 * plain.estimate)
     assert wide.lower < Bootstrap().retention(arm * 0.95, full).lower < plain.lower
+    assert wide.lower == shared.retention(arm * 0.95, full).lower
 
 
 def test_the_tail_of_errors_is_counted_within_them_and_falls_beyond():

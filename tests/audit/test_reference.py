@@ -63,6 +63,13 @@ def test_translated_vectors_are_no_reference_where_nothing_can_be_embedded_again
         audit(translated, make_store(tmp_path / "two", vectors=half, texts=False), ROWS, margin=0.5)
 
 
+def test_the_audited_store_by_another_path_is_no_reference(tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1))
+    (tmp_path / "link").symlink_to(tmp_path / "translated")
+    with pytest.raises(StoreError, match="link is the audited store itself, not a full re-embed"):
+        audit(translated, open_store(tmp_path / "link"))
+
+
 def test_a_reference_that_is_proven_is_not_to_be_built_again(tmp_path):
     right = audit(make_store(tmp_path / "three", vectors=noisy(0.1)), make_store(tmp_path / "four"), margin=0.5)
     odd = replace(right, findings=(*right.findings, doubt("the scores are odd")))

@@ -36,6 +36,13 @@ def test_the_hard_demo_moves_the_other_way_and_needs_no_model():
     assert manifest.source_model.spec == "file:all-mpnet-base-v2.npz"
 
 
+@pytest.mark.slow
+def test_the_page_of_a_demo_that_keeps_nothing_has_commands_for_the_next_one(lead_migrate):
+    lead_migrate("demo --from tfidf:32 --docs 300 --sample 60")
+    page = Path("lead-migrate-demo.html").read_text()
+    assert "reembed demo/source --target " in page and "/tmp/" not in page and "/dev/shm/" not in page
+
+
 def test_a_model_that_is_unknown_leaves_nothing(lead_migrate):
     assert "unknown model 'nonsense:x'" in lead_migrate("demo --from nonsense:x -o demo", code=2).complaint
     assert not Path("demo").exists()
