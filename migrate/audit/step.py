@@ -235,6 +235,8 @@ class Audit(JudgedStep["AuditReport"]):
         for name in ("frontier_shares", "query_log", "policy"):
             if self.frontier is None and getattr(self, name):
                 raise UsageError(f"{name} goes with the stitch of a frontier; name the stitch, or leave {name} out")
+        if isinstance(self.frontier, (list, tuple)):
+            raise UsageError(f"frontier={self.frontier!r} is not a stitch; name shares of the store by frontier_shares")
         if self.frontier is not None and self.source is None:
             raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
         _ = self.stages, self.prefixes, self.shares
@@ -523,7 +525,7 @@ def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
     """Return numbers as they were typed or given; none for `none`, and None where nothing is said."""
     if not isinstance(value, str):
-        return None if value is None else tuple(value)
+        return (value,) if isinstance(value, int) else None if value is None else tuple(value)
     if value.strip().lower() == "none" and "none" in expectation:
         return ()
     numbers = [number.strip() for number in value.split(",")]

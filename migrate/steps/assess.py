@@ -226,9 +226,10 @@ def _amounts(budget: str | None) -> tuple[float | None, int | None]:
     raise UsageError(f"`budget={budget}` is neither dollars such as $50 nor tokens such as 300000tok; give one of them")
 
 
-def read_first_tokens(tokens: str | Sequence[int] | None) -> tuple[int, ...]:
+def read_first_tokens(tokens: str | int | Sequence[int] | None) -> tuple[int, ...]:
     """Return how many first tokens of each document are embedded: none, or as in `24,64`."""
-    numbers = [number.strip() for number in tokens.split(",")] if isinstance(tokens, str) else [*map(str, tokens or ())]
+    listed = str(tokens).split(",") if isinstance(tokens, (str, int)) else map(str, tokens or ())
+    numbers = [number.strip() for number in listed]
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
         raise UsageError(
             f"--first-tokens {tokens!r} is not a list of numbers of tokens such as 24,64; a text to put before "

@@ -166,6 +166,12 @@ def test_another_store_stitch_or_reference_is_refused(tried, store, reference, t
         tried(full=other, shares=[1.0], policies=["random"])
 
 
+def test_shares_in_the_place_of_the_stitch_are_refused(store, reference, questions, target):
+    plan = topics.asked(reference, reference, questions, target, source=store, frontier=[0.1, 0.3])
+    with pytest.raises(UsageError, match="is not a stitch; name shares of the store by frontier_shares"):
+        plan.check()
+
+
 def test_a_stitch_of_another_store_is_refused_before_anything_is_embedded(store, reference, questions, target, fitted):
     fitting, other = (
         topics.asked(reference, reference, questions, target, source=source, frontier=fitted)

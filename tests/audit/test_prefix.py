@@ -18,6 +18,7 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.report.document import audit_document
+from migrate.steps.assess import read_first_tokens
 from migrate.steps.fit import Fit
 from migrate.stores import open_store
 
@@ -156,6 +157,11 @@ def test_other_numbers_are_refused_in_a_line(words, stores):
         audit(*stores, embedder=HEADS, first_tokens=words)
     assert f"first_tokens: {words!r} is not a list of numbers of tokens above 0 such as 24,64" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_one_number_is_a_number_of_tokens_too(stores):
+    assert Audit(*stores, judged=QUESTIONS, target=HEADS, first_tokens=2).prefixes == [2]
+    assert read_first_tokens(24) == read_first_tokens("24") == (24,)
 
 
 @pytest.fixture
