@@ -15,7 +15,7 @@ from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
-from migrate.files import free_path
+from migrate.files import free_path, refuse_file
 
 
 @options.command("demo", example="lead-migrate demo --from tfidf:256")
@@ -74,6 +74,8 @@ def command(
 
     old, new = (LARGE, SMALL) if hard or source_spec else (SMALL, LARGE)
     with _folder(output) as folder, progress_bar() as progress:
+        for model in (old, new):
+            refuse_file(folder / f"{model}.npz", force=force)
         source = load_embedder(source_spec or f"file:{vectors_of(old)}")
         corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=True)
         embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)

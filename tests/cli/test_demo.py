@@ -43,6 +43,14 @@ def test_the_page_of_a_demo_that_keeps_nothing_has_commands_for_the_next_one(lea
     assert "reembed demo/source --target " in page and "/tmp/" not in page and "/dev/shm/" not in page
 
 
+def test_files_of_the_user_in_the_folder_are_not_replaced(lead_migrate):
+    Path("mine").mkdir()
+    Path("mine/all-mpnet-base-v2.npz").write_text("mine")
+    assert "all-mpnet-base-v2.npz" in lead_migrate("demo --docs 300 -o mine", code=2).complaint
+    assert [path.name for path in Path("mine").iterdir()] == ["all-mpnet-base-v2.npz"]
+    assert Path("mine/all-mpnet-base-v2.npz").read_text() == "mine"
+
+
 def test_a_model_that_is_unknown_leaves_nothing(lead_migrate):
     assert "unknown model 'nonsense:x'" in lead_migrate("demo --from nonsense:x -o demo", code=2).complaint
     assert not Path("demo").exists()
