@@ -95,7 +95,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> 
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(
-                f"{store}: the vectors of the model are not cached, {why}; leave out --from-cache to embed them"
+                f"{store}: the vectors of the model are not cached, {why}; `reembed` without --from-cache embeds them"
             )
         done = cast("Backfill", replace(request, store=opened, target=embedder, progress=progress).execute())
     if as_json:

@@ -214,5 +214,5 @@ def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(server, monke
 
 def test_a_backfill_needs_a_cache(lead_migrate):
     told = lead_migrate("backfill store -o better", code=2).complaint
-    assert "the vectors of the model are not cached" in told
+    assert "not cached, as they cost nothing to have again; `reembed` without --from-cache embeds them" in told
     assert "overlaps" in lead_migrate("backfill store -o store/inside", code=2).complaint
