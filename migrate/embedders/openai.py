@@ -199,6 +199,7 @@ class OpenAIEmbedder(Embedder):
         self._limit = RequestLimit(concurrency, rate_per_s)
         self._one_call = threading.RLock()
         self._charges: list[int] = []
+        self._is_checked = False
         self._served = ServedModel(self.name, base_url or "OpenAI", self.entry, dimensions)
 
     @property
@@ -298,6 +299,7 @@ class OpenAIEmbedder(Embedder):
             ]
             positions = [position for future in answered for position in in_flight[future]]
             keep(positions, np.concatenate(vectors))
+            self._is_checked = True
             for future in answered:
                 del in_flight[future]
             return len(positions)
@@ -307,7 +309,8 @@ class OpenAIEmbedder(Embedder):
             try:
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most
-                    while waiting and len(in_flight) < self._limit.places:
+                    # Before the first is kept there is one request: of a wrong model no second answer is paid for
+                    while waiting and len(in_flight) < (self._limit.places if self._is_checked else 1):
                         future = Future[Answer]()
                         in_flight[future] = request = waiting.popleft()  # before Ctrl-C can come in between
                         client.start(inputs[request.start : request.stop], future)
