@@ -302,16 +302,18 @@ class MilvusDriver(AliasDriver):
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
         """Return a client of milvus-lite on a folder, and what ends both. All is in this process."""
+        library = _client()  # silences gRPC, so it comes before the server that imports it
         module = import_client("milvus_lite.adapter.grpc.server", "milvus")
         server, database, port = module.start_server_in_thread(str(folder))
         # ten seconds, the default, may pass on a busy machine before the server has started
-        client = _client().MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True, timeout=60)
+        client = library.MilvusClient(uri=f"http://127.0.0.1:{port}", dedicated=True, timeout=60)
         # the client knows schemas by address and name for as long as the process lives, and ports come again
         import_client("pymilvus.client.cache", "milvus").GlobalCache.schema.invalidate_db(f"127.0.0.1:{port}", "")
 
         def end() -> None:
             client.close()
-            server.stop(grace=None).wait()
+            # without a grace it cancels, and gRPC's core writes that on the screen where a connection is still closing
+            server.stop(grace=5).wait()
             database.close()
 
         return client, end

@@ -12,7 +12,7 @@ def serving(folder):
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.stop(grace=None).wait()
+        server.stop(grace=5).wait()
         database.close()
 
 

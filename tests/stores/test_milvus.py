@@ -4,6 +4,8 @@ No server of Milvus is among the packages that tests may install. Milvus-lite 3 
 with collections, aliases, partitions, functions, filters and iterators of its own; `docs/stores.md` says what it lacks.
 """
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -375,6 +377,30 @@ def test_a_name_that_is_made_again_leaves_no_collection(server, tmp_path):
     assert len(client.list_collections()) == 2 and client.list_aliases("")["aliases"] == ["new"]
     assert run([*command[:-1], f"{place}#docs"]) == 2
     assert run([*command[:-1], f"{place}#docs", "--force"]) == 2
+
+
+def test_a_folder_is_closed_in_silence_beside_a_connection_that_is_still_open(tmp_path):
+    program = """if True:
+        import sys
+        import grpc  # before the store, as a program that has another client does
+        from milvus_lite.adapter.grpc import server
+        from migrate.stores import open_store
+
+        start, channels = server.start_server_in_thread, []
+
+        def start_and_connect(folder):
+            started = start(folder)
+            channels.append(grpc.insecure_channel(f"127.0.0.1:{started[2]}"))
+            grpc.channel_ready_future(channels[-1]).result(30)
+            return started
+
+        server.start_server_in_thread = start_and_connect
+        for _ in range(8):
+            open_store(sys.argv[1]).scan()
+        assert channels
+    """
+    done = subprocess.run([sys.executable, "-c", program, make_folder(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_thread_is_left(tmp_path):
