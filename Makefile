@@ -10,7 +10,7 @@ TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(ROUNDING) $(BIN)/python -m p
 # Not compiled: the demo leaves most of what is installed unread, torch first of all.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
-.PHONY: demo quick slow test lint docs bench dist light clean
+.PHONY: demo quick slow coverage test lint docs bench dist light clean
 
 demo: .venv/with-nothing
 	$(BIN)/lead-migrate demo
@@ -20,6 +20,11 @@ quick: .venv/with-test
 
 slow: .venv/with-test
 	$(TEST) -m slow
+
+# The share of the branches that the quick tests take; below the floor of pyproject.toml it fails.
+coverage: .venv/with-test
+	$(TEST) -m "not slow" --quiet --cov --cov-report=
+	$(BIN)/coverage report --format=total
 
 test: .venv/with-test
 	$(TEST) --durations 30 --durations-min 5
@@ -52,7 +57,7 @@ light:
 	@du -sh build/light
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist .coverage* *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 .venv/with-nothing: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
