@@ -125,37 +125,6 @@ class TestNpy(StoreTests):
         return folder
 
 
-class TestNpyByScheme(TestNpy):
-    def make_store(self, folder, documents, vectors, metric):
-        return f"arrays:{super().make_store(folder, documents, vectors, metric)}"
-
-
-class TestParquetColumn(StoreTests):
-    metrics = ("ip",)
-    can_be_empty = False  # a column of nothing has no type
-
-    def type_of(self, pyarrow, dim):
-        return pyarrow.list_(pyarrow.float32())
-
-    def make_store(self, folder, documents, vectors, metric):
-        pyarrow = pytest.importorskip("pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet")
-        column = pyarrow.array(list(vectors), type=self.type_of(pyarrow, vectors.shape[1]))
-        table = pyarrow.table(columns(documents) | {"embedding": column})
-        parquet.write_table(table, folder / "docs.parquet", row_group_size=25)
-        return folder
-
-
-class TestParquetColumnOfOneLength(TestParquetColumn):
-    def type_of(self, pyarrow, dim):
-        return pyarrow.list_(pyarrow.float32(), dim)
-
-
-class TestParquetColumnOfLargeLists(TestParquetColumn):
-    def type_of(self, pyarrow, dim):
-        return pyarrow.large_list(pyarrow.float32())
-
-
 class TestLlamaIndex(StoreTests):
     """What llama-index-core 0.14 persists."""
 

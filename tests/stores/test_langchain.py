@@ -9,7 +9,7 @@ import faiss
 import numpy as np
 import pytest
 from faiss_tools import digest, read, rewrite, save
-from langchain_tools import FAISS, DistanceStrategy, Document, InMemoryDocstore, TextVectors, load, save_texts
+from langchain_tools import DistanceStrategy, Document, InMemoryDocstore, TextVectors, load, save_texts
 
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
@@ -137,17 +137,6 @@ def test_deleted_documents_are_gone(tmp_path):
     store = open_store(tmp_path / "old")
     assert read(store)[0] == [f"id-{number}" for number in range(20) if number not in {0, 7}]
     assert [document.text for document in store.documents(np.array([0, 17]))] == ["text 1", "text 19"]
-
-
-def test_any_index_inside_is_kept(tmp_path):
-    index = faiss.IndexHNSWFlat(DIM, 8)
-    made = FAISS(TextVectors(DIM), index, InMemoryDocstore(), {})
-    made.add_texts(TEXTS)
-    made.save_local(str(tmp_path / "old"))
-    store = open_store(tmp_path / "old")
-    rewrite(store, tmp_path / "new")
-    opened = same_documents(tmp_path / "new", store, DIM)
-    assert opened.similarity_search("text 4", k=1)[0].page_content == "text 4"
 
 
 def test_the_pair_may_have_any_name_but_must_be_one(tmp_path):

@@ -203,6 +203,7 @@ def test_every_type_goes_through_field_by_field(place, tmp_path):
     store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
     assert store.info.index_type == "column of float64"
     assert np.array_equal(read_all(store.scan(batch_size=11)).vectors, OLD.astype(np.float32))
+    assert np.array_equal(store.get(np.array([59, 0])).vectors, OLD[[59, 0]].astype(np.float32))
     new, root = new_vectors(), tmp_path / "new"
     url = str(root) if place == "folder" else f"memory://{tmp_path.name}/new"
     copy = write_copy(store, f"parquet:{url}", new, tmp_path)
@@ -259,13 +260,6 @@ def test_documents_of_another_kind_come_back_as_they_were(tmp_path):
     assert [json.loads(text) for text in frame.metadata] == [dict(document.metadata) for document in documents]
     assert np.array_equal(np.stack(frame.vector), new_vectors())
     assert open_store(tmp_path / "new").info.kind == "parquet"
-
-
-def test_what_json_cannot_hold_is_refused_by_name(tmp_path):
-    write_awkward(tmp_path / "old")
-    store = open_store(f"parquet:{tmp_path}/old#?vector=vector&text=body")
-    with pytest.raises(StoreError, match=r"document '70': JSON cannot hold its metadata"):
-        write_copy(store, f"faiss:{tmp_path}/new", new_vectors(), tmp_path)
 
 
 def test_shards_are_told_with_their_rows_ids_norms_and_hashes(tmp_path, monkeypatch):
@@ -538,16 +532,6 @@ def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch
     system.pipe_file(f"{root}/part-1.parquet", bytes(content))
     with pytest.raises(StoreError, match=r"part-1\.parquet: its SHA-256 .* is not that of the manifest"):
         open_store(location, verify=True)
-
-
-def test_a_translated_folder_is_read_by_its_files(stitch, tmp_path):
-    store = open_store(stitch[0])
-    migrate.translate(store, load_stitch(stitch[1]), f"parquet:{tmp_path}/new")
-    new = open_store(f"parquet:{tmp_path}/new", verify=True)
-    frame = pandas_of(f"parquet:{tmp_path}/new")
-    assert frame.id.tolist() == new.ids(range(200)) == store.ids(range(200))
-    assert np.array_equal(np.stack(frame.embedding), read_all(new.scan()).vectors)
-    assert frame.page.tolist() == [document.metadata["page"] for document in store.documents()]
 
 
 @pytest.mark.parametrize("name", ["new.parquet", "new#vectors", "new#?vector=e", ""])

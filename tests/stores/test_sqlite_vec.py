@@ -176,13 +176,6 @@ def test_a_new_database_has_the_documents_of_another_kind_and_no_inner_product(s
     assert done.remarks[0].startswith("sqlite-vec has no inner product")
 
 
-def test_a_folder_refuses_metadata_that_it_cannot_hold(awkward, tmp_path):
-    source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
-    with pytest.raises(StoreError, match="JSON cannot hold its metadata"):
-        migrate.translate(source, migrate.fit(source, "tfidf:4", sample=40), f"faiss:{tmp_path}/flat")
-    assert not (tmp_path / "flat").exists()
-
-
 def test_a_copy_keeps_the_name_of_its_table_and_how_it_is_opened(awkward, tmp_path):
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
     fitted = migrate.fit(source, "tfidf:4", sample=40)
