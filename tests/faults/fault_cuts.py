@@ -2,7 +2,6 @@
 
 import io
 import json
-import pickletools
 import re
 import struct
 import zipfile
@@ -49,10 +48,6 @@ def _reads(content):
     return pieces
 
 
-def pickle_instructions(content):
-    return (position for _, _, position in pickletools.genops(content) if position is not None)
-
-
 def json_tokens(content):
     """Beginnings of tokens; the white space at the end is none."""
     return (match.start() for match in re.finditer(rb'[\[\]{},:]|"(?:[^"\\]|\\.)*"', content.rstrip()))
@@ -68,12 +63,6 @@ def lines(content):
     """The middle of each line: a file cut between two lines is a whole one, of fewer lines."""
     ends = [match.start() for match in re.finditer(rb"\n", content)]
     return [(begin + end) // 2 for begin, end in zip([0, *ends], ends, strict=False)]
-
-
-def sqlite_pages(content):
-    """Beginnings of pages, and of the parts of the first one's header."""
-    size = struct.unpack_from(">H", content, 16)[0]
-    return [16, 100, *range(0, len(content), size)]
 
 
 def zip_members(content):

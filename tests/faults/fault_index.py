@@ -130,12 +130,6 @@ def binary(rows):
     return index
 
 
-def other_metric(rows):
-    index = faiss.IndexFlat(DIM, faiss.METRIC_L1)
-    index.add(rows)
-    return index
-
-
 def labelled(*first):
     """An id map whose first ids are these."""
 
@@ -145,21 +139,6 @@ def labelled(*first):
         return index
 
     return make
-
-
-def sparse_lists(rows):
-    index = of_factory("IVF4,Flat")(rows)
-    index.reset()
-    index.add_with_ids(rows, np.arange(len(rows)) * 1_000_003)
-    return index
-
-
-def lists_that_lost_a_row(rows):
-    index = of_factory("IVF4,Flat")(rows)
-    index.reset()
-    rows[7] = np.nan
-    index.add(rows)
-    return index
 
 
 def untrained(_rows):
@@ -262,15 +241,3 @@ def read_only(place):
         path.chmod(0o444)
     (place / "store").chmod(0o555)
     place.unprivileged = True
-
-
-@spoiler
-def flips_in(place, make, count):
-    """Flip bits of the first bytes in turn; the checksum stays that of the sound index."""
-    if make is not None:
-        faiss_writes(make)(place)
-    sound = content(place)
-    for byte in range(count):
-        for bit in (0, 3, 7):
-            place.index.write_bytes(flipped(sound, byte, bit))
-            yield

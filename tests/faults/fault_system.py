@@ -1,20 +1,16 @@
 """Spoils the surroundings: disks that fill, calls that fail, signals, limits, other runs."""
 
 import errno
-import fcntl
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from fault_place import files_of, spoiler
-from hostile_jobs import put_in_place_of
 from refusing_disk import RefusingDisk
 
-from migrate.stores.faiss.reader import JOBS
 from migrate.stores.file_store import RowFileWriter
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
@@ -116,12 +112,6 @@ ShardFolder.add = add_and_signal
 """
 
 
-def locked(place):
-    """Another process holds the lock."""
-    file = place.stack.enter_context((place / ".out.lock").open("a"))
-    fcntl.flock(file, fcntl.LOCK_EX)
-
-
 def lock_of_the_dead(place):
     """A process died with the lock."""
     dead = subprocess.run(["true"], check=True)  # its number is free again
@@ -172,11 +162,6 @@ def changes_meanwhile(place, how):
 
     place.meddled = {str(path.relative_to(place.folder))}
     place.patch.setattr(RowFileWriter, "finish", changing)
-
-
-def child_dies(place):
-    """The process that FAISS reads in is killed when it begins to answer."""
-    put_in_place_of(place.patch, f"{JOBS}:read", "die", signal=signal.SIGSEGV.value)
 
 
 @spoiler

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 from fault_index import DIM, HEADER_BYTES, ROW_BYTES, ROWS, content, forget_checksum, forget_texts
 from fault_place import spoiler
-from fault_stores import write
 
 
 def put_bytes(place, start, values):
@@ -35,20 +34,8 @@ CONSTANT_COLUMN = np.random.default_rng(3).normal(size=(ROWS, DIM))
 CONSTANT_COLUMN[:, 4] = 0.25
 
 
-def other_vectors(place):
-    """The index was made anew by something that knows no manifest."""
-    place.index.write_bytes(content(place)[:HEADER_BYTES] + CONSTANT_COLUMN.astype("<f4").tobytes())
-
-
 def lines(place):
     return place.docs.read_text().splitlines()
-
-
-@spoiler
-def edit_lines(place, change):
-    """Change the lines of docs.jsonl, of which there is no hash then."""
-    place.docs.write_text("\n".join(change(lines(place))))
-    forget_texts(place)
 
 
 @spoiler
@@ -59,15 +46,6 @@ def edit_documents(place, numbers, **changes):
         found[number] = json.dumps({**json.loads(found[number]), **changes})
     place.docs.write_text("\n".join(found))
     forget_texts(place)
-
-
-@spoiler
-def raw_line(place, number, line):
-    """Replace a line by any bytes."""
-    forget_texts(place)
-    found = place.docs.read_bytes().split(b"\n")
-    found[number] = line
-    place.docs.write_bytes(b"\n".join(found))
 
 
 def marked_and_broken_by_dos(place):
@@ -91,13 +69,6 @@ def reworded(place):
     found = lines(place)
     found[7] = json.dumps({**json.loads(found[7]), "text": "something else altogether"})
     place.docs.write_text("\n".join(found))
-
-
-HEADER = "query-id\tcorpus-id\tscore\n"
-
-
-def qrels(text):
-    return write("beir/qrels/test.tsv", text.encode())
 
 
 @spoiler
