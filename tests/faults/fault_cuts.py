@@ -60,9 +60,9 @@ def last_json_tokens(content):
 
 
 def lines(content):
-    """The middle of each line: a file cut between two lines is a whole one, of fewer lines."""
+    """The middle of every tenth line: a file cut between two lines is a whole one, of fewer lines."""
     ends = [match.start() for match in re.finditer(rb"\n", content)]
-    return [(begin + end) // 2 for begin, end in zip([0, *ends], ends, strict=False)]
+    return [(begin + end) // 2 for begin, end in zip([0, *ends], ends, strict=False)][::10]
 
 
 def zip_members(content):
