@@ -138,12 +138,6 @@ def test_a_file_that_changed_is_noticed(write, folder):
         list(store.documents())
 
 
-def test_documents_come_back_whole_and_in_the_order_asked_for(folder):
-    documents = [Document(f"ü{row}", f"zeile\n{row}", {"page": row, "of": [1, None]}) for row in range(COUNT)]
-    write_lines(folder, [{"id": d.id, "text": d.text, "metadata": d.metadata} for d in documents])
-    assert list(open_store(folder).documents(np.array([3, 399, 0]))) == [documents[row] for row in (3, 399, 0)]
-
-
 def test_missing_texts_are_told(folder):
     write_lines(folder, [{"id": "x", "text": "here"}, *({"id": doc_id} for doc_id in IDS[1:])])
     info = open_store(folder).info

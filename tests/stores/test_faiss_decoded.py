@@ -114,7 +114,7 @@ def test_lists_in_a_second_file_are_read_where_they_are_and_where_they_moved(fac
 JOB = f"{reader.JOBS}:read"
 
 
-@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
 @pytest.mark.parametrize("factory", ["HNSW8,Flat", "SQ8"])
 def test_a_crash_of_faiss_is_one_error_that_names_the_signal(factory, name, vectors, tmp_path, monkeypatch):
     save(train(factory, vectors), tmp_path)
@@ -266,7 +266,7 @@ def test_another_server_is_started_where_one_was_killed(coded):
 
 def test_threads_open_indexes_at_once(coded):
     with ThreadPoolExecutor(8) as pool:
-        stores = list(pool.map(open_store, [coded] * 40))
+        stores = list(pool.map(open_store, [coded] * 16))
     assert len({read(store)[1].tobytes() for store in stores}) == 1
 
 
