@@ -100,11 +100,5 @@ def change_text(location):
 
         tools.ChromaServer(*server()).change(location, before, after)
     else:
-        makers = {
-            "chroma": tools.Chroma,
-            "lancedb": tools.Lance,
-            "parquet": tools.Parquet,
-            "pgvector": tools.Pgvector,
-            "sqlite-vec": tools.SqliteVec,
-        }
+        makers = {"parquet": tools.Parquet, "pgvector": tools.Pgvector, "sqlite-vec": tools.SqliteVec}
         makers[kind]().change(location, before, after)

@@ -49,18 +49,9 @@ from migrate.testing.stores import example_documents
 
 
 def folders(tmp_path):
-    return translated(tools.Folder(), tmp_path)
-
-
-def chromas(tmp_path):
-    return translated(tools.installed("Chroma")(), tmp_path)
-
-
-def translated(kind, tmp_path):
-    """A store in a folder, and the new one in another."""
-    old = kind.make(tmp_path / "old", records())
+    old = tools.Folder().make(tmp_path / "old", records())
     translate(old, tmp_path / "new")
-    return old, kind.new(tmp_path / "new")
+    return old, str(tmp_path / "new")
 
 
 def sqlites(tmp_path):
@@ -88,17 +79,6 @@ def served(tmp_path):
     return place, f"{place}-new"
 
 
-def lances(tmp_path):
-    kind = tools.installed("Lance")()
-    old = kind.make(tmp_path / "old", records())
-    import lancedb
-
-    table = lancedb.connect(str(tmp_path / "old")).open_table("docs")
-    table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
-    translate(old, tmp_path / "new")
-    return old, kind.new(tmp_path / "new")
-
-
 def parquets(tmp_path):
     """Folders of which the new one has fewer files than the old one."""
     kind = tools.installed("Parquet")()
@@ -107,8 +87,8 @@ def parquets(tmp_path):
     return old, kind.new(tmp_path / "new")
 
 
-MAKERS = [folders, sqlites, parquets]
-MAKERS += [pytest.param(make, marks=pytest.mark.slow) for make in (tables, chromas, lances, served)]
+MAKERS = [folders, sqlites, parquets, *(pytest.param(make, marks=pytest.mark.slow) for make in (tables, served))]
+"""Of each way of switching one; `tests/golden` switches every kind, and folders of Chroma and LanceDB as an index's."""
 
 
 def stamped(pair):
@@ -250,8 +230,6 @@ def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tm
     with pytest.raises(UsageError, match="or `forget "):
         switch(new, old, unproven=True)
     for location in dict.fromkeys((old, done.aside)):
-        if location.startswith("chroma:"):
-            continue  # a folder with several
         output = output_of(location.replace("/my.db", "")) if ":" in location else Output(Path(location))
         with pytest.raises(UsageError, match="or `forget "):
             output.refuse_existing(force=True)
@@ -304,7 +282,6 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
 FOLDER = ["noted", "moved", "exchanged"]
 RENAMES = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
 POINTS = {folders: FOLDER, sqlites: FOLDER, tables: ["noted", "exchanged"], served: RENAMES}
-"""Of each way of switching one; Chroma's and LanceDB's folders are exchanged as an index's is."""
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in RENAMES]
 

@@ -27,8 +27,8 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 
-KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "Milvus",
-         "MilvusServer", "SqliteVec", "Pgvector", "Parquet"]  # fmt: skip
+KINDS = ["Folder", "ChromaServer", "Milvus", "MilvusServer", "SqliteVec", "Pgvector"]
+"""`tests/golden` brings stores of the other kinds up to date."""
 
 
 def translated(old, output, embedder, size=40):
