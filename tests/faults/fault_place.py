@@ -129,20 +129,10 @@ def spoiler(function):
 
 @dataclass(frozen=True)
 class Fault:
-    """One row.
+    """One row: `spoil` brings it about, then the command is run inside the place, and `after` must hold.
 
-    Attributes
-    ----------
-    spoil
-        Brings it about. A generator brings about many, one after the other, each of which must end in the same way.
-    command
-        What is run, inside the place.
-    code
-        The exit code.
-    says
-        The line that tells of it, `*` for what varies: of an error the only one that there is.
-    after
-        What else must hold.
+    A generator brings about many, one after the other, each of which must end in the same way. `says` is the line that
+    tells of it, `*` for what varies: of an error the only one that there is.
     """
 
     name: str
