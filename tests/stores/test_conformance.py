@@ -1,6 +1,5 @@
 """Every kind of store passes the suite that other packages inherit."""
 
-import csv
 import json
 
 import faiss
@@ -56,17 +55,6 @@ class TestOwnJson(StoreTests):
         save(build("Flat", vectors, metric=metric), folder)
         records = [{"_id": document.id, "body": document.text, **document.metadata} for document in documents]
         (folder / "docs.json").write_text(json.dumps(records, ensure_ascii=False, indent=1), encoding="utf-8")
-        return folder
-
-
-class TestOwnTable(StoreTests):
-    can_be_empty = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        save(build("Flat", vectors, metric=metric), folder)
-        with (folder / "docs.csv").open("w", encoding="utf-8", newline="") as file:
-            rows = ((document.id, document.text, json.dumps(dict(document.metadata))) for document in documents)
-            csv.writer(file).writerows([("id", "content", "metadata"), *rows])
         return folder
 
 
