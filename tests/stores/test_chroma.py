@@ -174,9 +174,9 @@ def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_pat
 
 
 def test_vectors_compared_by_cosine_come_back(tmp_path):
-    vectors = example_vectors(count=3_000, dim=24)
+    vectors = example_vectors(count=500, dim=24)
     client = persistent(tmp_path / "old")
-    documents = [Document(f"{row:05}", "t", {"r": row}) for row in range(3_000)]
+    documents = [Document(f"{row:05}", "t", {"r": row}) for row in range(500)]
     fill(client, "docs", documents, vectors, "cosine")
     info = open_store(f"chroma:{tmp_path}/old").info
     assert info.metric == "ip" and info.details["distance"] == "cosine" and "cosine" in info.notes[0]

@@ -477,7 +477,7 @@ def objects(url):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["recorded:2", "complete:1", "claimed:1", "put:4", "listed:1", "published:1"])
+@pytest.mark.parametrize("point", ["recorded:2", "claimed:1", "put:4", "listed:1", "published:1"])
 def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects(
     point, s3, stitch, undisturbed, tmp_path
 ):

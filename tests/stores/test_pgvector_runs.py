@@ -80,7 +80,7 @@ def test_a_password_is_nowhere(table, tmp_path, capsys):
     assert kept and secret.encode() not in kept
 
 
-@pytest.mark.parametrize("point", ["begun:1", "synced:1", "recorded:1", "filled:1", "complete:1", "published:1"])
+@pytest.mark.parametrize("point", ["synced:1", "recorded:1", "complete:1", "published:1"])
 def test_a_run_that_is_killed_ends_complete(translation, corpus, tmp_path, point):
     run_command(translation, tmp_path, point)
     assert ("docs_new" in tables()) == (point == "published:1")

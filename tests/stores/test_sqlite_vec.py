@@ -153,7 +153,7 @@ def test_what_is_no_database_is_told(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["recorded:1", "filled:1", "complete:1", "published:1"])
+@pytest.mark.parametrize("point", ["recorded:1", "complete:1", "published:1"])
 def test_a_translation_that_is_killed_ends_complete(awkward, tmp_path, point):
     old, new = f"sqlite-vec:{awkward}#vectors?text=odd docs.content", tmp_path / "new"
     migrate.fit(old, "tfidf:4", sample=60).save(tmp_path / "stitch")
