@@ -14,7 +14,6 @@ _NUMBER_BYTES = 8
 
 @spoiler
 def cuts(place, name, sections, prepare, around=(-1, 0, 1)):
-    """Cut a file at each boundary, and so many bytes off it."""
     prepare(place)
     sound = (place / name).read_bytes()
     boundaries = {boundary + by for boundary in sections(sound) for by in around}

@@ -69,7 +69,6 @@ def server(place, *answers):
 
 
 def refit_vocabulary(place):
-    """The model in the store learned from other texts than the manifest says."""
     other = load_embedder("tfidf:32")
     other.fit(list(open_store(place / "store").documents())[:100])
     other.save_state(place / "store")
@@ -115,12 +114,10 @@ def flip_digits(place, folder):
 
 
 def line_at(content, at):
-    """The line that a byte stands in."""
     return content[content.rfind(b"\n", 0, at) + 1 : content.find(b"\n", at)]
 
 
 def drop_array(place):
-    """An array is gone from the weights; the hashes of the file and of the manifest are those of what is left."""
     path = place / "stitch/weights.safetensors"
     tensors = load_file(path)
     del tensors["stitch.offset"]

@@ -78,7 +78,6 @@ def write_json(path, value):
 
 @spoiler
 def edit_json(place, name, change):
-    """Change a JSON object in a file."""
     fields = json.loads((place / name).read_text())
     change(fields)
     write_json(place / name, fields)
@@ -95,7 +94,6 @@ def write(place, name, content):
 
 @spoiler
 def remove(place, *names):
-    """Remove files and folders."""
     for path in map(place.folder.joinpath, names):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -124,7 +122,6 @@ def docstore_with(place, metadata=(), ids=IDS):
 
 
 def large_docstore(place):
-    """A docstore that takes more than 100 MB of memory."""
     llamaindex(place)
     text = "tea " * 20_000_000
     edit_json("store/docstore.json", lambda f: f["docstore/data"]["id-3"]["__data__"].update(text=text))(place)

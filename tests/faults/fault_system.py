@@ -85,7 +85,6 @@ def little_room(place):
 
 
 def dies_at_each_step(place):
-    """A process that is killed at each step of its work."""
     expect(place)
     for moment in ("begun", "synced", "written", "recorded", "filled", "complete", "published"):
         dies_at(moment, place)
@@ -113,13 +112,11 @@ ShardFolder.add = add_and_signal
 
 
 def lock_of_the_dead(place):
-    """A process died with the lock."""
     dead = subprocess.run(["true"], check=True)  # its number is free again
     (place / ".out.lock").write_text(str(dead.returncode))
 
 
 def unfinished(place):
-    """An earlier run was killed."""
     dies_at("recorded", place)
     died = place.run(TRANSLATE)
     assert died.code == 137, died
@@ -188,7 +185,6 @@ def summary_is_folder(place):
 
 
 def stdout_full(place):
-    """Standard output is a device on which there is no room."""
     place.child = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
 
 

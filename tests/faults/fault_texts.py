@@ -19,13 +19,11 @@ def put_bytes(place, start, values):
 
 @spoiler
 def put_row(place, row, value):
-    """Write a vector of equal numbers into the index."""
     put_bytes(place, HEADER_BYTES + row * ROW_BYTES, [value] * DIM)
 
 
 @spoiler
 def put_rows(place, vectors):
-    """Replace all vectors."""
     put_bytes(place, HEADER_BYTES, vectors)
 
 
@@ -40,7 +38,6 @@ def lines(place):
 
 @spoiler
 def edit_documents(place, numbers, **changes):
-    """Change fields of some documents."""
     found = lines(place)
     for number in numbers:
         found[number] = json.dumps({**json.loads(found[number]), **changes})
@@ -56,7 +53,6 @@ def marked_and_broken_by_dos(place):
 
 
 def drifted(place):
-    """The documents stand one line lower than their vectors."""
     documents = [json.loads(line) for line in lines(place)]
     texts = [document["text"] for document in documents]
     moved = zip(documents, texts[-1:] + texts[:-1], strict=True)

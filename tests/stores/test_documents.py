@@ -28,7 +28,6 @@ def write_parquet(folder, records):
 
 @pytest.fixture(params=[write_lines, write_parquet], ids=["docs.jsonl", "docs.parquet"])
 def write(request):
-    """Writes documents beside an index, in each form."""
     return request.param
 
 

@@ -28,7 +28,6 @@ def halve(vectors):
 
 @pytest.fixture
 def new(tmp_path):
-    """An empty folder for a new store."""
     (tmp_path / "new").mkdir()
     return tmp_path / "new"
 

@@ -34,7 +34,6 @@ class TestLance(DatabaseTests):
 
 
 def awkward(folder, kind, count=600, dim=16):
-    """A table of all sorts of columns, with nulls, rows without vectors, and metadata of schema and fields."""
     random = np.random.default_rng(5)
     vectors = random.normal(size=(count, dim)).astype(kind.to_pandas_dtype())
     there = np.arange(count) % 9 != 4

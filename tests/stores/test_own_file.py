@@ -44,7 +44,6 @@ def place(folder, vectors, name, content, *, factory="Flat", labels=None):
 
 
 def place_records(folder, vectors, ending, records):
-    """Records beside an index, in a file `items` of this ending."""
     if ending == "parquet":
         pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         place(folder, vectors, "unused.txt", "")

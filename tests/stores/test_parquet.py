@@ -17,7 +17,6 @@ IDS = [f"doc-{row}" for row in range(COUNT)]
 
 @pytest.fixture
 def write(vectors, tmp_path):
-    """Writes an index with a Parquet file beside it."""
     save(build("Flat", vectors), tmp_path / "store")
 
     def write(name="docs.parquet", row_group_size=None, **columns):

@@ -88,8 +88,6 @@ class TestParquetFile(StoreTests):
 
 
 class TestParquetInMemory(StoreTests):
-    """Object storage without a server."""
-
     root = "memory://"
 
     def make_store(self, folder, documents, vectors, metric):
@@ -179,7 +177,6 @@ def write_awkward(root):
 
 
 def write_faiss(folder, documents):
-    """A FAISS index with a docs.jsonl."""
     save(build("Flat", example_vectors()), folder)
     write_docs(folder, documents)
     return open_store(folder)
@@ -454,7 +451,6 @@ def stitch(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(s3, stitch, tmp_path_factory):
-    """The objects of a translation that nothing disturbs."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
@@ -463,7 +459,6 @@ def undisturbed(s3, stitch, tmp_path_factory):
 
 
 def pandas_of(location):
-    """What pandas reads of a store's files."""
     pandas = pytest.importorskip("pandas")
     system, root = fsspec.core.url_to_fs(location.partition(":")[2])
     return pandas.concat([pandas.read_parquet(system.open(path)) for path in system.glob(f"{root}/*.parquet")])

@@ -29,7 +29,6 @@ def table(corpus):
 
 @pytest.fixture
 def translation(table, tmp_path):
-    """The command that makes another table of the first one."""
     migrate.fit(location(table), "tfidf:12", sample=80).save(tmp_path / "stitch")
     return ["translate", location(table), str(tmp_path / "stitch"), "-o", location("docs_new"), "--quiet"]
 

@@ -45,7 +45,6 @@ class TestFolder(DatabaseTests):
 
 @pytest.fixture
 def server(monkeypatch, tmp_path_factory):
-    """The client of a server."""
     from qdrant_server import serving
 
     with (

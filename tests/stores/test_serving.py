@@ -162,7 +162,6 @@ class TestSqliteVec:
 @pytest.mark.slow
 class TestLanceDB:
     def make(self, folder, kind="float32", *, with_ids=True):
-        """The location of a table, and the table."""
         pa = pytest.importorskip("pyarrow")
         lancedb = pytest.importorskip("lancedb")
         from test_lancedb import column

@@ -102,7 +102,6 @@ def stamped(pair):
 
 @pytest.fixture(params=MAKERS)
 def pair(request, tmp_path):
-    """Locations of an old and a new store."""
     return stamped(request.param(tmp_path))
 
 
@@ -287,7 +286,6 @@ KILLS += [(folders, True, point) for point in RENAMES]
 
 
 def die(call, old, new, point, *, plain=False):
-    """Do it in a process of its own, which dies at a point."""
     call_in_child(change_switch, call, old, new, plain, point=point if ":" in point else f"{point}:1")
 
 

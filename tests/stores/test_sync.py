@@ -39,7 +39,6 @@ def translated(old, output, embedder, size=40):
 
 
 def by_id(store):
-    """Vector and confidence of each document."""
     found = read_all(store.scan())
     return {
         doc_id: (vector, value)
@@ -150,7 +149,6 @@ def sync_in_child(old, new, folder, point=None):
 
 
 def content(store):
-    """All that a reader finds."""
     found = read_all(store.scan())
     facts = list(found.ids), found.vectors.tobytes(), [repr(document) for document in store.documents()]
     return *facts, stored_confidence(store).tobytes(), stored_sources(store).tobytes()

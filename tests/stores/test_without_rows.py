@@ -35,7 +35,6 @@ class TestSqlite(StoreTests):
 
 
 def recreate(tmp_path, documents, vectors):
-    """Make the database, or make it anew."""
     records = zip(documents, vectors, strict=True)
     sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
 
