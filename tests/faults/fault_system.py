@@ -1,6 +1,7 @@
 """Spoils the surroundings: disks that fill, calls that fail, signals, limits, other runs."""
 
 import errno
+import fcntl
 import os
 import resource
 import shutil
@@ -109,6 +110,12 @@ def add_and_signal(shards, shard, name):
     os.kill(os.getpid(), {int(number)})
 ShardFolder.add = add_and_signal
 """
+
+
+def locked(place):
+    """Another process holds the lock."""
+    file = place.stack.enter_context((place / ".out.lock").open("a"))
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def lock_of_the_dead(place):

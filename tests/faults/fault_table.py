@@ -236,6 +236,8 @@ ENVIRONMENT = [
           "interrupted; continue with the same command: 150 of 150 rows are done", system.goes_on),
     Fault("Ctrl-C", system.signalled(2), TRANSLATE, 130,
           "interrupted; continue with the same command: 150 of 150 rows are done", system.goes_on),
+    Fault("another run holds the output", system.locked, TRANSLATE, 6,
+          "another run is writing out; wait for it, or choose another output"),
     Fault("the lock of a dead run", system.lock_of_the_dead, TRANSLATE, 0, TRANSLATED, system.same_bytes),
     Fault("other options for unfinished work", then(system.unfinished, models.another_stitch), TRANSLATE, 2,
           "out: the unfinished work there was begun with other values of stitch; to "
