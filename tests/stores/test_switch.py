@@ -296,6 +296,9 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
     die("switch", old, new, point, plain=plain)
     if not plain and make is not served:
         assert has(old)[0] in ("old", "new"), "no moment without a store"
+    if point == "noted" and make is not tables:  # whose transaction notes nothing
+        with pytest.raises(UsageError, match="the switch is incomplete"):
+            forget(old)
     switch(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL), "finished"
     die("rollback", old, new, point, plain=plain)
@@ -490,7 +493,7 @@ def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path
     assert [files_of(tmp_path / name) for name in ("old", "new")] == before and not is_noted(old)
 
 
-def test_other_ids_or_another_kind_are_refused(tmp_path):
+def test_other_ids_fewer_documents_or_another_kind_are_refused(tmp_path):
     old, new = folders(tmp_path)
     lines = (tmp_path / "new" / "docs.jsonl").read_text().splitlines()
     facts = json.loads(lines[3])
@@ -498,6 +501,9 @@ def test_other_ids_or_another_kind_are_refused(tmp_path):
     (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match="other ids than"):
         switch(old, new, unproven=True)
+    fewer = tools.Folder().make(tmp_path / "fewer", dict(list(records().items())[1:]))
+    with pytest.raises(InputError, match="other vectors than"):
+        switch(old, fewer, unproven=True)
     with pytest.raises(UsageError, match="this is a store of the kind sqlite-vec"):
         switch(old, sqlites(tmp_path / "new")[0], unproven=True)
 
