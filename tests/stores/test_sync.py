@@ -296,15 +296,17 @@ def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind
 
 
 @pytest.mark.slow
-def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
+def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_of, tmp_path):
     kind, records = tools.Folder(), some_records()
     target = kind_of("Pgvector").new(tmp_path)
     old = kind.make(tmp_path / "old", records)
     fitted = migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40)
-    migrate.translate(open_store(old), fitted, f"{target}?index=ivfflat&lists=7")
+    migrate.translate(open_store(old), fitted, f"{target}.vectors?index=ivfflat&lists=7")
     kind.change(old, records, changed(records))
     assert sync(open_store(old), open_store(target), target=Hashed()).written
-    assert "ivfflat lists=7" in open_store(target).info.details.values()
+    store = open_store(target)
+    (index,) = store.driver.table.vector_indexes
+    assert (index.method, index.options, store.driver.table.column) == ("ivfflat", {"lists": "7"}, "vectors")
 
 
 def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):
