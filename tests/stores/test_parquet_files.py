@@ -79,14 +79,6 @@ class TestParquetFolder(StoreTests):
         return f"parquet:{folder}"
 
 
-class TestParquetFile(StoreTests):
-    """By its path alone, and in a folder of any name."""
-
-    def make_store(self, folder, documents, vectors, metric):
-        pq.write_table(table_of(documents, vectors, metric), folder / "docs.parquet", row_group_size=13)
-        return folder / "docs.parquet"
-
-
 class TestParquetInMemory(StoreTests):
     root = "memory://"
 
