@@ -296,13 +296,6 @@ def test_no_room_for_the_decoded_vectors_is_told_beforehand(coded, monkeypatch):
         open_store(coded)
 
 
-def test_a_change_of_the_source_is_noticed(coded):
-    store = open_store(coded)
-    os.utime(coded, ns=(1, 1))
-    with pytest.raises(StoreError, match="changed while it was read"):
-        store.get(np.array([0]))
-
-
 ROTATIONS = ["PCA12,Flat", f"PCA{DIM},SQ8", f"PCAW{DIM},Flat", "PCAR12,Flat", "RR16,Flat", "RR40,Flat", "OPQ4_8,Flat"]
 
 
