@@ -1,5 +1,3 @@
-import json
-
 import faiss
 import numpy as np
 import pytest
@@ -130,15 +128,6 @@ def test_an_empty_store_is_read_and_written_as_one(factory, tmp_path):
     assert list(old.scan()) == []
     new = rewrite(old, tmp_path / "new", dim=5)
     assert (new.info.count, new.info.dim) == (0, 5)
-
-
-def test_docs_are_copied_byte_for_byte(vectors, tmp_path):
-    save(build("Flat", vectors), tmp_path / "old")
-    lines = [json.dumps({"id": f"d{row}", "text": "é"}, ensure_ascii=row % 2 == 0) for row in range(COUNT)]
-    (tmp_path / "old" / "docs.jsonl").write_bytes("\r\n\n".join(lines).encode())
-    new = rewrite(open_store(tmp_path / "old"), tmp_path / "new")
-    assert digest(tmp_path / "new")["docs.jsonl"] == digest(tmp_path / "old")["docs.jsonl"]
-    assert read(new)[0] == [f"d{row}" for row in range(COUNT)]
 
 
 def test_rows_reach_their_place_in_the_file_as_they_are_written(vectors, tmp_path, new):
