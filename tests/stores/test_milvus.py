@@ -46,6 +46,8 @@ def url(tmp_path_factory):
 
 
 class TestServer(ServerTests):
+    serves_threads = False  # a folder is asked by the same client, in threads too
+
     @pytest.fixture(autouse=True)
     def _on(self, url):
         self.url, self.server = url, f"milvus:{url}"

@@ -64,7 +64,9 @@ def target(corpus, tmp_path):
     return f"file:{path}"
 
 
-def test_a_store_is_inspected_fitted_and_translated_by_the_commands(location, target, corpus, tmp_path, capsys):
+def test_a_store_is_inspected_fitted_translated_and_assessed_by_the_commands(
+    location, target, corpus, tmp_path, capsys
+):
     stitch, new = str(tmp_path / "stitch"), str(tmp_path / "new")
     assert run(["inspect", location, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["store"] == location
@@ -76,9 +78,6 @@ def test_a_store_is_inspected_fitted_and_translated_by_the_commands(location, ta
     assert list(read_all(made.scan()).ids) == list(read_all(old.scan()).ids) == sorted(d.id for d in corpus)
     assert list(made.documents()) == list(old.documents())
     assert made.info.manifest.counts["true vectors"] == 60
-
-
-def test_assess_says_how_much_the_export_takes(location, target, capsys):
     assert run(["assess", location, "--target", target]) == 0
     assert "exported into the work folder: up to 0.01 MB" in " ".join(capsys.readouterr().out.split())
 
