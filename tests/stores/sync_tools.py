@@ -146,14 +146,14 @@ class Langchain(Folder):
 
     needs = ("langchain_community",)
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2"):
         import faiss
         from langchain_core.documents import Document as LangchainDocument
         from langchain_tools import FAISS, InMemoryDocstore
 
         shutil.rmtree(folder, ignore_errors=True)
         vectors = vectors_of(records)
-        index = faiss.IndexFlatL2(vectors.shape[1])
+        index = (faiss.IndexFlatL2 if metric == "l2" else faiss.IndexFlatIP)(vectors.shape[1])
         index.add(vectors)
         kept = {d.id: LangchainDocument(d.text, id=d.id, metadata=dict(d.metadata)) for d, _ in records.values()}
         FAISS(None, index, InMemoryDocstore(kept), dict(enumerate(kept))).save_local(str(folder))

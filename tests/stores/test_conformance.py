@@ -5,6 +5,7 @@ import json
 import faiss
 import numpy as np
 import pytest
+import sync_tools as tools
 from faiss_tools import build, save, write_docs
 
 from migrate.testing.stores import StoreTests
@@ -62,18 +63,7 @@ class TestLangChain(StoreTests):
     can_be_empty = False
 
     def make_store(self, folder, documents, vectors, metric):
-        from langchain_tools import FAISS, DistanceStrategy, TextVectors
-
-        strategy = DistanceStrategy.MAX_INNER_PRODUCT if metric == "ip" else DistanceStrategy.EUCLIDEAN_DISTANCE
-        store = FAISS.from_embeddings(
-            [(document.text, vector.tolist()) for document, vector in zip(documents, vectors, strict=True)],
-            TextVectors(vectors.shape[1]),
-            metadatas=[dict(document.metadata) for document in documents],
-            ids=[document.id for document in documents],
-            distance_strategy=strategy,
-        )
-        store.save_local(str(folder))
-        return folder
+        return tools.Langchain().make(folder, tools.records_of(documents, vectors), metric)
 
 
 class TestParquetBesideFaiss(StoreTests):
