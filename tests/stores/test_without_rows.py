@@ -184,17 +184,6 @@ def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
         IdIndex.of([["\ud800"]], "a store")
 
 
-def test_rows_are_in_the_order_of_the_bytes_of_ids():
-    ids = ["b", "a", "ab", "", "é", "🦆", "￿", "a\0", "Z"]
-    index = IdIndex.of([ids], "a store")
-    assert index.ids(range(9)) == sorted(ids, key=str.encode) == sorted(ids)
-    assert [ids[place] for place in index.order] == sorted(ids)
-    assert index.ids(index.rows) == ids
-    assert index.sha256 == IdIndex.of([sorted(ids)], "a store").sha256
-    assert index.sha256 != IdIndex.of([[*ids[1:], "c"]], "a store").sha256
-    assert len(IdIndex.of([], "a store")) == 0
-
-
 def test_a_disk_without_room_for_an_export_is_told_before_it_is_made(location, tmp_path, monkeypatch):
     monkeypatch.setattr("migrate.files.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 0))
     with pytest.raises(OutputError, match="it needs 10240 bytes, but only 0 are free"):
