@@ -477,7 +477,7 @@ class PgvectorDriver(Driver):
             for setting in ("work_mem", "maintenance_work_mem"):  # to join the vectors, to build indexes
                 self._ask("SELECT set_config(%s, '256MB', true)", [setting])
             self._ask(sql("DROP TABLE IF EXISTS {}", staging))
-            column = (self._target(self.name)[2] or "embedding") if old is None else old.table.column
+            column = self._column_of_new() if old is None else old.table.column
             if old is None:
                 remarks = self._fill(staging, column, dim, source, pages)
             else:
@@ -488,6 +488,12 @@ class PgvectorDriver(Driver):
                                  "the source changed meanwhile; stop what writes to it, and run again")  # fmt: skip
         self._ask(sql("ANALYZE {}", staging))
         return remarks
+
+    def _column_of_new(self) -> str:
+        """Return the column of vectors that is named, or that of the table in whose place the new one comes."""
+        schema, table, column = self._target(self.name)
+        replaced = [row[2] for row in tables.vector_columns(self._ask) if tuple(row[:2]) == (schema, table)]
+        return column or (replaced[0] if len(replaced) == 1 else "embedding")
 
     def _copy(self, staging: Sequence[str], source: PgvectorDriver, dim: int, pages: Iterator[Page]) -> list[str]:
         """Let PostgreSQL copy the table of the source with other vectors."""

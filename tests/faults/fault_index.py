@@ -22,26 +22,22 @@ def content(place):
 
 @spoiler
 def put(place, value):
-    """Replace the bytes of the index."""
     place.index.write_bytes(value)
 
 
 @spoiler
 def edit(place, change):
-    """Change the bytes of the index."""
     place.index.write_bytes(change(content(place)))
 
 
 @spoiler
 def pack(place, offset, layout, value):
-    """Write a number into the index."""
     raw = content(place)
     struct.pack_into(layout, raw, offset, value)
     place.index.write_bytes(raw)
 
 
 def flipped(raw, byte, bit=0):
-    """The bytes with one bit flipped."""
     changed = bytearray(raw)
     changed[byte] ^= 1 << bit
     return changed
@@ -49,7 +45,6 @@ def flipped(raw, byte, bit=0):
 
 @spoiler
 def flip(place, byte):
-    """Flip a bit of the index."""
     place.index.write_bytes(flipped(content(place), byte))
 
 
@@ -70,7 +65,6 @@ def change_manifest(place, folder, change):
 
 
 def forget_checksum(place):
-    """The manifest knows no hash of the index."""
     change_manifest(place, "store", lambda facts: facts["details"].pop("index_sha256", None))
 
 
@@ -80,7 +74,6 @@ def forget_documents(place):
 
 
 def flipped_copy(place):
-    """Beside the store stands a copy with a flipped bit."""
     shutil.copytree(place / "store", place / "copy")
     (place / "copy/index.faiss").write_bytes(flipped(content(place), 9_999))
 
@@ -130,36 +123,13 @@ def binary(rows):
     return index
 
 
-def other_metric(rows):
-    index = faiss.IndexFlat(DIM, faiss.METRIC_L1)
-    index.add(rows)
-    return index
-
-
 def labelled(*first):
-    """An id map whose first ids are these."""
-
     def make(rows):
         index = faiss.IndexIDMap2(faiss.IndexFlatIP(DIM))
         index.add_with_ids(rows, np.r_[first, np.arange(len(rows))[len(first) :]].astype(np.int64))
         return index
 
     return make
-
-
-def sparse_lists(rows):
-    index = of_factory("IVF4,Flat")(rows)
-    index.reset()
-    index.add_with_ids(rows, np.arange(len(rows)) * 1_000_003)
-    return index
-
-
-def lists_that_lost_a_row(rows):
-    index = of_factory("IVF4,Flat")(rows)
-    index.reset()
-    rows[7] = np.nan
-    index.add(rows)
-    return index
 
 
 def untrained(_rows):
@@ -237,7 +207,6 @@ def fifo(place, name):
 
 @spoiler
 def device(place, name):
-    """A file without an end."""
     (place / name).unlink()
     (place / name).symlink_to("/dev/zero")
 
@@ -262,15 +231,3 @@ def read_only(place):
         path.chmod(0o444)
     (place / "store").chmod(0o555)
     place.unprivileged = True
-
-
-@spoiler
-def flips_in(place, make, count):
-    """Flip bits of the first bytes in turn; the checksum stays that of the sound index."""
-    if make is not None:
-        faiss_writes(make)(place)
-    sound = content(place)
-    for byte in range(count):
-        for bit in (0, 3, 7):
-            place.index.write_bytes(flipped(sound, byte, bit))
-            yield

@@ -8,22 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import openai_server as fake
-from fault_index import HEADER_BYTES, change_manifest, random_rows
+from fault_index import change_manifest
 from fault_place import spoiler
 from openai_server import OpenAIServer
 from safetensors.numpy import load_file, save_file
 
-import migrate
 from migrate.embedders import load_embedder
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.files import sha256_file
 from migrate.manifest import read_manifest
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 
 _MODEL = ("--target", "openai:text-embedding-3-small,dimensions=8,batch-size=20", "--base-url", "{url}")
 FIT_API = ("fit", "store", *_MODEL, "--sample", "40", "-o", "out", "-q")
-QUOTA = fake.status(429, "You exceeded your current quota", "insufficient_quota")
 
 
 @spoiler
@@ -60,19 +57,6 @@ def objects(arrays):
     arrays["docs"] = np.array([{"a": 1}], dtype=object)
 
 
-def beyond_float32(arrays):
-    arrays["docs"] = arrays["docs"].astype(float)
-    arrays["docs"][3] = 1e300
-
-
-def repeat_first_id(arrays):
-    arrays["doc_ids"] = ["same", "same", *arrays["doc_ids"][2:]]
-
-
-def fewer_queries_dim(arrays):
-    arrays["queries"] = arrays["queries"][:, :-1]
-
-
 @spoiler
 def server(place, *answers):
     """A server that gives these answers before it gives good ones; nobody waits before trying again."""
@@ -84,28 +68,7 @@ def server(place, *answers):
     fake.do_not_wait(place.patch)
 
 
-def for_ever(answer):
-    """A server that gives no other answer."""
-    return server(*[answer] * 99)
-
-
-def nobody_listens(place):
-    server()(place)
-    place.stack.close()
-
-
-@spoiler
-def once(place, *answers):
-    """One server after the other, each of which gives one of these answers and then good ones."""
-    for answer in answers:
-        shutil.rmtree(place / "out", ignore_errors=True)
-        shutil.rmtree(place / "cache", ignore_errors=True)
-        server(answer)(place)
-        yield
-
-
 def refit_vocabulary(place):
-    """The model in the store learned from other texts than the manifest says."""
     other = load_embedder("tfidf:32")
     other.fit(list(open_store(place / "store").documents())[:100])
     other.save_state(place / "store")
@@ -119,17 +82,6 @@ def edit_manifest(place, folder, change):
 @spoiler
 def edit_details(place, folder, **changes):
     change_manifest(place, folder, lambda facts: facts["details"].update(changes))
-
-
-def stitch_of_another_store(place):
-    other = place / "other"
-    shutil.copytree(place / "store", other)
-    raw = bytearray((other / "index.faiss").read_bytes())
-    raw[HEADER_BYTES:] = random_rows().tobytes()
-    (other / "index.faiss").write_bytes(raw)
-    change_manifest(place, "other", lambda facts: facts["details"].pop("index_sha256"))
-    shutil.rmtree(place / "stitch")
-    migrate.fit(open_store(other), load_embedder("tfidf:24"), kind="ridge", sample=60).save(place / "stitch")
 
 
 @spoiler
@@ -162,12 +114,10 @@ def flip_digits(place, folder):
 
 
 def line_at(content, at):
-    """The line that a byte stands in."""
     return content[content.rfind(b"\n", 0, at) + 1 : content.find(b"\n", at)]
 
 
 def drop_array(place):
-    """An array is gone from the weights; the hashes of the file and of the manifest are those of what is left."""
     path = place / "stitch/weights.safetensors"
     tensors = load_file(path)
     del tensors["stitch.offset"]
@@ -175,11 +125,6 @@ def drop_array(place):
     manifest = read_manifest(place / "stitch", "stitch")
     files = {**manifest.details["files"], path.name: sha256_file(path)}
     replace(manifest, details={**manifest.details, "files": files}).write(place / "stitch")
-
-
-def translated(place):
-    """The store has been translated already, to `new`."""
-    place.make("translate", "store", "stitch", "-o", "new", "-q")
 
 
 def another_stitch(place):
@@ -193,20 +138,6 @@ def edit_out_of_folder(place):
     (place / "store/lead-migrate.json").write_bytes((place / "stitch/lead-migrate.json").read_bytes())
     change_manifest(place, "store", lambda facts: facts.update(kind="store"))
     edit_details("store", index="../../elsewhere/index", index_sha256="0" * 64)(place)
-
-
-@spoiler
-def asked(place, times):
-    """The server was asked so often."""
-    assert len(place.servers[-1].requests) == times
-
-
-def in_order(place):
-    """Each document of the sample has its own vector."""
-    texts = {document.id: document.text for document in open_store(place / "store").documents()}
-    sample = load_stitch(place / "out").sample
-    expected = np.stack([fake.vector_of(texts[doc_id]) for doc_id in sample.ids])
-    np.testing.assert_array_equal(sample.vectors, expected)
 
 
 def pays_the_rest(place):

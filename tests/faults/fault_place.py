@@ -89,18 +89,15 @@ class Place:
         return Outcome(code, out.getvalue(), err.getvalue())
 
     def make(self, *command):
-        """Run a command that succeeds."""
         outcome = self.run(command)
         assert outcome.code == 0, outcome
 
     def inputs(self):
-        """Hash of every input file, by name."""
         paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
         names = ((str(path.relative_to(self.folder)), path) for path in paths)
         return {name: digest(path) for name, path in names if not (name.startswith(OURS) or name in self.meddled)}
 
     def locks(self):
-        """The lock files that stand about."""
         return set(self.folder.rglob(".*.lock"))
 
 
@@ -129,20 +126,10 @@ def spoiler(function):
 
 @dataclass(frozen=True)
 class Fault:
-    """One row.
+    """One row: `spoil` brings it about, then the command is run inside the place, and `after` must hold.
 
-    Attributes
-    ----------
-    spoil
-        Brings it about. A generator brings about many, one after the other, each of which must end in the same way.
-    command
-        What is run, inside the place.
-    code
-        The exit code.
-    says
-        The line that tells of it, `*` for what varies: of an error the only one that there is.
-    after
-        What else must hold.
+    A generator brings about many, one after the other, each of which must end in the same way. `says` is the line that
+    tells of it, `*` for what varies: of an error the only one that there is.
     """
 
     name: str
@@ -202,7 +189,6 @@ def entry(path):
 
 
 def files_of(folder):
-    """Hash of every file of a folder, by name."""
     found = entry(folder)
     assert isinstance(found, dict), folder
     return found

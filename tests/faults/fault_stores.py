@@ -1,12 +1,10 @@
 """Small stores of each framework, in the place of the store; and what spoils them."""
 
 import json
-import os
 import shutil
 
 import faiss
 import numpy as np
-from fault_index import then
 from fault_place import spoiler
 
 from migrate.stores.create import create_store
@@ -80,7 +78,6 @@ def write_json(path, value):
 
 @spoiler
 def edit_json(place, name, change):
-    """Change a JSON object in a file."""
     fields = json.loads((place / name).read_text())
     change(fields)
     write_json(place / name, fields)
@@ -97,7 +94,6 @@ def write(place, name, content):
 
 @spoiler
 def remove(place, *names):
-    """Remove files and folders."""
     for path in map(place.folder.joinpath, names):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -116,23 +112,6 @@ def link(place, name, to):
     (place / name).symlink_to(place / to)
 
 
-class Command:
-    """What runs a command where pickles are loaded as they are."""
-
-    def __reduce__(self):
-        return os.system, ("touch executed",)
-
-
-class Evaluation:
-    def __reduce__(self):
-        return eval, ("open('executed', 'w')",)
-
-
-def pickled(content):
-    """A LangChain store with another pickle."""
-    return then(langchain, write("store/index.pkl", content))
-
-
 @spoiler
 def docstore_with(place, metadata=(), ids=IDS):
     """A LangChain store whose documents have these metadata and ids."""
@@ -142,25 +121,7 @@ def docstore_with(place, metadata=(), ids=IDS):
     write_docstore(place / "store/index.pkl", states, dict(enumerate(IDS)))
 
 
-@spoiler
-def edit_index_store(place, change):
-    """Change the rows of LlamaIndex's index store, which are JSON inside JSON."""
-    path = place / "store/index_store.json"
-    facts = json.loads(path.read_text())
-    struct_ = facts["index_store/data"]["i"]
-    data = json.loads(struct_["__data__"])
-    change(data["nodes_dict"])
-    struct_["__data__"] = json.dumps(data)
-    write_json(path, facts)
-
-
 def large_docstore(place):
-    """A docstore that takes more than 100 MB of memory."""
     llamaindex(place)
     text = "tea " * 20_000_000
     edit_json("store/docstore.json", lambda f: f["docstore/data"]["id-3"]["__data__"].update(text=text))(place)
-
-
-def large_pickle(place):
-    """Documents of more than 100 MB."""
-    docstore_with({"long": "tea " * 30_000_000})(place)

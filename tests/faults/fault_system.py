@@ -5,16 +5,13 @@ import fcntl
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from fault_place import files_of, spoiler
-from hostile_jobs import put_in_place_of
 from refusing_disk import RefusingDisk
 
-from migrate.stores.faiss.reader import JOBS
 from migrate.stores.file_store import RowFileWriter
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
@@ -53,7 +50,7 @@ def same_bytes(place):
 
 @spoiler
 def disk(place, number, *, stays):
-    """Refuse each write, fsync and rename of the command in turn; with `stays` what needs room after it, too."""
+    """Refuse every fourth write, fsync and rename of the command; with `stays` what needs room after it, too."""
     expect(place)
     with place.patch.context() as patch:
         counting = RefusingDisk(1 << 30, number, stays=stays)
@@ -61,7 +58,7 @@ def disk(place, number, *, stays):
         place.make(*TRANSLATE)
     shutil.rmtree(place / "out")
     assert counting.count > 15
-    for at in range(1, counting.count + 1):
+    for at in range(1, counting.count + 1, 4):
         RefusingDisk(at, number, stays=stays).install(place.patch)
         yield
 
@@ -89,7 +86,6 @@ def little_room(place):
 
 
 def dies_at_each_step(place):
-    """A process that is killed at each step of its work."""
     expect(place)
     for moment in ("begun", "synced", "written", "recorded", "filled", "complete", "published"):
         dies_at(moment, place)
@@ -123,13 +119,11 @@ def locked(place):
 
 
 def lock_of_the_dead(place):
-    """A process died with the lock."""
     dead = subprocess.run(["true"], check=True)  # its number is free again
     (place / ".out.lock").write_text(str(dead.returncode))
 
 
 def unfinished(place):
-    """An earlier run was killed."""
     dies_at("recorded", place)
     died = place.run(TRANSLATE)
     assert died.code == 137, died
@@ -174,11 +168,6 @@ def changes_meanwhile(place, how):
     place.patch.setattr(RowFileWriter, "finish", changing)
 
 
-def child_dies(place):
-    """The process that FAISS reads in is killed when it begins to answer."""
-    put_in_place_of(place.patch, f"{JOBS}:read", "die", signal=signal.SIGSEGV.value)
-
-
 @spoiler
 def with_threads(place, count):
     place.child = ""
@@ -203,7 +192,6 @@ def summary_is_folder(place):
 
 
 def stdout_full(place):
-    """Standard output is a device on which there is no room."""
     place.child = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
 
 

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 from fault_index import DIM, HEADER_BYTES, ROW_BYTES, ROWS, content, forget_checksum, forget_texts
 from fault_place import spoiler
-from fault_stores import write
 
 
 def put_bytes(place, start, values):
@@ -20,13 +19,11 @@ def put_bytes(place, start, values):
 
 @spoiler
 def put_row(place, row, value):
-    """Write a vector of equal numbers into the index."""
     put_bytes(place, HEADER_BYTES + row * ROW_BYTES, [value] * DIM)
 
 
 @spoiler
 def put_rows(place, vectors):
-    """Replace all vectors."""
     put_bytes(place, HEADER_BYTES, vectors)
 
 
@@ -35,39 +32,17 @@ CONSTANT_COLUMN = np.random.default_rng(3).normal(size=(ROWS, DIM))
 CONSTANT_COLUMN[:, 4] = 0.25
 
 
-def other_vectors(place):
-    """The index was made anew by something that knows no manifest."""
-    place.index.write_bytes(content(place)[:HEADER_BYTES] + CONSTANT_COLUMN.astype("<f4").tobytes())
-
-
 def lines(place):
     return place.docs.read_text().splitlines()
 
 
 @spoiler
-def edit_lines(place, change):
-    """Change the lines of docs.jsonl, of which there is no hash then."""
-    place.docs.write_text("\n".join(change(lines(place))))
-    forget_texts(place)
-
-
-@spoiler
 def edit_documents(place, numbers, **changes):
-    """Change fields of some documents."""
     found = lines(place)
     for number in numbers:
         found[number] = json.dumps({**json.loads(found[number]), **changes})
     place.docs.write_text("\n".join(found))
     forget_texts(place)
-
-
-@spoiler
-def raw_line(place, number, line):
-    """Replace a line by any bytes."""
-    forget_texts(place)
-    found = place.docs.read_bytes().split(b"\n")
-    found[number] = line
-    place.docs.write_bytes(b"\n".join(found))
 
 
 def marked_and_broken_by_dos(place):
@@ -78,7 +53,6 @@ def marked_and_broken_by_dos(place):
 
 
 def drifted(place):
-    """The documents stand one line lower than their vectors."""
     documents = [json.loads(line) for line in lines(place)]
     texts = [document["text"] for document in documents]
     moved = zip(documents, texts[-1:] + texts[:-1], strict=True)
@@ -91,13 +65,6 @@ def reworded(place):
     found = lines(place)
     found[7] = json.dumps({**json.loads(found[7]), "text": "something else altogether"})
     place.docs.write_text("\n".join(found))
-
-
-HEADER = "query-id\tcorpus-id\tscore\n"
-
-
-def qrels(text):
-    return write("beir/qrels/test.tsv", text.encode())
 
 
 @spoiler

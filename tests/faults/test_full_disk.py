@@ -29,18 +29,10 @@ NEEDS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A command.
+    """A command, and in `rooms` the kilobytes that are free, of which none is enough.
 
-    Attributes
-    ----------
-    rooms
-        Kilobytes that are free, of which none is enough.
-    carried
-        What lies on the disk before.
-    keeps
-        Beginnings of names on the disk that may have been begun: caches, and folders that the same command completes.
-    environment
-        Beside that of all.
+    `carried` lies on the disk before. `keeps` are beginnings of names there that may have been begun: caches, and
+    folders that the same command completes.
     """
 
     arguments: tuple
@@ -58,8 +50,8 @@ def translated(kind, *rooms):
 CACHE = {"keeps": ("cache", "state"), "environment": {"XDG_CACHE_HOME": "disk/cache", "XDG_STATE_HOME": "disk/state"}}
 AUDIT = ("audit", "new", "--judged", "beir", "--reference", "build")
 CASES = {
-    "to faiss": translated("faiss", 0, 16, 128),
-    "to chroma": translated("chroma", 64, 512),
+    "to faiss": translated("faiss", 0, 128),
+    "to chroma": translated("chroma", 512),
     "to qdrant": translated("qdrant", 64),
     "to lancedb": translated("lancedb", 64),
     "to milvus": translated("milvus", 64),
@@ -67,25 +59,22 @@ CASES = {
     "to parquet": translated("parquet", 40),
     "of IVF lists": Case(("translate", "ivf", "ivf-stitch", *OUT), (32,)),
     "of 8-bit codes": Case(("translate", "sq", "sq-stitch", *OUT), (32,)),
-    "of .npy": Case(("translate", "npy", "npy-stitch", *OUT), (32,)),
     "of LangChain": Case(("translate", "langchain", "langchain-stitch", *OUT), (32,)),
     "--reembed": Case(
         ("translate", "store", "stitch", "--reembed", "50%", *OUT, "--save-stitch", "disk/again"), (128,)
     ),
     "fit": Case(("fit", "store", *FILE, "--kind", "ridge", *OUT), (16,)),
-    "fit, its cache": Case(("fit", "store", *API, "--kind", "ridge", "-o", "out", "--force"), (0, 32), **CACHE),
+    "fit, its cache": Case(("fit", "store", *API, "--kind", "ridge", "-o", "out", "--force"), (32,), **CACHE),
     "embed": Case(("embed", "beir", "--model", "tfidf:24", *OUT), (64,)),
-    "embed for LangChain": Case(("embed", "beir", "--model", "tfidf:24", "--format", "langchain", *OUT), (64,)),
     "backfill": Case(("backfill", "api", *OUT), (32,)),
     "sync": Case(("sync", "old", "disk/new", "--target", "tfidf:24"), (32,), ("new",)),
     "stamp": Case(("stamp", "disk/new", "--model", "file:target.npz", "--trust", "--force"), (0,), ("new",)),
     "carry": Case(("carry", "store", "stitch", "--directions", "d.npz", *OUT), (0,)),
     "audit --report": Case((*AUDIT, "--report", "disk/out.json"), (8,)),
     "audit --report FILE.html": Case((*AUDIT, "--report", "disk/out.html"), (8,)),
-    "audit --report FILE.xml": Case((*AUDIT, "--report", "disk/out.xml"), (0,), ("beir",)),
     "run": Case(("run", "store", *FILE, "--judged", "beir", "--kind", "ridge", *OUT), (32,), keeps=("out",)),
     "live run": Case(("live", "run", "disk/api", "--once", "--budget", "90"), (16,), ("api",), ("api",)),
-    "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (0, 12), **CACHE),
+    "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (12,), **CACHE),
 }
 PLAYED = [(name, room) for name, case in CASES.items() for room in case.rooms]
 
@@ -107,9 +96,7 @@ def place(source_folder, beir, target_file, tmp_path_factory):
         index.add(rows)
         (folder / name).mkdir()
         faiss.write_index(index, str(folder / name / "index.faiss"))
-    (folder / "npy").mkdir()
-    np.save(folder / "npy/vectors.npy", rows)
-    for name in ("ivf", "sq", "npy"):
+    for name in ("ivf", "sq"):
         shutil.copy(folder / "store/docs.jsonl", folder / name)
     lines = [json.loads(line) for line in (folder / "old/docs.jsonl").read_text().splitlines()]
     for line in lines[:40]:
@@ -123,7 +110,7 @@ def place(source_folder, beir, target_file, tmp_path_factory):
         patch.setenv("OPENAI_BASE_URL", server.url)
         typed("embed", "beir", "--model", "tfidf:32", "--format", "langchain", "-o", "langchain")
         fit = ("--kind", "ridge", "--sample", "60")
-        for name in ("ivf", "sq", "npy", "langchain"):
+        for name in ("ivf", "sq", "langchain"):
             typed("fit", name, "--target", "tfidf:24", *fit, "-o", f"{name}-stitch")
         typed("fit", "store", "--target", "tfidf:24", *fit, "-o", "stitch")
         typed("translate", "store", "stitch", "-o", "new")

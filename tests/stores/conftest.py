@@ -10,7 +10,6 @@ from faiss_tools import COUNT, DIM
 
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path, monkeypatch):
-    """What is kept on a machine is each test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 

@@ -17,7 +17,6 @@ faiss.omp_set_num_threads(1)
 
 
 def build(factory, vectors, *, metric="l2", labels=None):
-    """An index made by FAISS itself."""
     number = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
     index = faiss.index_factory(vectors.shape[1], factory, number)
     ivf = faiss.try_extract_index_ivf(index)
@@ -49,7 +48,6 @@ def serialize(index):
 
 
 def read(store, batch_size=97):
-    """All ids and vectors of a store, copied."""
     batches = [(list(batch.ids), batch.vectors.copy()) for batch in store.scan(batch_size=batch_size)]
     ids = [doc_id for part, _ in batches for doc_id in part]
     return ids, np.concatenate([part for _, part in batches]) if batches else np.empty((0, store.info.dim), np.float32)

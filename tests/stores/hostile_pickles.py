@@ -36,7 +36,6 @@ def docstore(metadata: bytes, *, doc_id: bytes = b"", row_id: bytes = b"", page:
 
 
 def under(value: bytes) -> bytes:
-    """Metadata of one field."""
     return b"}(" + text("field") + value + b"u"
 
 
@@ -58,7 +57,6 @@ def doubled_lists() -> bytes:
 
 
 def laughs() -> bytes:
-    """A million bytes, a million times."""
     return b"](" + text("ha" * 500_000) + put(0) + get(0) * 1_000_000 + b"e"
 
 

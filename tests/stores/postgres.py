@@ -48,7 +48,6 @@ def wait_for_lock(is_running):
 
 
 def has_halves():
-    """Whether the server knows `halfvec`."""
     with connect() as connection:
         return connection.execute("SELECT to_regtype('halfvec') IS NOT NULL").fetchone()[0]
 

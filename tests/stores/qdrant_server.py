@@ -105,7 +105,6 @@ class Collection:
 
 
 def filter_of(words):
-    """The engine's filter of one in JSON."""
     if not words:
         return None
     names = ("must", "should", "must_not")
@@ -134,7 +133,6 @@ def vector_of(words):
 
 
 def as_words(record):
-    """A point in JSON."""
     vector = record.vector
     if isinstance(vector, dict):
         vector = {

@@ -59,7 +59,6 @@ def make_named(client, name, vectors):
 
 
 def translate(old, folder, output=None):
-    """A copy of a store, with other vectors, in a folder."""
     folder.mkdir()
     writer = (output or Output(folder)).writer(open_store(old), folder, DIM)
     write_rows(writer, [(0, new_vectors())], COUNT)
@@ -100,11 +99,5 @@ def change_text(location):
 
         tools.ChromaServer(*server()).change(location, before, after)
     else:
-        makers = {
-            "chroma": tools.Chroma,
-            "lancedb": tools.Lance,
-            "parquet": tools.Parquet,
-            "pgvector": tools.Pgvector,
-            "sqlite-vec": tools.SqliteVec,
-        }
+        makers = {"parquet": tools.Parquet, "pgvector": tools.Pgvector, "sqlite-vec": tools.SqliteVec}
         makers[kind]().change(location, before, after)

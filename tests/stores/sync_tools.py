@@ -76,13 +76,10 @@ def records_of(documents, vectors):
 
 
 def vectors_of(records):
-    """Their vectors."""
     return np.array([vector for _, vector in records.values()], np.float32) if records else np.empty((0, DIM))
 
 
 class Folder:
-    """A FAISS index with a docs.jsonl."""
-
     needs = ()
 
     def make(self, folder, records):
@@ -111,8 +108,6 @@ class Folder:
 
 
 class Arrays(Folder):
-    """A `.npy` with a docs.jsonl."""
-
     def write_vectors(self, folder, vectors):
         np.save(folder / "vectors.npy", vectors)
 
@@ -151,14 +146,14 @@ class Langchain(Folder):
 
     needs = ("langchain_community",)
 
-    def make(self, folder, records):
+    def make(self, folder, records, metric="l2"):
         import faiss
         from langchain_core.documents import Document as LangchainDocument
         from langchain_tools import FAISS, InMemoryDocstore
 
         shutil.rmtree(folder, ignore_errors=True)
         vectors = vectors_of(records)
-        index = faiss.IndexFlatL2(vectors.shape[1])
+        index = (faiss.IndexFlatL2 if metric == "l2" else faiss.IndexFlatIP)(vectors.shape[1])
         index.add(vectors)
         kept = {d.id: LangchainDocument(d.text, id=d.id, metadata=dict(d.metadata)) for d, _ in records.values()}
         FAISS(None, index, InMemoryDocstore(kept), dict(enumerate(kept))).save_local(str(folder))
@@ -179,7 +174,6 @@ def parts(before, after):
 
 
 def place_of(location):
-    """The folder, file or URL of a location."""
     return location.partition(":")[2].partition("#")[0]
 
 
@@ -234,8 +228,6 @@ class ServerCollections(Collections):
 
 
 class Chroma(Collections):
-    """A folder of the persistent client."""
-
     needs = ("chromadb",)
     scheme = "chroma"
 
@@ -270,8 +262,6 @@ class ChromaServer(ServerCollections, Chroma):
 
 
 class Qdrant(Collections):
-    """A folder of the local mode."""
-
     needs = ("qdrant_client",)
     scheme, options = "qdrant", "?id=key&text=text"
 
@@ -358,8 +348,6 @@ class MilvusServer(ServerCollections, Milvus):
 
 
 class Lance(Collections):
-    """A table of LanceDB."""
-
     needs = ("lancedb",)
     scheme = "lancedb"
 
@@ -391,8 +379,6 @@ class Lance(Collections):
 
 
 class SqliteVec(Collections):
-    """A table of sqlite-vec."""
-
     needs = ("apsw", "sqlite_vec")
     name = "items"
 
@@ -436,8 +422,6 @@ class SqliteVec(Collections):
 
 
 class Pgvector:
-    """A table of PostgreSQL."""
-
     needs = ("psycopg",)
 
     def make(self, folder, records, metric="l2"):

@@ -78,7 +78,8 @@ def test_an_array_that_is_cut_while_it_is_read_is_refused(folder):
 def test_an_index_is_opened_before_an_array_unless_the_kind_is_named(folder, vectors):
     save(build("Flat", -vectors), folder)
     assert open_store(folder).info.kind == "faiss"
-    assert np.array_equal(read(open_store(f"arrays:{folder}"))[1], vectors)
+    location = open_store(f"arrays:{folder}").info.location
+    assert np.array_equal(read(open_store(location))[1], vectors)
 
 
 def test_two_arrays_are_not_guessed_between(folder):
@@ -94,12 +95,6 @@ def test_an_unknown_kind_is_named_with_those_that_are_there(capsys):
     told = "no store kind called 'tape' is installed; known kinds are faiss, parquet, arrays"
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
-
-
-def test_a_location_opens_the_same_store_again(folder, vectors):
-    save(build("Flat", -vectors), folder)
-    location = open_store(f"arrays:{folder}").info.location
-    assert np.array_equal(read(open_store(location))[1], vectors)
 
 
 def test_a_store_by_its_scheme_is_not_replaced(folder, tmp_path, capsys):

@@ -1,11 +1,11 @@
 """Every kind of store passes the suite that other packages inherit."""
 
-import csv
 import json
 
 import faiss
 import numpy as np
 import pytest
+import sync_tools as tools
 from faiss_tools import build, save, write_docs
 
 from migrate.testing.stores import StoreTests
@@ -59,33 +59,11 @@ class TestOwnJson(StoreTests):
         return folder
 
 
-class TestOwnTable(StoreTests):
-    can_be_empty = False
-
-    def make_store(self, folder, documents, vectors, metric):
-        save(build("Flat", vectors, metric=metric), folder)
-        with (folder / "docs.csv").open("w", encoding="utf-8", newline="") as file:
-            rows = ((document.id, document.text, json.dumps(dict(document.metadata))) for document in documents)
-            csv.writer(file).writerows([("id", "content", "metadata"), *rows])
-        return folder
-
-
 class TestLangChain(StoreTests):
     can_be_empty = False
 
     def make_store(self, folder, documents, vectors, metric):
-        from langchain_tools import FAISS, DistanceStrategy, TextVectors
-
-        strategy = DistanceStrategy.MAX_INNER_PRODUCT if metric == "ip" else DistanceStrategy.EUCLIDEAN_DISTANCE
-        store = FAISS.from_embeddings(
-            [(document.text, vector.tolist()) for document, vector in zip(documents, vectors, strict=True)],
-            TextVectors(vectors.shape[1]),
-            metadatas=[dict(document.metadata) for document in documents],
-            ids=[document.id for document in documents],
-            distance_strategy=strategy,
-        )
-        store.save_local(str(folder))
-        return folder
+        return tools.Langchain().make(folder, tools.records_of(documents, vectors), metric)
 
 
 class TestParquetBesideFaiss(StoreTests):
@@ -123,37 +101,6 @@ class TestNpy(StoreTests):
         np.save(folder / "vectors.npy", vectors)
         write_docs(folder, documents)
         return folder
-
-
-class TestNpyByScheme(TestNpy):
-    def make_store(self, folder, documents, vectors, metric):
-        return f"arrays:{super().make_store(folder, documents, vectors, metric)}"
-
-
-class TestParquetColumn(StoreTests):
-    metrics = ("ip",)
-    can_be_empty = False  # a column of nothing has no type
-
-    def type_of(self, pyarrow, dim):
-        return pyarrow.list_(pyarrow.float32())
-
-    def make_store(self, folder, documents, vectors, metric):
-        pyarrow = pytest.importorskip("pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet")
-        column = pyarrow.array(list(vectors), type=self.type_of(pyarrow, vectors.shape[1]))
-        table = pyarrow.table(columns(documents) | {"embedding": column})
-        parquet.write_table(table, folder / "docs.parquet", row_group_size=25)
-        return folder
-
-
-class TestParquetColumnOfOneLength(TestParquetColumn):
-    def type_of(self, pyarrow, dim):
-        return pyarrow.list_(pyarrow.float32(), dim)
-
-
-class TestParquetColumnOfLargeLists(TestParquetColumn):
-    def type_of(self, pyarrow, dim):
-        return pyarrow.large_list(pyarrow.float32())
 
 
 class TestLlamaIndex(StoreTests):

@@ -71,15 +71,6 @@ def writer(store_format, tmp_path):
     return create_store(tmp_path, format=store_format, dim=DIM)
 
 
-@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
-def test_the_bytes_are_the_same_every_time(store_format, vectors, tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        create(tmp_path / name, store_format, vectors)
-    for file in (tmp_path / "one").iterdir():
-        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
-
-
 @pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
     """Python orders sets of texts by hashes that differ from process to process."""
@@ -89,7 +80,7 @@ def test_the_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
         "writer.append([Document('x', 't', {'tags': set('abcdef')})], np.ones((1, 2), 'f4')); writer.finish()"
     )
     pickles = set()
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
         pickles.add((tmp_path / "index.pkl").read_bytes())

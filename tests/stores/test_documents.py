@@ -28,7 +28,6 @@ def write_parquet(folder, records):
 
 @pytest.fixture(params=[write_lines, write_parquet], ids=["docs.jsonl", "docs.parquet"])
 def write(request):
-    """Writes documents beside an index, in each form."""
     return request.param
 
 
@@ -136,12 +135,6 @@ def test_a_file_that_changed_is_noticed(write, folder):
     write(folder, records(f"new-{line}" for line in range(COUNT + 1)))
     with pytest.raises(StoreError, match="changed while it was read"):
         list(store.documents())
-
-
-def test_documents_come_back_whole_and_in_the_order_asked_for(folder):
-    documents = [Document(f"ü{row}", f"zeile\n{row}", {"page": row, "of": [1, None]}) for row in range(COUNT)]
-    write_lines(folder, [{"id": d.id, "text": d.text, "metadata": d.metadata} for d in documents])
-    assert list(open_store(folder).documents(np.array([3, 399, 0]))) == [documents[row] for row in (3, 399, 0)]
 
 
 def test_missing_texts_are_told(folder):

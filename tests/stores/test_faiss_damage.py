@@ -38,18 +38,17 @@ def test_any_flipped_bit_of_the_structure_is_refused_or_harmless(content, tmp_pa
     """What can be read still has the shape of the original; nothing but StoreError is raised."""
     refused = 0
     for place in range(140):
-        for bit in (0, 3, 7):
-            flipped = bytearray(content)
-            flipped[place] ^= 1 << bit
-            try:
-                store = open_store(write(tmp_path, bytes(flipped)))
-                ids, vectors = read(store)
-            except StoreError:
-                refused += 1
-            else:
-                assert vectors.shape == (COUNT, DIM)
-                assert len(set(ids)) == COUNT
-    assert refused > 60
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << (7 * place) % 8
+        try:
+            store = open_store(write(tmp_path, bytes(flipped)))
+            ids, vectors = read(store)
+        except StoreError:
+            refused += 1
+        else:
+            assert vectors.shape == (COUNT, DIM)
+            assert len(set(ids)) == COUNT
+    assert refused > 20
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from migrate.stores.faiss import lists
-from migrate.stores.frames import RefusedError
 
 
 def indexes(vectors, nlist, metric):
@@ -33,12 +32,3 @@ def test_the_file_is_that_of_faiss(count, nlist, alike, metric, tmp_path, monkey
     (tmp_path / "ours").write_bytes(b"head")
     lists.append_lists(tmp_path / "ours", ours, vectors, labels)
     assert (tmp_path / "ours").read_bytes() == b"head" + (tmp_path / "theirs").read_bytes()
-
-
-def test_a_vector_that_has_no_list_is_an_error(tmp_path):
-    vectors = np.random.default_rng(0).standard_normal((300, 8), dtype=np.float32)
-    index, _ = indexes(vectors, 4, faiss.METRIC_L2)
-    vectors[7] = np.nan
-    (tmp_path / "index").touch()
-    with pytest.raises(RefusedError, match="no list for 1 of 300"):
-        lists.append_lists(tmp_path / "index", index, vectors, np.arange(300))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, read, save
 
-from migrate.errors import OutputError, StoreError, UnsupportedStoreError
+from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores import open_store
 from migrate.stores.faiss import reader
 
@@ -119,14 +119,6 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_at_the_end(vectors, tmp
     os.utime(path, ns=(1, 1))
     with pytest.raises(StoreError, match="changed while it was read"):
         list(batches)
-
-
-def test_a_file_that_vanishes_is_an_input_output_error(vectors, tmp_path):
-    path = save(build("Flat", vectors), tmp_path)
-    store = open_store(tmp_path)
-    path.unlink()
-    with pytest.raises(OutputError, match="cannot read"):
-        list(store.scan())
 
 
 def test_a_file_of_a_sharded_ivf_index_is_read_whole_and_called_a_shard(vectors, tmp_path):

@@ -18,22 +18,22 @@ MEMORY = 512 << 20
 SECONDS = 30
 
 
-def commands(store, folder):
-    return ["inspect", str(store)], ["fit", str(store), "--target", "tfidf:8", "-o", str(folder / "out"), "-q"]
-
-
 def play(stores, folder):
-    """The outcomes of `inspect` and `fit` on each store, by name."""
-    lines = [json.dumps(command) for store in stores.values() for command in commands(store, folder)]
+    """The outcomes of `inspect` on each store, and of `fit` on every tenth, by name."""
+    commands = [(name, ["inspect", str(store)]) for name, store in stores.items()]
+    for name, store in list(stores.items())[::10]:
+        commands.append((name, ["fit", str(store), "--target", "tfidf:8", "-o", str(folder / "out"), "-q"]))
+    lines = [json.dumps(command) for _, command in commands]
     (folder / "commands").write_text("\n".join(lines))
     script = Path(__file__).with_name("limited_runs.py")
     arguments = [folder / "commands", str(MEMORY), str(SECONDS)]
     done = subprocess.run(
         [sys.executable, script, *arguments], capture_output=True, text=True, check=True, timeout=SECONDS * len(lines)
     )
-    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(outcomes) == len(lines)
-    return {name: outcomes[2 * place : 2 * place + 2] for place, name in enumerate(stores)}
+    outcomes = {name: [] for name in stores}
+    for (name, _), line in zip(commands, done.stdout.splitlines(), strict=True):
+        outcomes[name].append(json.loads(line))
+    return outcomes
 
 
 def save_index(path, count=1):
@@ -43,6 +43,7 @@ def save_index(path, count=1):
 
 
 def assert_refused(outcomes, says):
+    assert outcomes
     for code, out, err in outcomes:
         assert (code, out) == (4, ""), err
         assert err.startswith("lead-migrate: ")

@@ -17,7 +17,6 @@ ipc = pytest.importorskip("pyarrow.ipc")
 
 
 def write_dataset(folder, columns, shards=1, **state):
-    """What `Dataset.save_to_disk` of datasets 5 writes, in streams of batches of 30 rows."""
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.table(columns)
     names = [f"data-{shard:05}-of-{shards:05}.arrow" for shard in range(shards)]

@@ -50,7 +50,6 @@ def write_id_map(folder, node_of):
 
 @pytest.fixture
 def folder(vectors, tmp_path):
-    """What a FaissVectorStore persists."""
     folder = tmp_path / "store"
     save(build("Flat", vectors), folder, INDEX)
     write_nodes(folder, {node_id: node(node_id, f"text of {node_id}") for node_id in IDS})

@@ -46,6 +46,8 @@ def url(tmp_path_factory):
 
 
 class TestServer(ServerTests):
+    serves_threads = False  # a folder is asked by the same client, in threads too
+
     @pytest.fixture(autouse=True)
     def _on(self, url):
         self.url, self.server = url, f"milvus:{url}"
@@ -194,7 +196,6 @@ def test_new_vectors_leave_all_else_as_it_is(url, tmp_path):
 
 
 def make(client, name="docs", count=20, *, auto_id=False, index="FLAT", **options):
-    """A collection of whole numbers as ids."""
     schema = client.create_schema(auto_id=auto_id, enable_dynamic_field=True)
     schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
     schema.add_field("part", pymilvus.DataType.INT64, is_partition_key=bool(options.pop("by_part", False)))

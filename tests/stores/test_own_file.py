@@ -44,7 +44,6 @@ def place(folder, vectors, name, content, *, factory="Flat", labels=None):
 
 
 def place_records(folder, vectors, ending, records):
-    """Records beside an index, in a file `items` of this ending."""
     if ending == "parquet":
         pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         place(folder, vectors, "unused.txt", "")
@@ -112,8 +111,9 @@ SOME_BY_ID = {f"d{row}": text for row, text in enumerate(SOME)}
         ("texts.json", json.dumps(SOME)),
         ("docs.csv", table([("id", "text"), *SOME_BY_ID.items()])),
         ("docs.json", json.dumps(SOME_BY_ID)),
+        ("docs.jsonl", "\r\n\n".join(json.dumps(record) for record in objects(id=SOME_BY_ID, text=SOME))),
     ],
-    ids=["list of texts", "commas", "texts by id"],
+    ids=["list of texts", "commas", "texts by id", "lines"],
 )
 def test_a_copy_has_the_same_file_and_each_row_its_text(name, content, factory, vectors, tmp_path):
     old = open_store(place(tmp_path / "old", vectors, name, content, factory=factory))

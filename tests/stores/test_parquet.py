@@ -1,12 +1,10 @@
 """Documents in a Parquet file beside an index; `test_documents` has how their rows are matched to it."""
 
-import sys
-
 import numpy as np
 import pytest
-from faiss_tools import COUNT, DIM, build, damaged, digest, read, rewrite, save
+from faiss_tools import COUNT, build, damaged, save
 
-from migrate.errors import StoreError, UsageError
+from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.stores.documents.arrow import take_ascending
 from migrate.vectors import Document
@@ -19,7 +17,6 @@ IDS = [f"doc-{row}" for row in range(COUNT)]
 
 @pytest.fixture
 def write(vectors, tmp_path):
-    """Writes an index with a Parquet file beside it."""
     save(build("Flat", vectors), tmp_path / "store")
 
     def write(name="docs.parquet", row_group_size=None, **columns):
@@ -55,19 +52,6 @@ def test_vectors_labels_and_empty_cells_are_no_metadata(write):
     store = open_store(write(id=IDS, text=[None, *["t"] * (COUNT - 1)], **others))
     assert list(store.documents(np.arange(2))) == [Document("doc-0", "", {}), Document("doc-1", "t", {"gap": 1})]
     assert any("also holds vectors (emb)" in note for note in store.info.notes)
-
-
-def test_a_new_store_has_the_same_file(write, tmp_path):
-    folder = write()
-    written = rewrite(open_store(folder), tmp_path / "new", lambda old: np.hstack([old, old]), 2 * DIM)
-    assert "docs.parquet, matched by position" in written.info.details["documents"]
-    assert digest(tmp_path / "new")["docs.parquet"] == digest(folder)["docs.parquet"]
-
-
-def test_docs_jsonl_comes_first(write):
-    folder = write()
-    (folder / "docs.jsonl").write_text("".join(f'{{"id": "j{row}"}}\n' for row in range(COUNT)))
-    assert read(open_store(folder))[0][0] == "j0"
 
 
 @pytest.mark.parametrize(
@@ -107,10 +91,3 @@ def test_fewer_rows_than_announced_are_noticed(tmp_path):
     assert (place, found.to_pylist()) == (0, [{"a": 2}, {"a": 3}])
     with pytest.raises(StoreError, match="has 3 rows, and none of number 3"):
         next(rows)
-
-
-def test_without_pyarrow_the_extra_is_named(write, monkeypatch):
-    folder = write()
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"pip install 'lead-migrate\[parquet\]'"):
-        open_store(folder)

@@ -24,12 +24,11 @@ def table(corpus):
     create("docs", corpus.documents, model.embed_documents(corpus.documents), "ip")
     yield "docs"
     with connect() as connection:
-        connection.execute("DROP TABLE IF EXISTS docs, docs_new, docs_filled, lead_migrate_files")
+        connection.execute("DROP TABLE IF EXISTS docs, docs_new, lead_migrate_files")
 
 
 @pytest.fixture
 def translation(table, tmp_path):
-    """The command that makes another table of the first one."""
     migrate.fit(location(table), "tfidf:12", sample=80).save(tmp_path / "stitch")
     return ["translate", location(table), str(tmp_path / "stitch"), "-o", location("docs_new"), "--quiet"]
 
@@ -42,22 +41,6 @@ def tables():
     return [
         name for (name,) in ask("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^docs' ORDER BY 1")
     ]
-
-
-def test_stores_go_from_one_kind_to_another_and_back(table, corpus, tmp_path):
-    fitted = migrate.fit(location(table), "tfidf:12", sample=80)
-    flat = migrate.translate(location(table), fitted, f"faiss:{tmp_path}/flat")
-    back = migrate.fit(flat.path, "tfidf:10", sample=80)
-    new = open_store(migrate.translate(flat.path, back, f"{location('docs_new.vectors')}?index=ivfflat&lists=7").path)
-    assert (new.info.kind, new.info.dim, new.info.metric, new.driver.table.column) == ("pgvector", 10, "ip", "vectors")
-    assert list(new.documents()) == by_id(corpus)
-    (index,) = new.driver.table.vector_indexes
-    assert (index.method, index.options, index.distance) == ("ivfflat", {"lists": "7"}, "ip")
-    assert open_store(location(table)).successor("translated").endswith("#public.docs_translated")
-    filled = open_store(migrate.translate(location(table), fitted, location("docs_filled")).path)
-    (index,) = filled.driver.table.vector_indexes
-    assert (index.name, index.method) == ("docs_filled_embedding_idx", "hnsw")
-    assert tables() == ["docs", "docs_filled", "docs_new"]
 
 
 def test_a_password_is_nowhere(table, tmp_path, capsys):
@@ -80,7 +63,7 @@ def test_a_password_is_nowhere(table, tmp_path, capsys):
     assert kept and secret.encode() not in kept
 
 
-@pytest.mark.parametrize("point", ["begun:1", "synced:1", "recorded:1", "filled:1", "complete:1", "published:1"])
+@pytest.mark.parametrize("point", ["synced:1", "recorded:1", "complete:1", "published:1"])
 def test_a_run_that_is_killed_ends_complete(translation, corpus, tmp_path, point):
     run_command(translation, tmp_path, point)
     assert ("docs_new" in tables()) == (point == "published:1")

@@ -10,7 +10,6 @@ from faiss_tools import build, save, write_docs
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.faiss.search import open_search
 from migrate.stores.serving import ConnectionPool, is_cosine
 from migrate.testing.stores import _exact, example_documents, example_vectors
 from migrate.vectors import Document
@@ -67,16 +66,6 @@ def test_a_store_without_texts_has_nothing_to_filter_by(tmp_path):
     save(build("Flat", example_vectors(COUNT, DIM)), tmp_path)
     with pytest.raises(UsageError, match="no metadata to filter by"):
         open_store(tmp_path).search(queries(), 5, {"a": 1})
-
-
-def test_files_are_not_updatable_and_arrays_are_searched_in_memory(tmp_path):
-    save(build("Flat", example_vectors(COUNT, DIM)), tmp_path / "faiss")
-    np.save(tmp_path / "vectors.npy", example_vectors(COUNT, DIM))
-    for location in (tmp_path / "faiss", tmp_path / "vectors.npy"):
-        assert not hasattr(open_store(location), "put_vectors")
-    store = open_store(tmp_path / "vectors.npy")
-    assert not store.searches
-    assert open_search(store).search(queries(), 7)[1].ids == _exact(store, queries(), 7)[1].ids
 
 
 def test_a_connection_that_failed_is_not_used_again():
@@ -162,7 +151,6 @@ class TestSqliteVec:
 @pytest.mark.slow
 class TestLanceDB:
     def make(self, folder, kind="float32", *, with_ids=True):
-        """The location of a table, and the table."""
         pa = pytest.importorskip("pyarrow")
         lancedb = pytest.importorskip("lancedb")
         from test_lancedb import column

@@ -153,7 +153,7 @@ def test_what_is_no_database_is_told(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["recorded:1", "filled:1", "complete:1", "published:1"])
+@pytest.mark.parametrize("point", ["recorded:1", "complete:1", "published:1"])
 def test_a_translation_that_is_killed_ends_complete(awkward, tmp_path, point):
     old, new = f"sqlite-vec:{awkward}#vectors?text=odd docs.content", tmp_path / "new"
     migrate.fit(old, "tfidf:4", sample=60).save(tmp_path / "stitch")
@@ -174,13 +174,6 @@ def test_a_new_database_has_the_documents_of_another_kind_and_no_inner_product(s
     assert (new.info.kind, new.info.dim, new.info.details["table"]) == ("sqlite-vec", 6, "words")
     assert list(new.documents()) == sorted(open_store(source_folder).documents(), key=lambda document: document.id)
     assert done.remarks[0].startswith("sqlite-vec has no inner product")
-
-
-def test_a_folder_refuses_metadata_that_it_cannot_hold(awkward, tmp_path):
-    source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
-    with pytest.raises(StoreError, match="JSON cannot hold its metadata"):
-        migrate.translate(source, migrate.fit(source, "tfidf:4", sample=40), f"faiss:{tmp_path}/flat")
-    assert not (tmp_path / "flat").exists()
 
 
 def test_a_copy_keeps_the_name_of_its_table_and_how_it_is_opened(awkward, tmp_path):

@@ -49,18 +49,9 @@ from migrate.testing.stores import example_documents
 
 
 def folders(tmp_path):
-    return translated(tools.Folder(), tmp_path)
-
-
-def chromas(tmp_path):
-    return translated(tools.installed("Chroma")(), tmp_path)
-
-
-def translated(kind, tmp_path):
-    """A store in a folder, and the new one in another."""
-    old = kind.make(tmp_path / "old", records())
+    old = tools.Folder().make(tmp_path / "old", records())
     translate(old, tmp_path / "new")
-    return old, kind.new(tmp_path / "new")
+    return old, str(tmp_path / "new")
 
 
 def sqlites(tmp_path):
@@ -88,17 +79,6 @@ def served(tmp_path):
     return place, f"{place}-new"
 
 
-def lances(tmp_path):
-    kind = tools.installed("Lance")()
-    old = kind.make(tmp_path / "old", records())
-    import lancedb
-
-    table = lancedb.connect(str(tmp_path / "old")).open_table("docs")
-    table.create_index("vector", config=lancedb.index.IvfFlat(num_partitions=2), name="near")
-    translate(old, tmp_path / "new")
-    return old, kind.new(tmp_path / "new")
-
-
 def parquets(tmp_path):
     """Folders of which the new one has fewer files than the old one."""
     kind = tools.installed("Parquet")()
@@ -107,8 +87,8 @@ def parquets(tmp_path):
     return old, kind.new(tmp_path / "new")
 
 
-MAKERS = [folders, sqlites, parquets]
-MAKERS += [pytest.param(make, marks=pytest.mark.slow) for make in (tables, chromas, lances, served)]
+MAKERS = [folders, sqlites, parquets, *(pytest.param(make, marks=pytest.mark.slow) for make in (tables, served))]
+"""Of each way of switching one; `tests/golden` switches every kind, and folders of Chroma and LanceDB as an index's."""
 
 
 def stamped(pair):
@@ -122,7 +102,6 @@ def stamped(pair):
 
 @pytest.fixture(params=MAKERS)
 def pair(request, tmp_path):
-    """Locations of an old and a new store."""
     return stamped(request.param(tmp_path))
 
 
@@ -215,8 +194,8 @@ def test_a_transaction_that_was_open_is_waited_for_and_seen(tmp_path):
 
 
 @pytest.mark.parametrize("with_source", [True, False])
-def test_a_proven_switch_takes_no_other_texts(pair, tmp_path, with_source):
-    old, new = pair
+def test_a_proven_switch_takes_no_other_texts(tmp_path, with_source):
+    old, new = stamped(folders(tmp_path))
     report = json.loads(write_report(tmp_path / "r.json", old, new).read_text())
     change_text(old)
     if with_source:
@@ -250,8 +229,6 @@ def test_stores_that_were_switched_are_neither_switched_on_nor_replaced(pair, tm
     with pytest.raises(UsageError, match="or `forget "):
         switch(new, old, unproven=True)
     for location in dict.fromkeys((old, done.aside)):
-        if location.startswith("chroma:"):
-            continue  # a folder with several
         output = output_of(location.replace("/my.db", "")) if ":" in location else Output(Path(location))
         with pytest.raises(UsageError, match="or `forget "):
             output.refuse_existing(force=True)
@@ -277,8 +254,8 @@ def test_a_folder_that_stepped_aside_is_not_replaced_before_it_is_forgotten(tmp_
     Output(Path(old)).refuse_existing(force=True)
 
 
-def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
-    old, new = pair
+def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
+    old, new = pair = stamped(folders(tmp_path))
     with pytest.raises(InputError, match="no report of an audit beside it; name one"):
         switch(old, new)
     for stores, facts, words in (
@@ -303,20 +280,12 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(pair, tmp_path):
 
 FOLDER = ["noted", "moved", "exchanged"]
 RENAMES = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
-POINTS = {
-    folders: FOLDER,
-    chromas: FOLDER,
-    sqlites: FOLDER,
-    tables: ["noted", "exchanged"],
-    served: RENAMES,
-    lances: FOLDER,
-}
+POINTS = {folders: FOLDER, sqlites: FOLDER, tables: ["noted", "exchanged"], served: RENAMES}
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in RENAMES]
 
 
 def die(call, old, new, point, *, plain=False):
-    """Do it in a process of its own, which dies at a point."""
     call_in_child(change_switch, call, old, new, plain, point=point if ":" in point else f"{point}:1")
 
 
@@ -327,6 +296,9 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
     die("switch", old, new, point, plain=plain)
     if not plain and make is not served:
         assert has(old)[0] in ("old", "new"), "no moment without a store"
+    if point == "noted" and make is not tables:  # whose transaction notes nothing
+        with pytest.raises(UsageError, match="the switch is incomplete"):
+            forget(old)
     switch(old, new, unproven=True)
     assert has(old) == ("new", NEW_MODEL), "finished"
     die("rollback", old, new, point, plain=plain)
@@ -354,7 +326,7 @@ def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["noted", "set aside"])
-@pytest.mark.parametrize("make", [folders, sqlites, tables, served, lances])
+@pytest.mark.parametrize("make", [folders, tables, served])
 def test_what_is_half_forgotten_is_forgotten_by_the_next(make, point, tmp_path):
     old, new = stamped(make(tmp_path))
     switch(old, new, unproven=True)
@@ -376,12 +348,6 @@ def search_folder(location):
     return faiss.read_index(f"{location}/index.faiss").search(old_vectors()[:1], 5)[1][0].tolist()
 
 
-def search_sqlite(location):
-    with closing(tools.SqliteVec().connect(location)) as connection:
-        question = "SELECT id FROM items WHERE e MATCH ? AND k = 5 ORDER BY distance"
-        return [row[0] for row in connection.execute(question, (old_vectors()[0].tobytes(),))]
-
-
 def search_table(location, _opened={}):  # noqa: B006 - one connection, which is open all the while
     if "connection" not in _opened:
         _opened["connection"] = connect()
@@ -401,7 +367,7 @@ def searched_all_the_while(old, new, search):
             time.sleep(0.002)
 
     with asking(lambda: answers.append(tuple(search(old)))) as failures:
-        for _ in range(5):
+        for _ in range(3):
             switch(old, new, unproven=True)
             answered(failures)
             rollback(old)
@@ -411,13 +377,7 @@ def searched_all_the_while(old, new, search):
 
 
 @pytest.mark.parametrize(
-    ("make", "search"),
-    [
-        (folders, search_folder),
-        pytest.param(sqlites, search_sqlite, marks=pytest.mark.slow),
-        pytest.param(tables, search_table, marks=pytest.mark.slow),
-    ],
-    ids=lambda value: value.__name__,
+    ("make", "search"), [(folders, search_folder), pytest.param(tables, search_table, marks=pytest.mark.slow)]
 )
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
     old, new = make(tmp_path)
@@ -519,7 +479,7 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Lance", "Qdrant", "Chroma", "Milvus", "SqliteVec"])
+@pytest.mark.parametrize("kind", ["Chroma", "SqliteVec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
     kind = tools.installed(kind)()
     kind.make(tmp_path / "old", records(), name="others")
@@ -533,7 +493,7 @@ def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path
     assert [files_of(tmp_path / name) for name in ("old", "new")] == before and not is_noted(old)
 
 
-def test_other_ids_or_another_kind_are_refused(tmp_path):
+def test_other_ids_fewer_documents_or_another_kind_are_refused(tmp_path):
     old, new = folders(tmp_path)
     lines = (tmp_path / "new" / "docs.jsonl").read_text().splitlines()
     facts = json.loads(lines[3])
@@ -541,6 +501,9 @@ def test_other_ids_or_another_kind_are_refused(tmp_path):
     (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match="other ids than"):
         switch(old, new, unproven=True)
+    fewer = tools.Folder().make(tmp_path / "fewer", dict(list(records().items())[1:]))
+    with pytest.raises(InputError, match="other vectors than"):
+        switch(old, fewer, unproven=True)
     with pytest.raises(UsageError, match="this is a store of the kind sqlite-vec"):
         switch(old, sqlites(tmp_path / "new")[0], unproven=True)
 

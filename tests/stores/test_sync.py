@@ -27,8 +27,8 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 
-KINDS = ["Folder", "Arrays", "Langchain", "Chroma", "ChromaServer", "Qdrant", "QdrantServer", "Lance", "Milvus",
-         "MilvusServer", "SqliteVec", "Pgvector", "Parquet"]  # fmt: skip
+KINDS = ["Folder", "ChromaServer", "Milvus", "MilvusServer", "SqliteVec", "Pgvector"]
+"""`tests/golden` brings stores of the other kinds up to date."""
 
 
 def translated(old, output, embedder, size=40):
@@ -39,7 +39,6 @@ def translated(old, output, embedder, size=40):
 
 
 def by_id(store):
-    """Vector and confidence of each document."""
     found = read_all(store.scan())
     return {
         doc_id: (vector, value)
@@ -71,9 +70,8 @@ def check_synced(old, new, before, records, after):
     assert [sources[doc_id] for doc_id in ids] == stored_sources(new).tolist()
 
 
-CROSS = [("Folder", "Chroma"), ("Folder", "SqliteVec"), ("Folder", "Pgvector"), ("Chroma", "Lance"),
-         ("Pgvector", "Folder"), ("Lance", "SqliteVec"), ("Langchain", "faiss"),
-         ("Folder", "Parquet"), ("Parquet", "Folder"), ("Parquet", "Chroma")]  # fmt: skip
+CROSS = [("Folder", "Chroma"), ("Folder", "SqliteVec"), ("Pgvector", "Folder"), ("Langchain", "faiss"),
+         ("Folder", "Parquet"), ("Parquet", "Folder")]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -126,9 +124,7 @@ def metadata_alone(records):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("old_kind", "new_kind"), [("Folder", "Parquet"), ("Parquet", "Folder"), ("Parquet", "Chroma"), ("Lance", "Chroma")]
-)
+@pytest.mark.parametrize(("old_kind", "new_kind"), [("Parquet", "Folder"), ("Lance", "Chroma")])
 def test_metadata_that_changed_alone_goes_along_between_kinds(old_kind, new_kind, kind_of, tmp_path):
     kind, embedder, records = kind_of(old_kind), Hashed(), some_records()
     old = kind.make(tmp_path / "old", records)
@@ -153,7 +149,6 @@ def sync_in_child(old, new, folder, point=None):
 
 
 def content(store):
-    """All that a reader finds."""
     found = read_all(store.scan())
     facts = list(found.ids), found.vectors.tobytes(), [repr(document) for document in store.documents()]
     return *facts, stored_confidence(store).tobytes(), stored_sources(store).tobytes()
@@ -170,21 +165,27 @@ def stale(kind, tmp_path, name="pair"):
 
 POINTS = ["begun:1", "recorded:2", "written:3", "filled:1", "complete:1", "published:1"]
 KILLS = [("Folder", point) for point in [*POINTS, "aside:1"]]
-KILLS += [("Parquet", point) for point in ("recorded:2", "filled:1", "complete:1", "aside:1", "published:1")]
-KILLS += [(name, point) for name in ("SqliteVec", "Pgvector") for point in ("recorded:2", "complete:1", "published:1")]
+KILLS += [("Parquet", "recorded:2"), ("Parquet", "published:1"), ("SqliteVec", "complete:1")]
+KILLS += [("Pgvector", "recorded:2"), ("Pgvector", "complete:1")]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The folder of a synced store whose sync nobody killed."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(folder / name))
+        old, new = stale(tools.Folder(), folder)
+        sync_in_child(old, new, folder)
+    return Path(new)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "point"), KILLS)
-def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_of, tmp_path, digest):
-    kind = kind_of(name)
-    old, new = stale(kind, tmp_path)
+def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_of, undisturbed, tmp_path, digest):
+    old, new = stale(kind_of(name), tmp_path)
     before = content(open_store(new))
-    if name == "Folder":
-        shutil.copytree(tmp_path / "pair", tmp_path / "undisturbed")
-        calm = tmp_path / "calm"
-        calm.mkdir()
-        sync_in_child(str(tmp_path / "undisturbed/old"), str(tmp_path / "undisturbed/new"), calm)
     sync_in_child(old, new, tmp_path, point)
     found = content(open_store(new))
     sync_in_child(old, new, tmp_path)
@@ -192,8 +193,8 @@ def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_
     assert found in (before, after), "a reader never meets half"
     assert after[0] != before[0]
     if name == "Folder":
-        assert digest(tmp_path / "pair/new") == digest(tmp_path / "undisturbed/new")
-        assert sorted(path.name for path in (tmp_path / "pair").iterdir()) == ["new", "old"], "nothing is left over"
+        assert digest(Path(new)) == digest(undisturbed)
+        assert sorted(path.name for path in Path(new).parent.iterdir()) == ["new", "old"], "nothing is left over"
     assert embedded_texts(tmp_path / "bill") in (50, 51, 52), "nothing is paid for twice"
     assert sync_in_child(old, new, tmp_path) is False, "up to date"
 
@@ -295,15 +296,17 @@ def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind
 
 
 @pytest.mark.slow
-def test_a_table_that_was_asked_for_with_an_index_keeps_it(kind_of, tmp_path):
+def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_of, tmp_path):
     kind, records = tools.Folder(), some_records()
     target = kind_of("Pgvector").new(tmp_path)
     old = kind.make(tmp_path / "old", records)
     fitted = migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40)
-    migrate.translate(open_store(old), fitted, f"{target}?index=ivfflat&lists=7")
+    migrate.translate(open_store(old), fitted, f"{target}.vectors?index=ivfflat&lists=7")
     kind.change(old, records, changed(records))
     assert sync(open_store(old), open_store(target), target=Hashed()).written
-    assert "ivfflat lists=7" in open_store(target).info.details.values()
+    store = open_store(target)
+    (index,) = store.driver.table.vector_indexes
+    assert (index.method, index.options, store.driver.table.column) == ("ivfflat", {"lists": "7"}, "vectors")
 
 
 def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):

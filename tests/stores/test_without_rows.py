@@ -35,7 +35,6 @@ class TestSqlite(StoreTests):
 
 
 def recreate(tmp_path, documents, vectors):
-    """Make the database, or make it anew."""
     records = zip(documents, vectors, strict=True)
     sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
 
@@ -65,7 +64,9 @@ def target(corpus, tmp_path):
     return f"file:{path}"
 
 
-def test_a_store_is_inspected_fitted_and_translated_by_the_commands(location, target, corpus, tmp_path, capsys):
+def test_a_store_is_inspected_fitted_translated_and_assessed_by_the_commands(
+    location, target, corpus, tmp_path, capsys
+):
     stitch, new = str(tmp_path / "stitch"), str(tmp_path / "new")
     assert run(["inspect", location, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["store"] == location
@@ -77,9 +78,6 @@ def test_a_store_is_inspected_fitted_and_translated_by_the_commands(location, ta
     assert list(read_all(made.scan()).ids) == list(read_all(old.scan()).ids) == sorted(d.id for d in corpus)
     assert list(made.documents()) == list(old.documents())
     assert made.info.manifest.counts["true vectors"] == 60
-
-
-def test_assess_says_how_much_the_export_takes(location, target, capsys):
     assert run(["assess", location, "--target", target]) == 0
     assert "exported into the work folder: up to 0.01 MB" in " ".join(capsys.readouterr().out.split())
 
@@ -184,17 +182,6 @@ def test_an_id_that_comes_twice_or_is_no_text_is_refused_by_name():
         IdIndex.of([["b", "c"], ["a", "b"]], "a store")
     with pytest.raises(StoreError, match="not valid Unicode"):
         IdIndex.of([["\ud800"]], "a store")
-
-
-def test_rows_are_in_the_order_of_the_bytes_of_ids():
-    ids = ["b", "a", "ab", "", "é", "🦆", "￿", "a\0", "Z"]
-    index = IdIndex.of([ids], "a store")
-    assert index.ids(range(9)) == sorted(ids, key=str.encode) == sorted(ids)
-    assert [ids[place] for place in index.order] == sorted(ids)
-    assert index.ids(index.rows) == ids
-    assert index.sha256 == IdIndex.of([sorted(ids)], "a store").sha256
-    assert index.sha256 != IdIndex.of([[*ids[1:], "c"]], "a store").sha256
-    assert len(IdIndex.of([], "a store")) == 0
 
 
 def test_a_disk_without_room_for_an_export_is_told_before_it_is_made(location, tmp_path, monkeypatch):
