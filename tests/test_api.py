@@ -289,13 +289,6 @@ def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, be
         migrate.audit(translation.path, folder / "full", judged=beir, pool_depth=20)
 
 
-def test_a_source_that_does_not_say_its_model_needs_one_for_the_arm_of_staying(source_folder, done, beir, tmp_path):
-    shutil.copytree(source_folder, tmp_path / "store")
-    (tmp_path / "store" / "lead-migrate.json").unlink()
-    report = migrate.audit(done[2].path, judged=beir, source=tmp_path / "store")
-    assert "--source-model SPEC" in report.skipped_arms["stay"]
-
-
 def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
     with pytest.raises(TypeError, match=r"^translate\(\): missing a required argument: 'output'$"):
         migrate.translate("store", "stitch")

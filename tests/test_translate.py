@@ -1,8 +1,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import faiss
 import numpy as np
@@ -110,32 +108,7 @@ def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path)
     assert not np.allclose(new.vectors[position], fitted.sample.vectors[0], atol=1e-2)
 
 
-@pytest.mark.slow
-def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
-    fitted.save(tmp_path / "stitch")
-    script = (
-        "import sys, time\n"
-        "from migrate.cli.main import main\n"
-        "import migrate.steps.translate.job as t\n"
-        "def slow(*_):\n"
-        "    print('started', flush=True); time.sleep(60)\n"
-        "t._manifest = slow\n"
-        "main(['translate', *sys.argv[1:]])\n"
-    )
-    words = [sys.executable, "-c", script, store.folder, tmp_path / "stitch", "-o", tmp_path / "new"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "started\n"
-    assert len(folders_in(tmp_path)) == 2  # the stitch, and the folder aside
-    process.terminate()
-    _, complaint = process.communicate(timeout=120)
-    assert process.returncode == 143
-    assert complaint == "lead-migrate: interrupted; continue with the same command: 150 of 150 rows are done\n"
-    assert folders_in(tmp_path) == [".new.work", "stitch"]
-    migrate.translate(store, fitted, tmp_path / "new")
-    assert not (tmp_path / ".new.work").exists()
-
-
-@pytest.mark.parametrize("dim", [1, 24, 384, 768, 1536, 3072, 4096, 60_000])
+@pytest.mark.parametrize("dim", [1, 384, 1536, 60_000])
 def test_a_batch_is_bounded_in_bytes(dim):
     rows = batch_rows(dim)
     assert rows & (rows - 1) == 0
@@ -189,7 +162,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(kind, reading, store, 
         np.testing.assert_allclose(new.vectors[position], expected.vectors[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("spec", ["ridge", "ridge+text", "kernel+text", "mean"])
+@pytest.mark.parametrize("spec", ["ridge", "kernel+text", "mean"])
 def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
     fitted = fit(store, kind=spec)
     migrate.translate(store, fitted, tmp_path / "new")
@@ -213,9 +186,7 @@ def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("texts", "broken_at"), [("read", 32), ("read", 64), ("read", 144), ("gone", 32), ("gone", 64)]
-)
+@pytest.mark.parametrize(("texts", "broken_at"), [("read", 64), ("read", 144), ("gone", 32)])
 def test_a_translation_that_broke_off_goes_on_with_the_right_texts_or_without(
     texts, broken_at, store, bare_folder, reading, tmp_path, small_batches, digest
 ):
