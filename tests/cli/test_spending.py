@@ -11,7 +11,6 @@ from openai_server import status
 from migrate.cost.count import count_texts
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
-from migrate.steps.fit import Fit
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 
@@ -58,23 +57,12 @@ def without_words(texts):
     return [text for text in texts if text != "word"]
 
 
-def test_a_fit_counts_the_sample_that_it_draws(server, step_fields, lead_migrate):
-    for strategy, options in (("diverse", "-o diverse"), (None, "--seed 7 -o seven")):
-        step_fields(Fit, strategy=strategy)
-        server.billed.clear()
-        ended = lead_migrate(f"{FIT} --cache none {options}")
-        texts = [document for document in documents_of() if document.text in server.billed]
-        assert len(server.billed) == 50, "not the store"
-        assert said(ended) == [("", 50, 0, tokens_of(texts))]
-
-
-@pytest.mark.parametrize("cache", ["", "--cache none"])
-def test_a_run_counts_the_sample_and_the_full_re_embed(cache, corpus, server, but_again, lead_migrate):
-    run = f"run store --target {SHORT} --judged judged --sample 50 --kind ridge {cache} -o out"
+def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(corpus, server, but_again, lead_migrate):
+    run = f"run store --target {SHORT} --judged judged --sample 50 --kind ridge --cache none -o out"
     (line,) = said(lead_migrate(run, code=JUDGED))
     assert line.documents + line.queries == len(but_again(server.billed))
     assert (line.documents, line.queries) == (distinct(), len(corpus.queries))
-    assert Path("cache").exists() is not bool(cache)
+    assert not Path("cache").exists()
 
 
 @pytest.mark.parametrize("cache", ["", "--cache none"])
@@ -122,16 +110,6 @@ def test_an_audit_counts_tokens_as_its_line_does(server, monkeypatch, audit_fiel
         (full,) = [arm for arm in arms if arm["name"] == "full re-embed"]
         assert line.documents == asked.distinct
         assert full["tokens"] == asked.tokens_read < line.tokens, "queries come on top"
-
-
-def test_source_models_and_views_are_metered_too(server, lead_migrate):
-    """Of dimension 32, as the source store is; the log is searched by the source model."""
-    models = "--source-model openai:text-embedding-ada-002 --view openai:tiny --query-log log.txt"
-    told = lead_migrate(f"{TEXTS} --target {SHORT} {models}", code=4).err  # its vectors are of another dimension
-    source, view = "openai:text-embedding-ada-002 (source model)", "openai:tiny (view)"
-    assert f"to embed by {source}: 0 documents, 10 queries, about " in told
-    assert f"to embed by {view}: 50 documents, about " in told
-    assert f"embedded by {source} until it broke off: " in told and "; what could be used is in the cache" in told
 
 
 def test_a_view_is_told_of_again_where_it_reads_a_whole_store(server, lead_migrate):
