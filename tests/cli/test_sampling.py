@@ -25,9 +25,7 @@ def sample_facts():
     return json.loads(Path("stitch/lead-migrate.json").read_text())["details"]["sample"]
 
 
-@pytest.mark.parametrize("strategy", [None, "random"])
-def test_without_a_log_the_sample_is_random(strategy, step_fields, lead_migrate):
-    step_fields(Fit, strategy=strategy)
+def test_without_a_log_the_sample_is_random(lead_migrate):
     lead_migrate(FIT)
     assert sample_facts() == {"strategy": "random", "from query log": 0}
 
