@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import migrate
-from migrate.datasets.stdlib import stdlib_beir
-from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import Manifest
@@ -186,15 +184,6 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(fit, ba
     np.testing.assert_allclose(found.stitch.transform(x), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("strategy", ["diverse", "query-log"])
-def test_every_strategy_finds_a_sample_without_texts(strategy, fit, bare, target_file, corpus):
-    log = {"query_log": corpus.queries[:20], "source_model": load_embedder("tfidf:32", state=bare.folder)}
-    chosen = log if strategy == "query-log" else {"strategy": strategy}
-    fitted = fit(of=bare, target=f"file:{target_file}", sample=40, kind="ridge", **chosen)
-    assert len(set(fitted.sample.ids)) == 40
-    assert fitted.manifest.details["sample"]["strategy"] == strategy
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -246,9 +235,9 @@ def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_further_model_is_a_view_of_the_texts(store, fit, tmp_path):
-    view = "packaged:all-MiniLM-L6-v2"
-    fitted = fit(kind="ridge+text", sample=20, view={view: load_embedder(view)})
+def test_a_further_model_is_a_view_of_the_texts(short_folder, fit, tmp_path):
+    view, store = "packaged:all-MiniLM-L6-v2", open_store(short_folder)
+    fitted = fit(of=store, kind="ridge+text", sample=20, view={view: load_embedder(view)})
     seen = fitted.reader.read(["A cat sits on a mat.", " "]).views[f"model {view}"].matrix()
     (expected,) = load_embedder(view).embed_documents([Document("a", "A cat sits on a mat.")])
     np.testing.assert_allclose(seen, [expected, np.zeros(384)], atol=1e-6)
@@ -308,33 +297,6 @@ def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, fit, tmp_path):
     assert loaded.manifest.stitch.first_tokens == loaded.first_tokens == 4
     found = [translated_rows(one, store) for one in (*fits, loaded)]
     assert found == [found[0]] * 3
-
-
-@pytest.mark.slow
-def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path):
-    """With MiniLM: titles and first sentences are worth their tokens, what all texts begin with is not."""
-    minilm = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
-    texts = [
-        text for text in (" ".join(d.text.split()[:40]) for d in stdlib_beir(max_docs=600).documents) if len(text) > 150
-    ]
-    worth = {}
-    for name, lead in (
-        ("head", ""),
-        ("no head", "Copyright of the foundation; see the file of licences. All rights are reserved. "),
-    ):
-        documents = [Document(str(row), lead + text) for row, text in enumerate(texts[:160])]
-        embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
-        store = open_store(tmp_path / name)
-        fits = [
-            migrate.fit(store, minilm, sample=110, kind=["ridge+text", *own], seed=1, **given)
-            for own, given in ((["prefix", "prefix+text"], {"first_tokens": 12}), ([], {}))
-        ]
-        worth[name] = fits[0].selection.prefix
-        batch, own = next(store.scan()), [document.text for document in documents]
-        vectors = [fitted.translate(batch, own, source="test").vectors for fitted in fits]
-        assert (vectors[0].tobytes() == vectors[1].tobytes()) == (not worth[name].is_used)
-    assert worth["head"].alone > 2 * worth["no head"].alone
-    assert not worth["no head"].is_used
 
 
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
