@@ -35,25 +35,6 @@ def files_of(pattern):
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path("out").glob(pattern) if path.is_file()}
 
 
-def test_the_whole_path_by_hand(judged, write_vectors, lead_migrate):
-    write_vectors("vectors.npz", "tfidf:48")
-    lead_migrate("embed judged/corpus.jsonl --model tfidf:32 --no-chunks -o old")
-    lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")
-    table = lead_migrate("fit old --target file:vectors.npz --sample 100 -o stitch").out
-    assert "mean (control)" in table and "random (control)" in table and "* " in table
-    assert "100 of them true ones" in lead_migrate("translate old stitch -o new").out
-    audit = "audit new --reference full --judged judged --target file:vectors.npz --source old --report report.json"
-    ended = lead_migrate(audit, code=JUDGED)
-    document = json.loads(Path("report.json").read_text())
-    outcome = document["verdict"]["outcome"]
-    assert ended.code == CODES[outcome]
-    assert ended.out.strip().split("\n\n")[-1].split("\n")[-1].strip() and outcome in ended.out
-    names = [arm["name"] for arm in document["arms"]]
-    hybrid = ["hybrid", "hybrid, full", "BM25"]
-    assert names == ["full re-embed", "translated", "stay", *hybrid, "mean", "random", "two-stage 20", "two-stage 50"]
-    assert max(map(len, ended.out.split("\n"))) <= 100
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("reference", ["pool", "build"])
 def test_run_leaves_everything_in_one_folder(reference, store, judged, lead_migrate):
@@ -132,18 +113,6 @@ def test_a_source_model_that_is_named_afterwards_adds_the_arm_stay(store, judged
     ended = lead_migrate(f"{command} --source-model tfidf:32", code=JUDGED)
     assert "only the audit is repeated with other values of source model" in ended.told
     assert "stay with the old" in ended.out
-
-
-@pytest.mark.slow
-def test_chunks_are_judged_by_their_document(judged, lead_migrate):
-    lead_migrate("embed judged --model tfidf:32 --chunk-tokens 40 --chunk-overlap 5 -o chunked")
-    store = open_store("chunked")
-    assert store.info.count > 150
-    assert any("#" in document.id for document in store.documents())
-    run = "run chunked --target tfidf:64 --judged judged --sample 200 -o out --json"
-    document = lead_migrate(run, code=JUDGED).document
-    assert document["dataset"]["documents"] == 150
-    assert document["arms"][0]["means"]["recall@100"] > 0.5
 
 
 def test_documents_without_text_are_dropped_only_when_told(lead_migrate):
@@ -308,19 +277,9 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(store, judged, serve
     assert {text[:5] for text in served} == {"ask: ", "doc: "}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        (["ridge", "ridge+text", "ridge"], {"ridge", "ridge+text"}),
-        (["auto", "kernel"], {"procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "kernel"}),
-    ],
-)
-def test_several_stitches_are_the_candidates(kinds, expected, store, lead_migrate):
-    stitches = " ".join(f"--kind {kind}" for kind in kinds)
-    ended = lead_migrate(f"fit store --target tfidf:16 --sample 100 {stitches} -o s --json --quiet")
+def test_several_stitches_are_the_candidates_once_each(store, lead_migrate):
+    kinds = "--kind ridge --kind ridge+text --kind ridge"
+    ended = lead_migrate(f"fit store --target tfidf:16 --sample 100 {kinds} -o s --json --quiet")
+    rows = [row["stitch"] for row in ended.document["candidates"] if not row["is_control"]]
+    assert sorted(rows) == ["ridge", "ridge+text"] and ended.document["chosen"] in rows
     assert ended.err == ""
-    facts = ended.document
-    rows = [row["stitch"] for row in facts["candidates"] if not row["is_control"]]
-    assert set(rows) == expected and len(rows) == len(expected)
-    assert facts["chosen"] in expected

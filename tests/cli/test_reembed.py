@@ -73,14 +73,6 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migra
         switch("store", "new")
 
 
-def test_a_translated_store_needs_a_report_until_all_of_it_is_true(lead_migrate):
-    migrate.translate("store", migrate.fit("store", "tfidf:24", kind="ridge", sample=40), "translated")
-    with pytest.raises(InputError, match="no report of an audit beside it"):
-        switch("store", "translated")
-    assert "nothing to migrate" not in lead_migrate("reembed translated --target tfidf:24 -o new").out
-    assert switch("store", "new").all_true, "the texts are those of the old store"
-
-
 def test_a_share_is_what_translate_makes_of_it(monkeypatch, digest, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     migrate.fit("store", "tfidf:24", kind="ridge", sample=40).save("stitch")

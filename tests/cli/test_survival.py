@@ -1,6 +1,5 @@
 """What a user sees of runs that break off: one line with a hint that is true, and the same bytes in the end."""
 
-import json
 import os
 import re
 import shlex
@@ -148,29 +147,6 @@ def contents(folder):
     files = (path for path in Path(folder).rglob("*") if path.is_file())
     found = {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in _TIMED}
     return {name: re.sub(rb"<td>\d+\.\d</td>", b"", content) for name, content in found.items()}
-
-
-def state(folder):
-    """Names, bytes and times of all files, and the time of the folder itself."""
-    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-    return Path(folder).stat().st_mtime_ns, [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
-
-
-def test_no_command_changes_what_it_reads(store, judged, lead_migrate):
-    before = state("store"), state("judged")
-    for command in (
-        "inspect store",
-        "embed judged --model tfidf:16 -o embedded",
-        "fit store --target tfidf:24 --sample 60 -o stitch",
-        "translate store stitch -o new",
-        "reembed store --target tfidf:24 -o full",
-        "audit new --reference build --judged judged --source store",
-        "run store --target tfidf:24 --judged judged --sample 60 -o all",
-    ):
-        lead_migrate(f"{command} --json", code=JUDGED)
-        assert (state("store"), state("judged")) == before, command
-    counts = json.loads(Path("full/lead-migrate.json").read_text())["counts"]
-    assert counts == {"documents": 150, "true vectors": 150}
 
 
 DIES = """
