@@ -14,7 +14,7 @@ OLD = "qdrant:http://db.example:6333#docs?id=key&text=text"
 
 
 @pytest.fixture
-def server(corpus, monkeypatch):
+def server(short_corpus, monkeypatch):
     """A client in memory, with the corpus in the vectors of a model, and a file of vectors that are these, turned."""
     qdrant_client = pytest.importorskip("qdrant_client")
     from qdrant_client import models
@@ -22,15 +22,15 @@ def server(corpus, monkeypatch):
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
     embedder = load_embedder("packaged:all-MiniLM-L6-v2")
-    vectors, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
+    vectors, queries = embedder.embed_documents(short_corpus.documents), embedder.embed_queries(short_corpus.queries)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0].astype(np.float32)
-    ids = [document.id for document in corpus.documents]
-    query_ids = [query.id for query in corpus.queries]
+    ids = [document.id for document in short_corpus.documents]
+    query_ids = [query.id for query in short_corpus.queries]
     np.savez("turned.npz", doc_ids=ids, docs=vectors @ turn, query_ids=query_ids, queries=queries @ turn)
     client.create_collection("docs", models.VectorParams(size=384, distance=models.Distance.DOT))
     points = [
         models.PointStruct(id=row, vector=vector.tolist(), payload={"key": document.id, "text": document.text})
-        for row, (document, vector) in enumerate(zip(corpus.documents, vectors, strict=True))
+        for row, (document, vector) in enumerate(zip(short_corpus.documents, vectors, strict=True))
     ]
     client.upsert("docs", points)
     return client
