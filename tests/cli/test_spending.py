@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from openai_server import status
 
-from migrate.cost.count import count_texts
-from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.stores import open_store
 
