@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.stores import open_store
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
@@ -52,20 +51,6 @@ def test_plans_stand_side_by_side(assessed):
     assert {plan["downtime"] for plan in plans.values()} == {"none"}
     assert tenth["quality"] == "too few to learn from" and plans["migrate 50%"]["quality"] == "nothing yet"
     assert full["batch_usd"] is None, "a price that was given says nothing of the batch service"
-
-
-def test_tokens_of_a_local_model_are_exact(assessed):
-    from transformers import AutoTokenizer
-
-    from migrate.embedders.weights import packaged_model_path
-
-    found = assessed("assess store --target packaged:all-MiniLM-L6-v2")
-    own = AutoTokenizer.from_pretrained(str(packaged_model_path()), local_files_only=True)
-    texts = {document.text for document in open_store("store").documents()}
-    assert found["tokens"]["exact"] and found["texts"]["tokens"] == sum(len(own(text)["input_ids"]) for text in texts)
-    assert found["plans"][0]["usd"] is None and found["rate"]["source"] == "as measured here on 28 documents"
-    untimed = assessed("assess store --target packaged:all-MiniLM-L6-v2 --no-calibrate")
-    assert untimed["rate"] is None and untimed["texts"] == found["texts"]
 
 
 def test_a_budget_is_told_what_it_buys(assessed):

@@ -13,6 +13,7 @@ import click
 import numpy as np
 import pytest
 
+from migrate.cli import SECTIONS
 from migrate.cli.main import leaf_commands
 from migrate.cli.options import ModelOptions
 from migrate.datasets.beir import write_beir
@@ -216,6 +217,18 @@ def test_options_that_are_seldom_needed_are_left_out_of_the_first_help(lead_migr
     assert "--help-all" in first and "--margin" in first and "--seed" not in first and "--slice" not in first
     assert all(flag in everything for flag in ("--margin", "--seed", "--slice", "--two-stage"))
     assert lead_migrate("inspect --help-all").out == lead_migrate("inspect --help").out
+
+
+def test_commands_are_listed_in_the_order_of_the_job(lead_migrate):
+    shown = lead_migrate("--help").out.partition("--help ")[2]
+    listed = re.findall(r"^(\w[\w ]*):$|^  ([a-z]+)  ", shown, re.MULTILINE)
+    assert [title or name for title, name in listed] == [x for title in SECTIONS for x in (title, *SECTIONS[title])]
+
+
+def test_a_mistyped_command_is_told_the_nearest(lead_migrate):
+    told = "lead-migrate: no command is called 'tranlate'; the nearest is 'translate'; see lead-migrate --help\n"
+    assert lead_migrate("tranlate store stitch", code=2).err == told
+    assert lead_migrate("zzz", code=2).err == "lead-migrate: No such command 'zzz'; see lead-migrate --help\n"
 
 
 def test_the_lists_of_commands_say_in_a_short_line_each_what_it_does(lead_migrate):

@@ -84,7 +84,6 @@ def test_an_output_is_replaced_only_when_told(output, lead_migrate):
         ("a d", 4, "the stores have no ids in common"),
         ("a missing", 4, "missing"),
         ("a b --report a/page.html", 2, "overlaps"),
-        ("a b --report x.html --csv x.html", 2, "are one output"),
         ("a b --labels none.tsv", 4, "no such file"),
         ("a b --kind ridge+text", 2, "stitches of vectors alone"),
         ("a b --group x=a", 2, "name two or more with stores"),
