@@ -237,12 +237,35 @@ def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_
     assert "lies in the folder" not in lead_migrate("reembed store/index.faiss --target tfidf:40 -o moved").err
 
 
+@pytest.fixture(scope="module")
+def made_by_minilm(short_folder, short_beir, lead_migrate, tmp_path_factory):
+    """A folder with a store of short texts, its judged queries and translation, and caches of true vectors."""
+    folder = tmp_path_factory.mktemp("minilm")
+    shutil.copytree(short_folder, folder / "store")
+    shutil.copytree(short_beir, folder / "judged")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        lead_migrate(f"fit store --target {PACKAGED} --kind ridge --sample 60 -q -o stitch")
+        lead_migrate("translate store stitch -q -o new")
+        shutil.copytree("cache", "cache-of-sample")
+        lead_migrate(f"reembed store --target {PACKAGED} -q -o full")
+    return folder
+
+
 @pytest.fixture
-def short(here, short_folder, short_beir):
+def cached(made_by_minilm, tmp_path):
+    """The true vectors of all short texts, in the cache of the test."""
+    shutil.copytree(made_by_minilm / "cache", tmp_path / "cache", dirs_exist_ok=True)
+
+
+@pytest.fixture
+def short(here, cached, made_by_minilm):
     """Puts a store of short texts, and its judged queries, in the place of the others."""
-    for source, name in ((short_folder, "store"), (short_beir, "judged")):
+    for name in ("store", "judged"):
         shutil.rmtree(name)
-        shutil.copytree(source, name)
+        shutil.copytree(made_by_minilm / name, name)
 
 
 def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(short, printed, lead_migrate):
@@ -288,7 +311,7 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, printed, lead_
     assert "SAFE in two stages alone" in said and "LiveLimits(depth=149, max_documents=149" in said
 
 
-def test_a_packaged_model_needs_no_hub(here, short_beir, printed, lead_migrate):
+def test_a_packaged_model_needs_no_hub(here, cached, short_beir, printed, lead_migrate):
     """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
     embed = f"embed {short_beir} --model '{PACKAGED},document-prefix=title: ' --no-chunks -o one"
     assert lead_migrate(embed).next == "assess one --target SPEC"
@@ -346,12 +369,11 @@ def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, printed, lead_
 
 
 @pytest.fixture
-def staged(short_folder, short_beir, lead_migrate):
+def staged(made_by_minilm):
     """The audit of a store that is SAFE in two stages alone, whose model is worth keeping the vectors of."""
-    shutil.copytree(short_folder, "store")
-    shutil.copytree(short_beir, "judged")
-    lead_migrate(f"fit store --target {PACKAGED} --kind ridge --sample 60 -q -o stitch")
-    lead_migrate("translate store stitch -q -o new")
+    shutil.copytree(made_by_minilm / "cache-of-sample", "cache")
+    for name in ("store", "judged", "stitch", "new"):
+        shutil.copytree(made_by_minilm / name, name)
     return "audit new --reference pool --judged judged --source store --margin 0.6 --two-stage 100"
 
 
