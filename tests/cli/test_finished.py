@@ -12,26 +12,12 @@ pytestmark = pytest.mark.slow
 
 AGAIN = "its verdict is printed again"
 JUDGED = (0, 1, 3)
-RIDGE = "--sample 60 --kind ridge --judged judged"
-
-
-@pytest.fixture(scope="module")
-def finished(source_folder, beir, lead_migrate, tmp_path_factory):
-    """A folder with a finished run, `made`, and the command that made it."""
-    folder = tmp_path_factory.mktemp("finished")
-    command = f"run {source_folder} --target tfidf:24 {RIDGE.replace(' judged', f' {beir}')} -o made"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        lead_migrate(f"{command} -q", code=JUDGED)
-    return folder, command
 
 
 @pytest.fixture
-def again(finished, tmp_path, lead_migrate):
-    """Runs it again, on a copy of it."""
-    folder, command = finished
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    return lambda options="", code=JUDGED: lead_migrate(f"{command} {options}", code=code)
+def again(finished_here, lead_migrate):
+    """Runs the command again."""
+    return lambda options="", code=JUDGED: lead_migrate(f"{finished_here} {options}", code=code)
 
 
 def flip(path):
@@ -131,7 +117,7 @@ def test_a_store_of_any_kind_that_nobody_touched_is_vouched_for(kind, here, lead
     location = "parquet:old" if kind == "parquet" else f"{kind}:old#docs"
     if lead_migrate(f"translate store stitch -q -o {location}", code=(0, 2)).code == 2:
         pytest.skip(f"needs the extra {kind}")
-    command = f"run old --target tfidf:28 {RIDGE} -o out"
+    command = "run old --target tfidf:28 --sample 60 --kind ridge --judged judged -o out"
     code = lead_migrate(f"{command} -q", code=JUDGED).code
     for _ in range(2):
         assert AGAIN in lead_migrate(command, code=code).err
