@@ -90,14 +90,9 @@ def test_the_new_store_says_where_it_comes_from_and_embeds_queries_as_its_model_
     assert load_embedder("tfidf:24", state=tmp_path / "new").identity == fitted.manifest.model
 
 
-def other_store(folder, dim, count=150):
-    return make_store(
-        folder, [f"x{i}" for i in range(count)], np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
-    )
-
-
 def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path):
-    grown = other_store(tmp_path / "s", 32)
+    vectors = np.random.default_rng(0).normal(size=(150, 32)).astype(np.float32)
+    grown = make_store(tmp_path / "s", [f"x{row}" for row in range(150)], vectors)
     lines = [json.dumps({"id": document.id, "text": "changed"}) for document in store.documents()]
     (grown.folder / "docs.jsonl").write_text("\n".join(lines))
     migrate.translate(open_store(grown.folder), fitted, tmp_path / "new", any_store=True)

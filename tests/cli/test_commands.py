@@ -37,17 +37,15 @@ def files_of(pattern):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reference", ["pool", "build"])
-def test_run_leaves_everything_in_one_folder(reference, store, judged, lead_migrate):
-    run = f"run store --target tfidf:64 --sample 120 --reference {reference} --judged judged -o out"
+def test_run_leaves_everything_in_one_folder(store, judged, lead_migrate):
+    run = "run store --target tfidf:64 --sample 120 --reference build --judged judged -o out"
     ended = lead_migrate(run, code=JUDGED)
     document = json.loads(Path("out/report.json").read_text())
     assert ended.code == CODES[document["verdict"]["outcome"]]
     assert document["verdict"]["gain_over_stay"] is not None, "the store's manifest says its model"
     assert document["verdict"]["outcome"] in ended.out
-    assert ("pool" in document) == (reference == "pool")
-    expected = {"stitch", "store", "report.json", "report.html", "run.json"}
-    expected |= {"reference"} if reference == "build" else set()
+    assert "pool" not in document
+    expected = {"stitch", "store", "reference", "report.json", "report.html", "run.json"}
     assert {path.name for path in Path("out").iterdir() if not path.name.startswith(".")} == expected
 
 
