@@ -92,11 +92,8 @@ def test_all_that_is_offered_is_there():
 
 IMPORTED_BEFORE = [
     "import migrate",
-    "import migrate.audit.verdict, migrate.check, migrate.translate, migrate.inspect",
-    "from migrate.audit import verdict",
     "import migrate.pipeline",
     "import migrate; migrate.audit; import migrate.translate, migrate.check.stamp, migrate.report.suite",
-    "import migrate.steps.check",
     "import importlib, migrate; importlib.import_module('migrate.audit'); migrate.audit; migrate.fit",
 ]
 
@@ -163,13 +160,7 @@ def test_results_print_in_one_line_the_answer_first(done, source_folder):
 def test_a_printed_report_is_the_table_of_the_screen(done, capsys):
     report = done[3]
     print(report)
-    printed = capsys.readouterr().out
-    assert printed == f"{report}\n"
-    head = next(line for line in printed.splitlines() if line.startswith(f"of {report.verdict.n_queries} queries "))
-    assert head.split()[3:6] == ["retention", "at", "least"]
-    (row,) = [line for line in printed.splitlines() if line.startswith("translated  ")]
-    assert f"{100 * report.verdict.retention.estimate:.1f} %" in row
-    assert report.headline in str(report) and "\nfull re-embed " in str(report)
+    assert capsys.readouterr().out == f"{report}\n"
     assert "--" not in str(report) and "\x1b" not in str(report)
     assert audit_summary(report).startswith(f"{report}\n")
 
@@ -181,11 +172,7 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
     assert {"stitch", "store", "report.json", "report.html"} <= {path.name for path in Path("made").iterdir()}
     assert made.stitch.stitch.spec == "ridge" and made.translation.n_true == 100
     assert "stay" in made.report.comparisons and made.report.pool is not None
-    index = Path("made/store/index.faiss").stat().st_mtime_ns
     assert migrate.run("my-store", "tfidf:24", "made", **words).report.verdict == made.report.verdict
-    assert Path("made/store/index.faiss").stat().st_mtime_ns == index
-    built = migrate.run("my-store", "tfidf:24", "made", reference="build", **words)
-    assert built.report.pool is None and Path("made/reference").is_dir()
     with pytest.raises(migrate.LeadMigrateError, match='neither "pool" nor "build"'):
         migrate.run("my-store", "tfidf:24", "other", reference="made/reference", **words)
 
@@ -246,36 +233,11 @@ def test_tables_go_to_pandas(done, source_folder, monkeypatch):
     assert means["translated"] == pytest.approx(report.arm("translated").mean("nDCG@10"))
     with pytest.raises(migrate.LeadMigrateError, match="'rows' are no rows of an audit"):
         report.to_pandas("rows")
-    compared = migrate.compare(source_folder, done[2].path).to_pandas()
-    assert compared["from"].tolist() == compared["to"].tolist()[::-1]
-    assert compared.loc[0, "cka"] == compared.loc[1, "cka"]
     plans = migrate.assess(source_folder, "openai:text-embedding-3-small").to_pandas()
     assert plans.loc[0, "documents"] == 150
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(migrate.LeadMigrateError, match=r"pip install 'lead-migrate\[pandas\]'"):
         report.to_pandas()
-
-
-@pytest.mark.slow
-def test_a_reference_that_is_built_and_a_pool_give_the_verdict_of_one_that_is_there(done, source_folder, beir):
-    """The pool of so small a store is all documents."""
-    folder, _, translation, report = done
-    built = migrate.audit(migrate.open_store(translation.path), "build", judged=beir, source=source_folder)
-    pooled = migrate.audit(translation.path, judged=beir, source=source_folder)
-    assert built.verdict == pooled.verdict == report.verdict
-    assert (built.reference_at, pooled.reference_at, report.reference_at) == (None, None, str(folder / "full"))
-    assert pooled.pool.is_exact and report.pool is None
-
-
-@pytest.mark.parametrize("queries", ["synthetic", "file"])
-def test_queries_that_nobody_has_judged_go_in_the_place_of_beir(queries, done, corpus, tmp_path):
-    translation = done[2]
-    if queries == "file":
-        queries = tmp_path / "log.txt"
-        queries.write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
-    report = migrate.audit(translation.path, queries=queries)
-    assert report.verdict.provisional and report.measure == "agreement@10"
-    assert bool(report.made_from) == (queries == "synthetic")
 
 
 def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, beir):
@@ -287,13 +249,6 @@ def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, be
             migrate.audit(translation.path, judged=judged, queries="synthetic")
     with pytest.raises(migrate.LeadMigrateError, match="pool_depth goes with --reference pool"):
         migrate.audit(translation.path, folder / "full", judged=beir, pool_depth=20)
-
-
-def test_a_source_that_does_not_say_its_model_needs_one_for_the_arm_of_staying(source_folder, done, beir, tmp_path):
-    shutil.copytree(source_folder, tmp_path / "store")
-    (tmp_path / "store" / "lead-migrate.json").unlink()
-    report = migrate.audit(done[2].path, judged=beir, source=tmp_path / "store")
-    assert "--source-model SPEC" in report.skipped_arms["stay"]
 
 
 def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():

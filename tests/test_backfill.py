@@ -71,15 +71,6 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     assert report.notes[1].startswith("the confidence is not to be used"), "as it was before anything was filled in"
 
 
-def test_a_store_becomes_whole_over_time(translated, embedder, tmp_path):
-    documents, store = list(translated.documents()), translated
-    for number, end in enumerate((60, 110, 150)):
-        embedder.embed_documents(documents[:end])
-        done = backfill_store(store, embedder, tmp_path / f"step{number}")
-        store = open_store(tmp_path / f"step{number}")
-    assert (done.n_true, done.n_left) == (150, 0)
-
-
 def test_a_store_without_confidence_gets_one_for_what_is_true(translated, embedder, tmp_path):
     (translated.folder / "confidence.npy").unlink()
     done = backfill_store(translated, embedder, tmp_path / "new")

@@ -3,7 +3,7 @@ import pytest
 
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
-from migrate.errors import DatasetError, UsageError
+from migrate.errors import DatasetError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document
@@ -56,12 +56,3 @@ def test_two_documents_of_one_id_leave_nothing(tmp_path):
     with pytest.raises(Exception, match="'a'"):
         embed_corpus(lambda: documents, load_embedder("tfidf:1"), tmp_path / "s")
     assert not (tmp_path / "s").exists()
-
-
-def test_an_existing_store_is_kept_unless_forced(corpus, tmp_path):
-    embed_corpus(lambda: corpus.documents, load_embedder(SPEC), tmp_path / "s")
-    with pytest.raises(UsageError, match="`force=True`"):
-        embed_corpus(lambda: corpus.documents[:100], load_embedder(SPEC), tmp_path / "s")
-    assert open_store(tmp_path / "s").info.count == 150
-    embed_corpus(lambda: corpus.documents[:100], load_embedder(SPEC), tmp_path / "s", force=True)
-    assert open_store(tmp_path / "s").info.count == 100

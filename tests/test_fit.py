@@ -6,11 +6,8 @@ from dataclasses import replace
 import faiss
 import numpy as np
 import pytest
-from stores_tools import make_store
 
 import migrate
-from migrate.datasets.stdlib import stdlib_beir
-from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import Manifest
@@ -24,7 +21,7 @@ from migrate.stitch.select import AUTO_CANDIDATES, tune
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.vectors import Batch, Document, Query
+from migrate.vectors import Document, Query
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +80,7 @@ def test_the_stitch_remembers_models_candidates_sample_and_store(store, fitted, 
     assert names == ["procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text", "text", "mean", "random"]
 
 
-def test_a_fitted_target_model_embeds_queries_the_same_way_later(store, corpus, tmp_path):
-    embedder = load_embedder("tfidf:24")
-    migrate.fit(store, embedder, kind="ridge", sample=60).save(tmp_path / "stitch")
-    later = load_embedder("tfidf:24", state=tmp_path / "stitch")
-    assert np.array_equal(later.embed_queries(corpus.queries), embedder.embed_queries(corpus.queries))
-
-
-@pytest.mark.parametrize("stitch", ["ridge", "ridge+text", "auto"])
+@pytest.mark.parametrize("stitch", ["ridge+text", "auto"])
 def test_the_whole_fit_is_deterministic(stitch, fit, bare, target_file, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     options = {"of": bare, "target": f"file:{target_file}"} if stitch == "auto" else {}
@@ -157,14 +147,13 @@ def with_views(options):
     return {**options, "view": views} if views else options
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedded(value, source_folder, tmp_path):
+def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedded(source_folder, tmp_path):
     shutil.copytree(source_folder, tmp_path / "store")
     index = faiss.read_index(str(tmp_path / "store" / "index.faiss"))
     vectors = index.reconstruct_n(0, index.ntotal)
     sample = Fit(open_store(source_folder), load_embedder("tfidf:24"), sample=20).drawn
     outside = np.setdiff1d(np.arange(len(vectors)), sample.rows)[[3, 40]]
-    vectors[outside, 5] = value
+    vectors[outside, 5] = np.inf
     index.reset()
     index.add(vectors)
     faiss.write_index(index, str(tmp_path / "store" / "index.faiss"))
@@ -193,15 +182,6 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(fit, ba
     pairs = Pairing(x, found.sample.vectors).in_own_order()
     expected = pairs.fit(tune(found.stitch.spec, pairs)[0]).transform(x)
     np.testing.assert_allclose(found.stitch.transform(x), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("strategy", ["random", "diverse", "query-log"])
-def test_every_strategy_finds_a_sample_without_texts(strategy, fit, bare, target_file, corpus):
-    log = {"query_log": corpus.queries[:20], "source_model": load_embedder("tfidf:32", state=bare.folder)}
-    chosen = log if strategy == "query-log" else {"strategy": strategy}
-    fitted = fit(of=bare, target=f"file:{target_file}", sample=40, kind="ridge", **chosen)
-    assert len(set(fitted.sample.ids)) == 40
-    assert fitted.manifest.details["sample"]["strategy"] == strategy
 
 
 @pytest.mark.parametrize(
@@ -236,21 +216,10 @@ def test_a_stitch_that_reads_texts_is_the_one_that_was_judged_and_keeps_one_that
     assert reading.selection.confidence is not None and reading.selection.curve is not None
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("size", [2, 5])
 def test_a_sample_of_a_few_documents_is_enough(size, store, fit):
     translated = fit(sample=size).translate(next(store.scan()), texts_of(store), source="test")
     assert np.isfinite(translated.vectors).all()
-
-
-def test_sample_documents_get_their_true_vectors(store):
-    embedder = load_embedder("tfidf:24")
-    fitted = migrate.fit(store, embedder, kind="ridge", sample=60)
-    batch, truth = next(store.scan()), embedder.embed_documents(list(store.documents()))
-    translated = fitted.translate(Batch(batch.ids, batch.vectors), texts_of(store), source="test")
-    inside = np.isin(batch.ids, fitted.sample.ids)
-    assert inside.sum() == 60
-    assert np.array_equal(translated.vectors[inside], truth[inside])
-    assert not np.allclose(translated.vectors[~inside], truth[~inside], atol=1e-3)
 
 
 def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
@@ -265,23 +234,10 @@ def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
         np.testing.assert_array_equal(found.arrays()[name], array)
 
 
-def test_the_order_of_rows_changes_no_more_of_a_stitch_than_rounding(store, tmp_path):
-    documents, batch = list(store.documents()), read_all(store.scan())
-    order = np.random.default_rng(0).permutation(len(documents))
-    shuffled = make_store(tmp_path / "shuffled", [documents[row] for row in order], batch.vectors[order])
-    target = load_embedder("tfidf:24")
-    target.fit(documents)
-    first, second = (migrate.fit(one, target, sample=60) for one in (store, shuffled))
-    assert sorted(first.sample.ids) == sorted(second.sample.ids)
-    assert first.selection.chosen == second.selection.chosen
-    mapped = [fitted.translate(batch, texts_of(store), source="here").vectors for fitted in (first, second)]
-    np.testing.assert_allclose(mapped[0], mapped[1], atol=1e-4)
-
-
 @pytest.mark.slow
-def test_a_further_model_is_a_view_of_the_texts(store, fit, tmp_path):
-    view = "packaged:all-MiniLM-L6-v2"
-    fitted = fit(kind="ridge+text", sample=20, view={view: load_embedder(view)})
+def test_a_further_model_is_a_view_of_the_texts(short_folder, fit, tmp_path):
+    view, store = "packaged:all-MiniLM-L6-v2", open_store(short_folder)
+    fitted = fit(of=store, kind="ridge+text", sample=20, view={view: load_embedder(view)})
     seen = fitted.reader.read(["A cat sits on a mat.", " "]).views[f"model {view}"].matrix()
     (expected,) = load_embedder(view).embed_documents([Document("a", "A cat sits on a mat.")])
     np.testing.assert_allclose(seen, [expected, np.zeros(384)], atol=1e-6)
@@ -343,34 +299,6 @@ def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, fit, tmp_path):
     assert found == [found[0]] * 3
 
 
-@pytest.mark.slow
-def test_texts_without_a_head_are_translated_as_if_there_were_no_prefix(tmp_path):
-    """With MiniLM: titles and first sentences are worth their tokens, what all texts begin with is not."""
-    minilm = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
-    texts = [
-        text for text in (" ".join(d.text.split()[:40]) for d in stdlib_beir(max_docs=600).documents) if len(text) > 150
-    ]
-    worth = {}
-    for name, lead in (
-        ("head", ""),
-        ("no head", "Copyright of the foundation; see the file of licences. All rights are reserved. "),
-    ):
-        documents = [Document(str(row), lead + text) for row, text in enumerate(texts[:160])]
-        embed_corpus(lambda documents=documents: iter(documents), load_embedder("tfidf:16"), tmp_path / name)
-        store = open_store(tmp_path / name)
-        fits = [
-            migrate.fit(store, minilm, sample=110, kind=["ridge+text", *own], seed=1, **given)
-            for own, given in ((["prefix", "prefix+text"], {"first_tokens": 12}), ([], {}))
-        ]
-        worth[name] = fits[0].selection.prefix
-        batch, own = next(store.scan()), [document.text for document in documents]
-        vectors = [fitted.translate(batch, own, source="test").vectors for fitted in fits]
-        assert (vectors[0].tobytes() == vectors[1].tobytes()) == (not worth[name].is_used)
-    assert worth["head"].alone > 2 * worth["no head"].alone
-    assert not worth["no head"].is_used
-
-
-@pytest.mark.slow
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
-    with pytest.raises(StitchError, match=r"--grown-from: the stitch leads .* not from 32 to sentence-transf"):
-        fit(target="packaged:all-MiniLM-L6-v2", kind="ridge", grown_from=prior)
+    with pytest.raises(StitchError, match=r"--grown-from: the stitch leads .* to tfidf:24, not from 32 to tfidf:20"):
+        fit(target="tfidf:20", kind="ridge", grown_from=prior)

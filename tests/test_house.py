@@ -150,9 +150,14 @@ def test_the_core_never_loads_a_room_outside_of_it():
     assert in_python(code) == "[]\n"
 
 
-def test_no_modules_import_each_other_in_a_circle():
+@pytest.fixture(scope="module")
+def package():
+    return house.Package.read(PACKAGE)
+
+
+def test_no_modules_import_each_other_in_a_circle(package):
     """Imports inside functions count too: a circle that opens late is a circle."""
-    assert house.Package.read(PACKAGE).circles() == []
+    assert package.circles() == []
 
 
 def test_every_room_has_a_floor():
@@ -251,9 +256,9 @@ def test_a_class_name_means_one_thing():
     assert {name for name in names if names.count(name) > 1 and not name.startswith("_")} == set()
 
 
-def test_names_say_what_they_hold():
+def test_names_say_what_they_hold(package):
     """Of 1,000 bound names at most eight are words such as `found`, `place` or `kept`."""
-    assert house.Package.read(PACKAGE).vague_share() <= 0.008, "python docs/house.py prints the share"
+    assert package.vague_share() <= 0.008, "python docs/house.py prints the share"
 
 
 def test_messages_name_the_event():

@@ -3,7 +3,6 @@
 import inspect
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 from openai_server import OpenAIServer
@@ -239,14 +238,6 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     assert report.reference_at is None and new.usd_left == 0
     assert full.usd_left == pytest.approx(left_usd if cache else full.usd)
     assert (full.usd_left == 0) == (cache is not None) and full.usd > 0
-
-
-@pytest.mark.slow
-def test_a_finished_migration_is_known_by_its_parameters(store, beir, load, tmp_path):
-    step = Run(store, load(), tmp_path / "run", judged=beir, **RIDGE)
-    assert step.job.finished is None
-    report = step.run().report
-    assert replace(step).job.finished.outcome == report.verdict.outcome.value
 
 
 def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, load, beir, server, tmp_path):

@@ -73,25 +73,24 @@ def fits(part, lines):
     return len(part) == len(lines) and all(map(is_alike, part, lines))
 
 
-@pytest.fixture(scope="module")
-def terminal(tmp_path_factory):
+@pytest.fixture
+def terminal(tmp_path):
     """Runs a command in a folder that all pages share, once; returns what it prints, as lines."""
-    folder = tmp_path_factory.mktemp("sessions")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LEAD_MIGRATE_")}
-    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment = {**kept, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     printed = {}
 
     def run(command):
         program, *arguments = command.split()
         assert program == "lead-migrate"
         if command not in printed:
-            output = folder / "output"
+            output = tmp_path / "output"
             output.unlink(missing_ok=True)
-            call_in_child(type_command, arguments, folder, environment, output)
-            if (embedded := folder / "demo" / "embeddings.sqlite").exists():
+            call_in_child(type_command, arguments, tmp_path, environment, output)
+            if (embedded := tmp_path / "demo" / "embeddings.sqlite").exists():
                 # The next command embeds the same texts by the same model, and prints the same where it need not.
-                (folder / "cache" / "lead-migrate").mkdir(parents=True, exist_ok=True)
-                shutil.copy(embedded, folder / "cache" / "lead-migrate")
+                (tmp_path / "cache" / "lead-migrate").mkdir(parents=True, exist_ok=True)
+                shutil.copy(embedded, tmp_path / "cache" / "lead-migrate")
             printed[command] = [line for line in output.read_text("utf-8").splitlines() if not PROGRESS.fullmatch(line)]
         return printed[command]
 
@@ -99,12 +98,12 @@ def terminal(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_print_what_stands_on_the_page(page, terminal):
-    for command, lines in sessions(page):
-        printed = terminal(command)
-        part = missing(lines, printed)
-        assert part is None, f"$ {command}\ndoes not print\n{part}\nbut\n" + "\n".join(printed)
+def test_commands_print_what_stands_on_the_pages(terminal):
+    for page in PAGES:
+        for command, lines in sessions(page):
+            printed = terminal(command)
+            part = missing(lines, printed)
+            assert part is None, f"{page.name}: $ {command}\ndoes not print\n{part}\nbut\n" + "\n".join(printed)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

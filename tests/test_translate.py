@@ -1,19 +1,15 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import faiss
 import numpy as np
 import pytest
 import victims
-from scipy.stats import spearmanr
 from stores_tools import make_store
 
 import migrate
 import migrate.translate
-from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError
 from migrate.steps.translate.job import _open_again
@@ -94,14 +90,9 @@ def test_the_new_store_says_where_it_comes_from_and_embeds_queries_as_its_model_
     assert load_embedder("tfidf:24", state=tmp_path / "new").identity == fitted.manifest.model
 
 
-def other_store(folder, dim, count=150):
-    return make_store(
-        folder, [f"x{i}" for i in range(count)], np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
-    )
-
-
 def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path):
-    grown = other_store(tmp_path / "s", 32)
+    vectors = np.random.default_rng(0).normal(size=(150, 32)).astype(np.float32)
+    grown = make_store(tmp_path / "s", [f"x{row}" for row in range(150)], vectors)
     lines = [json.dumps({"id": document.id, "text": "changed"}) for document in store.documents()]
     (grown.folder / "docs.jsonl").write_text("\n".join(lines))
     migrate.translate(open_store(grown.folder), fitted, tmp_path / "new", any_store=True)
@@ -110,32 +101,7 @@ def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path)
     assert not np.allclose(new.vectors[position], fitted.sample.vectors[0], atol=1e-2)
 
 
-@pytest.mark.slow
-def test_a_terminated_run_leaves_nothing_half_written(store, fitted, tmp_path):
-    fitted.save(tmp_path / "stitch")
-    script = (
-        "import sys, time\n"
-        "from migrate.cli.main import main\n"
-        "import migrate.steps.translate.job as t\n"
-        "def slow(*_):\n"
-        "    print('started', flush=True); time.sleep(60)\n"
-        "t._manifest = slow\n"
-        "main(['translate', *sys.argv[1:]])\n"
-    )
-    words = [sys.executable, "-c", script, store.folder, tmp_path / "stitch", "-o", tmp_path / "new"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "started\n"
-    assert len(folders_in(tmp_path)) == 2  # the stitch, and the folder aside
-    process.terminate()
-    _, complaint = process.communicate(timeout=120)
-    assert process.returncode == 143
-    assert complaint == "lead-migrate: interrupted; continue with the same command: 150 of 150 rows are done\n"
-    assert folders_in(tmp_path) == [".new.work", "stitch"]
-    migrate.translate(store, fitted, tmp_path / "new")
-    assert not (tmp_path / ".new.work").exists()
-
-
-@pytest.mark.parametrize("dim", [1, 24, 384, 768, 1536, 3072, 4096, 60_000])
+@pytest.mark.parametrize("dim", [1, 384, 1536, 60_000])
 def test_a_batch_is_bounded_in_bytes(dim):
     rows = batch_rows(dim)
     assert rows & (rows - 1) == 0
@@ -189,7 +155,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(kind, reading, store, 
         np.testing.assert_allclose(new.vectors[position], expected.vectors[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("spec", ["ridge", "ridge+text", "kernel+text", "mean"])
+@pytest.mark.parametrize("spec", ["ridge", "kernel+text", "mean"])
 def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
     fitted = fit(store, kind=spec)
     migrate.translate(store, fitted, tmp_path / "new")
@@ -201,21 +167,8 @@ def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
     assert (confidence[~of_sample] < 1).any()
 
 
-def test_confidence_goes_with_the_cosine_to_the_true_vectors(store, corpus, tmp_path):
-    embedder = load_embedder("tfidf:24")
-    fitted = migrate.fit(store, embedder, kind="ridge+text", sample=80)
-    migrate.translate(store, fitted, tmp_path / "new")
-    new, confidence = vectors_of(tmp_path / "new"), read_confidence(tmp_path / "new", 150)
-    cosines = np.einsum("ij,ij->i", new.vectors, embedder.embed_documents(list(store.documents())))
-    others = ~np.isin(new.ids, fitted.sample.ids)
-    assert abs(confidence[others].mean() - cosines[others].mean()) < 0.1
-    assert spearmanr(confidence[others], cosines[others]).statistic > 0
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("texts", "broken_at"), [("read", 32), ("read", 64), ("read", 144), ("gone", 32), ("gone", 64)]
-)
+@pytest.mark.parametrize(("texts", "broken_at"), [("read", 64), ("read", 144), ("gone", 32)])
 def test_a_translation_that_broke_off_goes_on_with_the_right_texts_or_without(
     texts, broken_at, store, bare_folder, reading, tmp_path, small_batches, digest
 ):
@@ -276,25 +229,12 @@ def test_an_index_alone_is_translated_by_the_fallback_without_true_vectors(sourc
 
 
 def test_a_stitch_from_before_there_were_fallbacks_is_refused_before_anything_is_written(
-    bare_folder, reading, tmp_path, capsys
+    bare_folder, reading, tmp_path
 ):
     dataclasses.replace(reading, fallback=None).save(tmp_path / "stitch")
     with pytest.raises(StitchError, match=r"the ridge\+text stitch reads texts, but the store has none.*--kind ridge"):
         migrate.translate(open_store(bare_folder), load_stitch(tmp_path / "stitch"), tmp_path / "new")
-    command = ["translate", str(bare_folder), str(tmp_path / "stitch"), "-o", str(tmp_path / "new")]
-    assert run(command) == 4
-    told = capsys.readouterr()
-    assert told.out == "" and len(told.err.strip().split("\n")) == 1
-    assert told.err.startswith("lead-migrate: ") and "fit it again" in told.err
     assert folders_in(tmp_path) == ["stitch"]
-
-
-def test_a_document_without_a_text_is_translated_too(copied, reading, tmp_path):
-    lines = [json.dumps({"id": document.id, "text": " "}) for document in open_store(copied).documents()]
-    (copied / "docs.jsonl").write_text("\n".join(lines))
-    migrate.translate(open_store(copied), reading, tmp_path / "new", any_store=True)
-    assert np.isfinite(vectors_of(tmp_path / "new").vectors).all()
-    assert np.isfinite(read_confidence(tmp_path / "new", 150)).all()
 
 
 def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):

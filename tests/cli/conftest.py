@@ -110,6 +110,26 @@ def here(migrated, tmp_path):
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def finished(source_folder, beir, lead_migrate, tmp_path_factory):
+    """A folder with a store, `old`, `judged` queries, and what a run has `made` of them; the command of that run."""
+    folder, command = tmp_path_factory.mktemp("finished"), "run old --target tfidf:24 --sample 60 --kind ridge"
+    shutil.copytree(source_folder, folder / "old")
+    shutil.copytree(beir, folder / "judged")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        lead_migrate(f"{command} --judged judged -o made -q", code=(0, 1, 3))
+    return folder, f"{command} --judged judged -o made"
+
+
+@pytest.fixture
+def finished_here(finished, tmp_path):
+    """A copy of that folder, in which the test works; the command of the run."""
+    folder, command = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return command
+
+
 @pytest.fixture
 def store(source_folder, tmp_path):
     """A store in the folder that the test works in, `store`, and nothing else."""

@@ -35,19 +35,6 @@ def test_two_stores_are_compared_in_a_table(lead_migrate):
     assert "named twice" not in ended.err
 
 
-def test_three_stores_are_compared_on_what_all_have(lead_migrate):
-    document = lead_migrate("compare a b c --json").document
-    assert (document["kind"], document["documents"]) == ("compare", 25)
-    assert any("a has 15 documents" in note for note in document["notes"])
-    assert len(document["measures"]) == len(MEASURES)
-
-
-def test_a_sample_is_the_same_for_the_same_seed(lead_migrate):
-    first, again, other = (lead_migrate(f"compare a b --sample 20 --seed {n} --json").document for n in (1, 1, 2))
-    assert first == again and first["documents"] == 20
-    assert first["measures"] != other["measures"]
-
-
 def test_page_and_tables_are_written(lead_migrate):
     keys = {measure.key for measure in MEASURES}
     lead_migrate("compare a b --report page.html --csv figures")
@@ -71,11 +58,7 @@ def test_several_stitches_are_fitted(lead_migrate):
 def test_groups_are_set_against_each_other(lead_migrate):
     make_store(Path("e"), IDS, np.random.default_rng(2).normal(size=(40, 5)).astype(np.float32))
     compare = "compare c --group first=a,b --group second=e,c"
-    text = lead_migrate(f"{compare} --report page.html --csv figures").out
-    assert "first: B, C; second: D, A. Means over pairs" in text and "Layer by layer" in text
-    assert max(map(len, text.split("\n"))) <= 100
-    assert "Groups of stores" in Path("page.html").read_text()
-    document = lead_migrate(f"{compare} --json").document
+    document = lead_migrate(f"{compare} --json --csv figures").document
     assert [store["name"] for store in document["stores"]] == ["c", "a", "b", "e"]
     assert document["groups"]["places"] == {"first": [1, 2], "second": [3, 0]}
     angles = next(one["matrix"] for one in document["measures"] if one["key"] == "cka_distance")
@@ -83,8 +66,6 @@ def test_groups_are_set_against_each_other(lead_migrate):
     assert document["groups"]["layer_distances"][0][1] == pytest.approx(expected)
     means = {(row["measure"], row["where"]): row["mean"] for row in table("figures/groups.csv")}
     assert float(means["layer_distance", "first to second"]) == pytest.approx(expected)
-    lowest = table("figures/dimensions.csv")[0]
-    assert lowest["id"] == document["local_dimensions"][0]["lowest"][0]["id"]
 
 
 @pytest.mark.parametrize("output", ["--report out.html", "--csv out", "--csv out.csv"])
@@ -103,7 +84,6 @@ def test_an_output_is_replaced_only_when_told(output, lead_migrate):
         ("a d", 4, "the stores have no ids in common"),
         ("a missing", 4, "missing"),
         ("a b --report a/page.html", 2, "overlaps"),
-        ("a b --report x.html --csv x.html", 2, "are one output"),
         ("a b --labels none.tsv", 4, "no such file"),
         ("a b --kind ridge+text", 2, "stitches of vectors alone"),
         ("a b --group x=a", 2, "name two or more with stores"),
@@ -121,21 +101,3 @@ def test_what_cannot_be_compared_is_one_line(tmp_path, arguments, code, message,
     ended = lead_migrate(f"compare {arguments}", code=code)
     assert message in ended.complaint and ended.err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_labels_are_scored_beside_the_true_vectors(lead_migrate):
-    lines = (f"{doc_id}\t{'even' if row % 2 else 'odd'}" for row, doc_id in enumerate(IDS))
-    Path("labels.tsv").write_text("\n".join(lines))
-    assert "a (true)" in lead_migrate("compare a b --labels labels.tsv").out
-    scored = lead_migrate("compare a b --labels labels.tsv --json").document["downstream"]
-    assert scored["labels"] == 2 and scored["trained_on"] + scored["judged_on"] == 40
-    assert set(scored["probe"][1]) == {"accuracy", "macro_f1"}
-
-
-def test_a_store_is_like_its_copy_and_told_to_be_compared_with_itself(lead_migrate):
-    ended = lead_migrate("compare a ./a --json")
-    assert "./a is named twice: a store is compared with itself" in ended.err
-    assert [store["name"] for store in ended.document["stores"]] == ["a", "a (2)"]
-    matrices = {one["key"]: one["matrix"] for one in ended.document["measures"]}
-    for key in ("cka", "jaccard", "rank_similarity", "r2_identity"):
-        assert matrices[key][0][1] == pytest.approx(1)

@@ -77,26 +77,6 @@ def outcome(lead_migrate):
     return ends
 
 
-RUN = "run old --target tfidf:24 --sample 60 --kind ridge --judged judged -o made"
-
-
-@pytest.fixture(scope="module")
-def finished(source_folder, beir, lead_migrate, tmp_path_factory):
-    """A folder with a store, and what a run made of it."""
-    folder = tmp_path_factory.mktemp("finished")
-    shutil.copytree(source_folder, folder / "old")
-    shutil.copytree(beir, folder / "judged")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        lead_migrate(f"{RUN} -q", code=(0, 1, 3))
-    return folder
-
-
-@pytest.fixture
-def moved(finished, tmp_path):
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-
-
 def remove(*names):
     for name in names:
         shutil.rmtree(name, ignore_errors=True)
@@ -122,7 +102,7 @@ def contents_like(facts, count):
         ("made/stitch", ["inspect made/stitch", "translate old made/stitch -o out"]),
     ],
 )  # fmt: skip
-def test_a_manifest_of_other_values(which, commands, moved, outcome):
+def test_a_manifest_of_other_values(which, commands, finished_here, outcome):
     path = Path(which, "lead-migrate.json")
     facts = json.loads(path.read_text())
     del facts["manifest_sha256"]
@@ -134,7 +114,7 @@ def test_a_manifest_of_other_values(which, commands, moved, outcome):
             remove("out", ".out.work")
 
 
-def test_a_report_that_switch_is_given(moved, outcome):
+def test_a_report_that_switch_is_given(finished_here, outcome):
     switch = "switch old made/store --audit r.json"
     path = Path("r.json")
     for content in BYTES.values():
@@ -156,7 +136,7 @@ def test_a_report_that_switch_is_given(moved, outcome):
     assert outcome(switch) == 0, "the sound one"
 
 
-def test_a_report_that_assess_is_given(moved, outcome):
+def test_a_report_that_assess_is_given(finished_here, outcome):
     assess = "assess old --target tfidf:24 --audit r.json -q"
     bounds = {"estimate": 0.9, "lower": 0.8, "upper": None}
     point = {"documents": 10, "policy": "sample", "outcome": "SAFE", "retention": bounds}
@@ -170,14 +150,14 @@ def test_a_report_that_assess_is_given(moved, outcome):
         outcome(assess)
 
 
-def test_the_record_of_a_finished_run(moved, outcome):
+def test_the_record_of_a_finished_run(finished_here, outcome):
     path = Path("made/run.json")
     sound = path.read_bytes()
     for content in contents_like(json.loads(sound), 60):
         path.write_bytes(content)
-        assert outcome(RUN) in (2, 4), content[:100]
+        assert outcome(finished_here) in (2, 4), content[:100]
     path.write_bytes(sound)
-    assert outcome(RUN) in (0, 1, 3)
+    assert outcome(finished_here) in (0, 1, 3)
 
 
 QUESTIONS = [
@@ -200,7 +180,7 @@ QUESTIONS += [
 ]
 
 
-def test_a_database_of_sqlite_vec(moved, outcome):
+def test_a_database_of_sqlite_vec(finished_here, outcome):
     pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
     assert outcome("translate old made/stitch -o sqlite-vec:new#t -q") == 0
     (path,) = Path("new").glob("*.db")

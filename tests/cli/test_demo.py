@@ -12,14 +12,16 @@ from migrate.stores import open_store
 
 @pytest.mark.slow
 def test_the_demo_from_another_model_leaves_what_can_be_gone_on_with(lead_migrate):
-    told = lead_migrate("demo --from tfidf:32 --docs 300 --sample 60 -o demo").err
-    assert "1. the store: 300 docstrings of Python's standard library, embedded with tfidf:32" in told
-    assert "2. the move to all-MiniLM-L6-v2 (384 dimensions): embed 60 of them again" in told
+    ended = lead_migrate("demo --from tfidf:32 --docs 300 --sample 60 -o demo")
+    assert "1. the store: 300 docstrings of Python's standard library, embedded with tfidf:32" in ended.err
+    assert "2. the move to all-MiniLM-L6-v2 (384 dimensions): embed 60 of them again" in ended.err
+    assert ended.next.startswith("reembed demo/source --target file:demo/")
     assert open_store("demo/source").info.manifest.model.spec == "tfidf:32"
     judged = load_beir(Path("demo/beir"))
     assert 20 <= len(judged.queries) == len(judged.qrels) < 300
     assert {path.name for path in Path("demo").iterdir()} > {"stitch", "store", "report.html", "report.json"}
     assert "--force" in lead_migrate("demo --from tfidf:32 -o demo", code=2).complaint
+    lead_migrate(ended.next)
 
 
 @pytest.mark.slow
@@ -38,7 +40,8 @@ def test_the_hard_demo_moves_the_other_way_and_needs_no_model():
 
 @pytest.mark.slow
 def test_the_page_of_a_demo_that_keeps_nothing_has_commands_for_the_next_one(lead_migrate):
-    lead_migrate("demo --from tfidf:32 --docs 300 --sample 60")
+    following = lead_migrate("demo --from tfidf:32 --docs 300 --sample 60").next
+    assert following == "demo -o demo --from=tfidf:32 --docs=300 --sample=60"
     page = Path("lead-migrate-demo.html").read_text()
     assert "reembed demo/source --target " in page and "/tmp/" not in page and "/dev/shm/" not in page
 

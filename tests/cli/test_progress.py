@@ -85,7 +85,7 @@ def fitting(source_folder, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [60, 100, 160])
+@pytest.mark.parametrize("columns", [60, 160])
 def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tmp_path):
     command, piped = fitting
     written = on_terminal(command, tmp_path, columns)
@@ -147,7 +147,6 @@ def test_quiet_draws_nothing(tmp_path):
     [
         (40, r"embed 6000/10000 00:0\d$"),
         (60, r"embed █+[▏▎▍▌▋▊▉]? +6000/10000 [\d.]+it/s 00:0\d$"),
-        (100, r"embed █+[▏▎▍▌▋▊▉]? +6000/10000 [\d.]+it/s 00:0\d$"),
     ],
 )
 def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):

@@ -1,6 +1,7 @@
 """The query side as a user meets it: `fit --direction query`, `audit --bridge`, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,20 @@ def _place(here):
     """A migration: a store, a stitch for documents, and the store that it translates."""
 
 
+@pytest.fixture(scope="module")
+def made_bridge(migrated, lead_migrate, tmp_path_factory):
+    """A stitch for queries."""
+    folder = tmp_path_factory.mktemp("made") / "bridge"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(migrated)
+        lead_migrate(f"{BRIDGE.removesuffix('bridge')} {folder} --quiet")
+    return folder
+
+
 @pytest.fixture
-def bridge(lead_migrate):
-    lead_migrate(f"{BRIDGE} --quiet")
+def bridge(made_bridge, tmp_path):
+    """A copy of it in the folder of the test."""
+    shutil.copytree(made_bridge, tmp_path / "bridge")
 
 
 def test_fit_shows_the_candidates_and_what_to_do_next(lead_migrate):
@@ -27,7 +39,7 @@ def test_fit_shows_the_candidates_and_what_to_do_next(lead_migrate):
     assert [line.split()[-6] for line in ended.out.replace(" (control)", "").split("\n")[1:7]] == [
         "procrustes", "ridge", "adjoint:procrustes", "adjoint", "mean", "random",
     ]  # fmt: skip
-    assert "fitted on 100 of 150 documents" in ended.out
+    assert "fitted on 100 of 150 documents" in ended.out and ended.next is None
     assert "--source store --bridge bridge" in ended.err
     assert lead_migrate(f"{BRIDGE} --force --json --quiet").document["direction"] == "query"
     facts = json.loads(Path("bridge/lead-migrate.json").read_text())
@@ -35,13 +47,12 @@ def test_fit_shows_the_candidates_and_what_to_do_next(lead_migrate):
 
 
 def test_audit_has_the_arm(bridge, lead_migrate):
-    audit = f"{AUDIT} --source store --bridge bridge"
-    arms = [arm["name"] for arm in lead_migrate(f"{audit} --json", code=JUDGED).document["arms"]]
-    assert arms == [
+    ended = lead_migrate(f"{AUDIT} --source store --bridge bridge --report report.json", code=JUDGED)
+    assert [arm["name"] for arm in json.loads(Path("report.json").read_text())["arms"]] == [
         "full re-embed", "translated", "stay", "bridge", "hybrid", "hybrid, full", "BM25", "mean", "random",
         "two-stage 20", "two-stage 50",
     ]  # fmt: skip
-    assert any(line.startswith("bridge ") for line in lead_migrate(audit, code=JUDGED).out.split("\n"))
+    assert any(line.startswith("bridge ") for line in ended.out.split("\n"))
 
 
 def test_the_source_model_may_be_unknown(bridge, lead_migrate):

@@ -8,11 +8,9 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
-from dying import interrupt_at
 
 import migrate
 from migrate.embedders import load_embedder
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import InputError, UsageError
 from migrate.manifest import read_manifest
 from migrate.steps.switch import switch
@@ -73,36 +71,6 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migra
     faiss.write_index(index, "new/index.faiss")
     with pytest.raises(InputError, match=r"its SHA-256 .* is not that of the manifest"):
         switch("store", "new")
-
-
-def test_a_translated_store_needs_a_report_until_all_of_it_is_true(lead_migrate):
-    migrate.translate("store", migrate.fit("store", "tfidf:24", kind="ridge", sample=40), "translated")
-    with pytest.raises(InputError, match="no report of an audit beside it"):
-        switch("store", "translated")
-    assert "nothing to migrate" not in lead_migrate("reembed translated --target tfidf:24 -o new").out
-    assert switch("store", "new").all_true, "the texts are those of the old store"
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(monkeypatch, digest, server, lead_migrate):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 40)
-    with monkeypatch.context() as patch:
-        interrupt_at("recorded:2", patch)
-        assert "80 of 150 rows are done" in lead_migrate(f"{SMALL} --cache none -o new", code=130).err
-    before = len(server.billed)
-    lead_migrate(f"{SMALL} --cache none -o new")
-    assert 70 <= len(server.billed) - before <= 70 + 3 * ASKED_AGAIN
-    lead_migrate(f"{SMALL} --cache none -o whole")
-    assert digest(Path("new")) == digest(Path("whole"))
-
-
-def test_what_is_in_the_cache_is_not_embedded_again(server, lead_migrate):
-    lead_migrate(f"{SMALL} -o one")
-    first = len(server.billed)
-    lead_migrate(f"{SMALL} -o two")
-    assert 0 < len(server.billed) - first <= 3 * ASKED_AGAIN, "the model proves that it is what it was"
-    assert Path("one/index.faiss").read_bytes() == Path("two/index.faiss").read_bytes()
 
 
 def test_a_share_is_what_translate_makes_of_it(monkeypatch, digest, lead_migrate):

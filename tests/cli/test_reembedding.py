@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dying import interrupt_at
 
 import migrate
 from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import VectorError
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.vectors import Query
 
@@ -66,33 +64,10 @@ def test_a_budget_is_spent_on_what_the_log_meets(lead_migrate):
     assert Path("better.stitch/lead-migrate.json").exists()
 
 
-def test_the_stitch_that_was_saved_goes_on(lead_migrate):
-    lead_migrate(f"{TRANSLATE} --policy random --reembed 60 --save-stitch again -o better")
-    again = f"translate store again {TARGET}"
-    assert "to embed: 20 documents" in lead_migrate(f"{again} --policy random --reembed 80 -o more").err
-    assert "60 of them true ones" in lead_migrate("translate store again -o plain").out
-
-
-def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(monkeypatch, digest, lead_migrate):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    command = f"{TRANSLATE} --reembed 50% --query-log log.txt -o"
-    with monkeypatch.context() as patch:
-        interrupt_at("filled", patch)
-        assert "to embed" in lead_migrate(f"{command} better", code=130).err
-    assert not Path("better").exists()
-    assert "to embed" not in lead_migrate(f"{command} better").err, "the stitch that was saved is taken"
-    lead_migrate(f"{command} whole")
-    assert digest(Path("better")) == digest(Path("whole"))
-    assert digest(Path("better.stitch")) == digest(Path("whole.stitch"))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ("--policy random", "--policy goes with --reembed"),
-        ("--reembed lots", "not a budget; give one such as 10%"),
-        ("--reembed 10%", "30 of 150 documents are paid for already"),
-        ("--reembed $5", "needs a model with a known price"),
         ("--reembed 50% --any-store", "leave out --any-store"),
         ("--reembed 50% --policy query-log", "name it with --query-log"),
     ],
@@ -145,16 +120,6 @@ def unsure():
     return make
 
 
-def test_a_confidence_that_ranks_nothing_chooses_no_documents(unsure, lead_migrate):
-    unsure()
-    command = f"{TRANSLATE} --reembed 40% -o better"
-    told = lead_migrate(f"{command} --policy confidence", code=2).complaint
-    assert "Spearman 0.10, below 0.2; take --policy query-log with a --query-log" in told
-    assert "Spearman 0.10, below 0.2; the documents to embed are drawn at random" in lead_migrate(command).err
-    asked = load_stitch(Path("better.stitch")).manifest.details["re-embedding"]["asked"]
-    assert asked["policy"] == "random"
-
-
 def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields, lead_migrate):
     def sliced():
         """What an audit prints, and what it tells queries apart by."""
@@ -174,22 +139,10 @@ def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields,
     assert "Spearman 0.10, below 0.2; nothing is sliced by it" in said
 
 
-def test_a_policy_that_is_decided_on_beforehand_is_tried_alone(audit_fields, lead_migrate):
-    audit_fields(frontier_shares="50%", policy=("random",))
-    text = lead_migrate(f"{FRONTIER} --report report.json -v", code=JUDGED).out
-    assert " 95 % bounds" in next(line for line in text.split("\n") if line.startswith("re-embed by"))
-    points = json.loads(Path("report.json").read_text())["frontier"]["points"]
-    assert [point["policy"] for point in points] == ["sample", "random"]
-    audit_fields(policy=("query-log",))
-    told = lead_migrate(f"{FRONTIER} --report report.json --force", code=2).complaint
-    assert "the policy query-log needs a query log, and there is none" in told
-
-
 @pytest.mark.parametrize(
     ("options", "fields", "message"),
     [
         ("--frontier x", {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
-        ("--frontier x --source y", {"frontier_shares": "5000"}, "'5000' are not shares of the store; give some"),
         ("", {"frontier_shares": "10%"}, "frontier_shares goes with the stitch of a frontier"),
         ("", {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
         ("--two-stage many", {}, "--two-stage: 'many' is not a list of numbers of documents such as 50,200, or none"),

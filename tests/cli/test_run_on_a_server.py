@@ -5,8 +5,8 @@ import shlex
 import numpy as np
 import pytest
 
-from migrate.embedders import load_embedder
 from migrate.stores import open_store
+from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
 
@@ -15,19 +15,21 @@ OLD = "qdrant:http://db.example:6333#docs?id=key&text=text"
 
 @pytest.fixture
 def server(corpus, monkeypatch):
-    """A client in memory, with the corpus in the vectors of a model, and a file of vectors that are these, turned."""
+    """A client in memory, with vectors in which queries lie near what answers them, and a file of these, turned."""
     qdrant_client = pytest.importorskip("qdrant_client")
     from qdrant_client import models
 
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
-    embedder = load_embedder("packaged:all-MiniLM-L6-v2")
-    vectors, queries = embedder.embed_documents(corpus.documents), embedder.embed_queries(corpus.queries)
-    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0].astype(np.float32)
-    ids = [document.id for document in corpus.documents]
+    rng = np.random.default_rng(0)
+    vectors = unit_rows(rng.normal(size=(len(corpus.documents), 32)).astype(np.float32))
+    vector_of = {document.id: vector for document, vector in zip(corpus.documents, vectors, strict=True)}
+    relevant = [np.mean([vector_of[name] for name in corpus.qrels[query.id]], axis=0) for query in corpus.queries]
+    queries = unit_rows(np.array(relevant) + rng.normal(0, 0.05, (len(relevant), 32)).astype(np.float32))
+    turn = np.linalg.qr(rng.normal(size=(32, 32)))[0].astype(np.float32)
     query_ids = [query.id for query in corpus.queries]
-    np.savez("turned.npz", doc_ids=ids, docs=vectors @ turn, query_ids=query_ids, queries=queries @ turn)
-    client.create_collection("docs", models.VectorParams(size=384, distance=models.Distance.DOT))
+    np.savez("turned.npz", doc_ids=list(vector_of), docs=vectors @ turn, query_ids=query_ids, queries=queries @ turn)
+    client.create_collection("docs", models.VectorParams(size=32, distance=models.Distance.DOT))
     points = [
         models.PointStruct(id=row, vector=vector.tolist(), payload={"key": document.id, "text": document.text})
         for row, (document, vector) in enumerate(zip(corpus.documents, vectors, strict=True))

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 from openai_server import status
 
-from migrate.cost.count import count_texts
-from migrate.embedders import load_embedder
 from migrate.embedders.again import ASKED_AGAIN
-from migrate.steps.fit import Fit
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -49,32 +45,17 @@ def distinct():
     return len({document.text for document in documents_of()})
 
 
-def tokens_of(documents):
-    return count_texts(documents, load_embedder(SMALL).profile).tokens_read
-
-
 def without_words(texts):
     """The texts but for the one that a model is asked for to know its dimension."""
     return [text for text in texts if text != "word"]
 
 
-def test_a_fit_counts_the_sample_that_it_draws(server, step_fields, lead_migrate):
-    for strategy, options in (("diverse", "-o diverse"), (None, "--seed 7 -o seven")):
-        step_fields(Fit, strategy=strategy)
-        server.billed.clear()
-        ended = lead_migrate(f"{FIT} --cache none {options}")
-        texts = [document for document in documents_of() if document.text in server.billed]
-        assert len(server.billed) == 50, "not the store"
-        assert said(ended) == [("", 50, 0, tokens_of(texts))]
-
-
-@pytest.mark.parametrize("cache", ["", "--cache none"])
-def test_a_run_counts_the_sample_and_the_full_re_embed(cache, corpus, server, but_again, lead_migrate):
-    run = f"run store --target {SHORT} --judged judged --sample 50 --kind ridge {cache} -o out"
+def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(corpus, server, but_again, lead_migrate):
+    run = f"run store --target {SHORT} --judged judged --sample 50 --kind ridge --cache none -o out"
     (line,) = said(lead_migrate(run, code=JUDGED))
     assert line.documents + line.queries == len(but_again(server.billed))
     assert (line.documents, line.queries) == (distinct(), len(corpus.queries))
-    assert Path("cache").exists() is not bool(cache)
+    assert not Path("cache").exists()
 
 
 @pytest.mark.parametrize("cache", ["", "--cache none"])
@@ -91,47 +72,6 @@ def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, audit
     assert view[:3] == ("openai:tiny (view)", distinct(), 0)
     asked_for = target.documents + target.queries + view.documents
     assert len(without_words(but_again(server.billed))) == asked_for
-
-
-@pytest.mark.parametrize("budget", ["50%", "$0.0002"])
-def test_a_budget_and_the_line_count_the_same_tokens(budget, server, but_again, lead_migrate):
-    lead_migrate(f"{FIT} -o stitch")
-    server.billed.clear()
-    log, line = said(lead_migrate(f"translate store stitch --reembed {budget} --query-log log.txt -o new"))
-    made = json.loads(Path("new.stitch/lead-migrate.json").read_text())["details"]["re-embedding"]
-    assert log[1:3] == (0, 10), "the log is told of before it is embedded"
-    assert line.documents == made["documents"]
-    assert made["tokens, about"] < line.tokens, "with those that prove the model"
-    assert len(but_again(server.billed)) == log.queries + line.documents
-    if budget.startswith("$"):
-        ids = set(load_stitch(Path("new.stitch")).sample.ids)
-        paid = tokens_of(document for document in documents_of() if document.id in ids)
-        assert 0.9 * 0.0002 < paid * 0.02 / 1e6 <= 0.0002
-
-
-def test_an_audit_counts_tokens_as_its_line_does(server, monkeypatch, audit_fields, lead_migrate):
-    monkeypatch.setattr("migrate.audit.retrieval._READ", 40)  # what is paid for is not judged by a part of the texts
-    lead_migrate(f"{FIT} -o stitch")
-    lead_migrate("translate store stitch -o new")
-    asked = count_texts(documents_of("new"), load_embedder(SMALL).profile)
-    for name, no_bm25 in (("words", False), ("none", True)):
-        audit_fields(no_bm25=no_bm25)
-        options = f"--cache {name}.sqlite --report {name}.json"
-        (line,) = said(lead_migrate(f"audit new --reference build --judged judged {options}", code=JUDGED))
-        arms = json.loads(Path(f"{name}.json").read_text())["arms"]
-        (full,) = [arm for arm in arms if arm["name"] == "full re-embed"]
-        assert line.documents == asked.distinct
-        assert full["tokens"] == asked.tokens_read < line.tokens, "queries come on top"
-
-
-def test_source_models_and_views_are_metered_too(server, lead_migrate):
-    """Of dimension 32, as the source store is; the log is searched by the source model."""
-    models = "--source-model openai:text-embedding-ada-002 --view openai:tiny --query-log log.txt"
-    told = lead_migrate(f"{TEXTS} --target {SHORT} {models}", code=4).err  # its vectors are of another dimension
-    source, view = "openai:text-embedding-ada-002 (source model)", "openai:tiny (view)"
-    assert f"to embed by {source}: 0 documents, 10 queries, about " in told
-    assert f"to embed by {view}: 50 documents, about " in told
-    assert f"embedded by {source} until it broke off: " in told and "; what could be used is in the cache" in told
 
 
 def test_a_view_is_told_of_again_where_it_reads_a_whole_store(server, lead_migrate):

@@ -37,7 +37,8 @@ def test_what_changed_is_told_done_and_then_up_to_date(changed, digest, lead_mig
     rows = [json.loads(line) for line in Path("new/docs.jsonl").read_text().splitlines()]
     assert (rows[3]["text"], rows[5]["metadata"]) == ("another text of this document", {"page": 3})
 
-    assert lead_migrate("sync store new").out.startswith("new: up to date, 150 vectors, 6")
+    ended = lead_migrate("sync store new")
+    assert ended.out.startswith("new: up to date, 150 vectors, 6") and ended.next is None
     assert lead_migrate("sync store new --json -q").document["up_to_date"]
 
 

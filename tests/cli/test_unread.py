@@ -2,12 +2,10 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from dying import interrupt_at
 
 from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
@@ -135,34 +133,18 @@ def test_texts_that_an_api_refuses_are_told_before_anything_is_sent(server, lead
     assert open_store("new").info.count > 100
 
 
-CHILD = """
-import os, signal, sys
-import migrate.embed.corpus
-from migrate.embedders.tfidf import TfidfEmbedder
-migrate.embed.corpus.BATCH_DOCUMENTS = 4
-embed, calls = TfidfEmbedder.embed, []
-def embed_or_die(*arguments, **options):
-    calls.append(1)
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return embed(*arguments, **options)
-TfidfEmbedder.embed = embed_or_die
-from migrate.cli.main import main
-main(sys.argv[1:])
-"""
-
-
-def test_a_run_that_was_killed_goes_on_with_the_same_chunks(digest, monkeypatch, lead_migrate):
+def test_a_run_that_was_interrupted_goes_on_with_the_same_chunks(digest, monkeypatch, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr("migrate.embed.corpus.BATCH_DOCUMENTS", 4)
     embed = "embed texts.jsonl --model tfidf:4 --quiet -o"
-    done = subprocess.run([sys.executable, "-c", CHILD, *embed.split(), "killed"], check=False)
-    assert done.returncode == -signal.SIGKILL
-    told = lead_migrate(f"{embed} killed --chunk-overlap 20", code=2).complaint
+    with monkeypatch.context() as patch:
+        interrupt_at("recorded:2", patch)
+        lead_migrate(f"{embed} broken", code=130)
+    told = lead_migrate(f"{embed} broken --chunk-overlap 20", code=2).complaint
     assert "with other values of chunks" in told
-    lead_migrate(f"{embed} killed")
+    lead_migrate(f"{embed} broken")
     lead_migrate(f"{embed} whole")
-    assert digest(Path("killed")) == digest(Path("whole"))
+    assert digest(Path("broken")) == digest(Path("whole"))
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """A store without texts as a user meets it: `fit` for vectors that are found by id, `translate` by the fallback."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from migrate.report.fit import without_texts_sentence
-from migrate.stores import open_store
-from migrate.stores.base import read_all
 
 pytestmark = pytest.mark.slow
 
@@ -43,17 +40,9 @@ def test_the_way_back_reads_no_texts_anyway(lead_migrate):
     assert "texts: the store has none" not in lead_migrate(f"{FIT} --direction query").out
 
 
-@pytest.mark.parametrize("stitch", ["text", "ridge+text", "kernel+text"])
-def test_a_stitch_of_texts_is_one_clear_error(stitch, lead_migrate):
-    ended = lead_migrate(f"{FIT} --kind {stitch}", code=4)
-    assert f"the store has no texts, which the {stitch} stitch reads; put a docs.jsonl" in ended.complaint
-    assert ended.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("target", ["tfidf:24", "packaged:all-MiniLM-L6-v2", "openai:text-embedding-3-small"])
-def test_another_target_is_an_error_that_says_what_to_do(target, monkeypatch, lead_migrate):
+def test_another_target_is_an_error_that_says_what_to_do(monkeypatch, lead_migrate):
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    ended = lead_migrate(f"{FIT} --target {target}", code=4)
+    ended = lead_migrate(f"{FIT} --target openai:text-embedding-3-small", code=4)
     assert "put a docs.jsonl" in ended.complaint and "--target file:VECTORS.npz" in ended.complaint
     assert ended.err.count("\n") == 1
 
@@ -70,15 +59,3 @@ def test_translate_uses_the_fallback_and_says_what_that_costs(lead_migrate):
     again = lead_migrate("translate bare stitch -o new --force --quiet --json").document
     assert again["fallback"] == found["fallback"]
     assert lead_migrate("translate store stitch -o read --quiet --json").document["fallback"] is None
-
-
-def test_the_whole_path_needs_no_texts_where_vectors_are_found_by_id(lead_migrate):
-    run = "run bare --judged judged --sample 100 -o migration --quiet --reference build --target"
-    ended = lead_migrate(f"{run} file:target.npz --json", code=(0, 1, 3))
-    report = ended.document
-    assert ended.code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[report["verdict"]["outcome"]]
-    names = [arm["name"] for arm in report["arms"]]
-    assert names == ["full re-embed", "translated", "stay", "mean", "random"], "what reads texts is not there"
-    full, bare = open_store(Path("migration/reference")), open_store("bare")
-    assert full.info.dim == 24 and list(read_all(full.scan()).ids) == list(read_all(bare.scan()).ids)
-    assert "put a docs.jsonl" in lead_migrate(f"{run} tfidf:24 --force", code=4).complaint

@@ -47,7 +47,8 @@ class Kind:
 
     `needs` are the modules that have to be installed. `is_exact` tells that vectors are kept to the bit. `tolerance`
     is how far sums of vectors may be from the golden ones on another machine. `shape` gives documents the metadata
-    that the kind can hold. `runs` adds the command `run`, for one kind of each family.
+    that the kind can hold. `runs` adds the command `run`, for one kind of each family. A variant differs from another
+    kind in how its vectors are kept alone: what depends on that is done with it, and no audit, check or refusal.
     """
 
     needs = ()
@@ -55,7 +56,7 @@ class Kind:
     tolerance = 1e-3
     shape = staticmethod(nested)
     maker = tools.Folder
-    runs = False
+    runs = is_variant = False
 
     def __init__(self, folder, ends):
         self.folder, self.ends = folder, ends
@@ -212,27 +213,31 @@ class Once(Faiss):
         golden_steps.take_once(recorder)
 
 
-class FaissIp(Faiss):
+class FaissVariant(Faiss):
+    is_variant = True
+
+
+class FaissIp(FaissVariant):
     metric = "ip"
 
 
-class FaissIvf(Faiss):
+class FaissIvf(FaissVariant):
     factory = "IVF8,Flat"
 
 
-class FaissIvfPq(Faiss):
+class FaissIvfPq(FaissVariant):
     factory, is_exact, tolerance = "IVF8,PQ8x4", False, 0.5
 
 
-class FaissHnsw(Faiss):
+class FaissHnsw(FaissVariant):
     factory = "HNSW8,Flat"
 
 
-class FaissIdMap(Faiss):
+class FaissIdMap(FaissVariant):
     factory, labels = "IDMap,Flat", True
 
 
-class FaissIdMapIvf(Faiss):
+class FaissIdMapIvf(FaissVariant):
     factory, labels, is_exact, tolerance = "IDMap2,IVF8,SQ8", True, False, 0.05
 
 
@@ -252,7 +257,7 @@ class Arrays(Kind):
 class ArraysHalf(Arrays):
     """Vectors in half precision."""
 
-    is_exact = False
+    is_exact, is_variant = False, True
 
     def fill(self, folder, records):
         location = super().fill(folder, records)
@@ -289,7 +294,7 @@ class Langchain(Kind):
 class LangchainIvf(Langchain):
     """LangChain's folder around an index with lists."""
 
-    runs = False
+    runs, is_variant = False, True
 
     def fill(self, folder, records):
         location = super().fill(folder, records)
@@ -460,7 +465,7 @@ class Parquet(Kind):
 class ParquetFile(Parquet):
     """One file, with vectors of half precision."""
 
-    runs = is_exact = False
+    runs, is_exact, is_variant = False, False, True
     options = ""
 
     def _schema(self):
@@ -535,7 +540,7 @@ class Lance(Kind):
 class LanceHalf(Lance):
     """Vectors of half precision."""
 
-    dtype, is_exact, runs = "halffloat", False, False
+    dtype, is_exact, runs, is_variant = "halffloat", False, False, True
 
 
 class Chroma(Kind):
@@ -789,7 +794,6 @@ class Pgvector(Kind):
 
     needs = ("psycopg", "pgserver")
     runs = True
-    vector = f"vector({OLD_DIM})"
 
     def start(self):
         """Make a database of its own: what other tests leave on the server is not listed with this."""
@@ -811,10 +815,9 @@ class Pgvector(Kind):
                 "number bigint CHECK (number < 1000000), float double precision DEFAULT 0.5, price numeric, "
                 "tags text[], flag boolean, made timestamptz, raw bytea, "
                 "twice bigint GENERATED ALWAYS AS (number * 2) STORED, "
-                f"small vector(8), embedding {self.vector})"
+                f"small vector(8), embedding vector({OLD_DIM}))"
             )
-            operators = "halfvec_l2_ops" if "half" in self.vector else "vector_l2_ops"
-            connection.execute(f"CREATE INDEX ON golden_old USING hnsw (embedding {operators}) WITH (m = 12)")
+            connection.execute("CREATE INDEX ON golden_old USING hnsw (embedding vector_l2_ops) WITH (m = 12)")
             connection.execute("CREATE INDEX ON golden_old (tenant, number)")
             connection.execute("COMMENT ON TABLE golden_old IS 'of \u00fc'")
         self._put(list(records.values()))
@@ -901,18 +904,6 @@ class Pgvector(Kind):
         return found, facts
 
 
-class PgvectorHalf(Pgvector):
-    """Vectors of half precision."""
-
-    vector, is_exact, runs = f"halfvec({OLD_DIM})", False, False
-
-    @classmethod
-    def lacks(cls):
-        from postgres import has_halves
-
-        return super().lacks() or (None if has_halves() else "this pgvector has no halfvec")
-
-
 KINDS = {
     "once": Once,
     "faiss-flat": Faiss,
@@ -936,6 +927,5 @@ KINDS = {
     "qdrant-server": QdrantServer,
     "sqlite-vec": SqliteVec,
     "pgvector": Pgvector,
-    "pgvector-half": PgvectorHalf,
 }
 """Kinds by name."""

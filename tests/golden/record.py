@@ -33,7 +33,9 @@ import numpy as np  # noqa: E402
 LONGEST = 8
 """Items of a list that stand in a golden file one by one."""
 
-_SKIPPED = re.compile(r"(^|_)(wall|created|version|schema_version|seconds|sha256|hash|duration|pid)($|_)|_s$|_at$")
+_SKIPPED = re.compile(
+    r"(^|_)(wall|created|updated|version|schema_version|seconds|sha256|hash|duration|pid)($|_)|_s$|_at$"
+)
 _NORMAL = (
     (r"postgresql://[^\s'\"#,]*", "<server>"),
     (r"(http://)?127\.0\.0\.1:\d+", "<server>"),

@@ -114,7 +114,6 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     [
         (["missing", "--model", "tfidf:8"], 4, "missing"),
         (["a store", "--model", "tfidf:8", "--sample", "0"], 2, "--sample"),
-        (["a store", "--model", "tfidf:8", "--report", "taken/x.xml"], 5, "taken"),
         (["a store", "--model", "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--full"], 7, "127.0.0.1:9"),
     ],
 )
@@ -122,7 +121,6 @@ def test_a_command_that_an_error_ends_is_shown_under_the_name_of_its_store(
     arguments, code, line, tmp_path, monkeypatch, capsys
 ):
     make_store(tmp_path / "a store")
-    (tmp_path / "taken").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
@@ -283,7 +281,6 @@ def stamped(tmp_path):
     [
         (MODEL, 0, f"compatible with {MODEL}: the manifest names {MODEL}"),
         ("openai:text-embedding-ada-002", 1, "not compatible with openai:text-embedding-ada-002: manifest of another"),
-        ("all-MiniLM-L6-v2", 1, "not compatible with sentence-transformers:"),
         ("openai:text-embedding-3-large", 1, "not compatible with openai:text-embedding-3-large: other dimension"),
     ],
 )

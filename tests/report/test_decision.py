@@ -100,6 +100,7 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
         "as many queries; staying keeps 80.0 %; translated alone keeps 80.0 %, NOT SAFE"
     )
     assert (found.plan, found.remaining, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
+    assert found.serving[0] == "from migrate import LiveLimits, LiveSearcher"
     assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
     assert "--plan two-stage-50 --report FILE" in found.remark
     locations = replace(PLACES, target=("--target", "openai:own", "--base-url=http://localhost:9/v1"))
@@ -193,6 +194,7 @@ def test_two_stages_that_cost_as_much_as_a_full_reembed_serve_before_it_is_paid(
 def test_an_old_model_that_answers_as_well_is_kept():
     found = recommend(report(SURE, stay=Bounds(1.2, 1.1, 1.3), outcome=Outcome.SAFE, reference_at="full"))
     assert found.headline.startswith("stay: the old store keeps 120.0 % (at least 110.0 %)")
+    assert "staying" not in found.headline
     assert (found.plan, found.command) == (STAY, None)
     many = recommend(report(stay=Bounds(34.2, 20.1, 60.0), outcome=Outcome.NOT_SAFE))
     assert many.headline.startswith(
