@@ -1,7 +1,6 @@
 """Fitted stitches: what they translate, and how they are saved and read again."""
 
 import functools
-import itertools
 import json
 import os
 import subprocess
@@ -39,7 +38,6 @@ from migrate.vectors import Batch
 
 N, P, Q = 60, 16, 16
 IDS = [f"dök-{row}" for row in range(N)]
-LINEAR = ["identity", "mean", "procrustes", "ols", "ridge", "lowrank", "lowrank:3"]
 READERS = ["text", "ridge+text", "kernel+text"]
 STATE = {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))}
 
@@ -160,7 +158,7 @@ def assert_refused(folder, match):
 
 @pytest.mark.parametrize(
     ("spec", "reads"),
-    [*itertools.product(LINEAR, ["nothing"]), *itertools.product(["kernel", *READERS], ["pieces", "words"])],
+    [("lowrank:3", "nothing"), ("kernel", "pieces"), *((spec, "words") for spec in READERS), ("ridge+text", "pieces")],
 )
 def test_a_loaded_stitch_translates_to_the_same_bytes(spec, reads, make_fitted, batch, tmp_path):
     fitted, (asked, texts) = make_fitted(spec, reads), batch
@@ -243,7 +241,7 @@ for spec in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_a_fresh_process_gives_the_same_scores_and_folder_however_long_it_took(tmp_path):
-    specs = [*LINEAR, "ridge+text", "kernel+text"]
+    specs = ["lowrank", "ridge+text", "kernel+text"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1000000000"}
     told = []
     for name in ("one", "two"):
@@ -254,10 +252,7 @@ def test_a_fresh_process_gives_the_same_scores_and_folder_however_long_it_took(t
         assert folder_bytes(tmp_path / "one" / spec) == folder_bytes(tmp_path / "two" / spec)
 
 
-# What is translated
-
-
-@pytest.mark.parametrize("spec", LINEAR)
+@pytest.mark.parametrize("spec", ["identity", "mean", "lowrank:3"])
 def test_translated_vectors_have_the_mean_norm_of_the_targets(spec, make_fitted, batch):
     fitted = make_fitted(spec, "nothing")
     mean = np.linalg.norm(fitted.sample.vectors.astype(float), axis=1).mean()
@@ -355,12 +350,6 @@ def test_batches_may_be_cut_anywhere(fitted, batch):
     np.testing.assert_allclose(np.hstack([part.confidence for part in parts]), whole.confidence, atol=1e-4)
 
 
-def test_a_batch_of_blank_texts_is_translated_by_its_vectors(fitted, batch):
-    found = fitted.translate(batch[0], [" "] * 30, source="s", patch=False)
-    assert np.isfinite(found.vectors).all()
-    assert len(np.unique(found.vectors, axis=0)) == 30
-
-
 def test_the_digest_tells_stitches_apart_but_not_their_fallbacks(fitted, make_fitted, ridge):
     reader = fitted.reader
     topics = replace(fitted, reader=replace(reader, topics=reader.topics * 2))
@@ -404,9 +393,6 @@ def test_the_use_of_a_fallback_says_what_it_costs():
     assert "the store has no texts, which ridge+text reads: ridge was used" in said
 
 
-# What is read and refused
-
-
 def test_an_existing_folder_is_kept_unless_forced(saved, make_fitted, tmp_path):
     with pytest.raises(ManifestError, match="no stitch here"):
         load_stitch(tmp_path)
@@ -447,25 +433,17 @@ def test_a_stitch_saved_before_there_was_a_reach_translates_as_it_did(ridge, bat
     np.testing.assert_allclose(found.confidence, np.clip(0.1 + 0.01 * norms, -1, 1), rtol=1e-5)
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-3])
-
-
 def flip_a_bit(path):
     payload = bytearray(path.read_bytes())
     payload[len(payload) // 2] ^= 1
     path.write_bytes(payload)
 
 
-def make_empty(path):
-    path.write_bytes(b"")
-
-
 def remove(path):
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit, make_empty, remove])
+@pytest.mark.parametrize("damage", [flip_a_bit, remove])
 @pytest.mark.parametrize("name", [WEIGHTS_NAME, SAMPLE_NAME, "embedder.json", TOKENIZER_FILE])
 def test_damage_is_found(name, damage, saved):
     damage(saved / name)
@@ -549,11 +527,9 @@ def test_a_wrong_array_is_found_even_with_the_right_hash(damage, name, saved):
 @pytest.mark.parametrize(
     "prefix",
     [
-        "stitch.pieces/linear/indices", "stitch.pieces/linear/data", "stitch.pieces/linear/starts",
-        "stitch.pieces/linear/width", "stitch.alpha", "stitch.dim", "stitch.vector/linear/scale", ROWS,
-        "stitch.tokens/linear/rows", "reader.", "reader.ngram_idf", "reader.term_idf", "reader.topics",
-        "reader.pieces.vectors", "reader.pieces.kept", "reader.pieces.limit",
-        "sample.vectors", "fallback.offset", "fallback.reach.scale",
+        "stitch.pieces/linear/indices", "stitch.dim", ROWS, "reader.", "reader.ngram_idf", "reader.term_idf",
+        "reader.topics", "reader.pieces.vectors", "reader.pieces.kept", "reader.pieces.limit", "sample.vectors",
+        "fallback.reach.scale",
     ],
 )  # fmt: skip
 def test_a_missing_array_is_found_though_the_manifest_names_none(prefix, saved):

@@ -146,15 +146,6 @@ def test_a_rotated_store_is_left_to_the_vectors(world, which):
     assert chosen.best.scores.overlap_at_10 > 0.999
 
 
-def test_texts_get_no_weight_where_the_vectors_say_it_all(make_world):
-    """So many dimensions that the vectors cannot make good what the texts blur."""
-    world = make_world(160, dim=100)
-    pairs = world.pairing(world.wordy, (world.wordy @ ortho_group.rvs(100, random_state=1)).astype(np.float32))
-    tuned = RidgeText().tuned(pairs.source, pairs.target, pairs.texts)
-    assert list(tuned.weighing.weights) == ["vector"]
-    assert overlap(tuned, pairs) > 0.99
-
-
 def test_a_kernel_finds_what_is_not_linear():
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, size=(200, 1))
@@ -163,24 +154,6 @@ def test_a_kernel_finds_what_is_not_linear():
     pairs = Pairing(x, y)
     assert overlap(new_stitch("ridge"), pairs) < 0.5
     assert overlap(new_stitch("kernel"), pairs) > 0.8
-
-
-def test_text_pays_no_attention_to_the_vectors(world, texts, asked):
-    x, y = mixed(world)
-    noise = np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
-    found, expected = (made(TextAlone).fit(one, y, texts).predict(one[:40], asked[1]) for one in (x, noise))
-    np.testing.assert_array_equal(found.vectors, expected.vectors)
-    np.testing.assert_array_equal(found.variance, expected.variance)
-
-
-def test_the_variance_is_larger_far_from_the_sample(world, texts):
-    x, y = mixed(world)
-    fitted = made(RidgeText).fit(x, y, texts)
-    inside = fitted.predict(x, texts).variance
-    foreign = world.reader.read([f"q{row}j zz{row} 数据 xq" for row in range(len(x))])
-    outside = fitted.predict(x, foreign).variance
-    assert outside.mean() > 1.5 * inside.mean()
-    assert (inside > -1e-4).all()
 
 
 @pytest.mark.parametrize("stitch", READERS)

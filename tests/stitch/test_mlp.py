@@ -164,13 +164,6 @@ def test_training_that_runs_away_keeps_what_was_finite():
     assert all(np.isfinite(array).all() for array in wild.arrays().values())
 
 
-def test_wide_spaces_fit():
-    x, y = noise_pairs(24, 1_040)
-    stitch = Mlp(2, training=Training(steps=2, min_epochs=2)).fit(x, y)
-    assert stitch.transform(x).shape == (24, 1_040)
-    assert len(stitch.loss_curve_) == 2
-
-
 def test_other_random_numbers_and_settings_of_torch_are_left_alone():
     import torch
 

@@ -86,13 +86,6 @@ def test_a_random_prior_gets_no_weight(make_world, spec, n):
     )
 
 
-def test_texts_alone_lean_on_nothing(make_world, prior):
-    world, pairs = make_world(40), make_pairs(40)
-    pairs = world.pairing(pairs.source, pairs.target)
-    stitch = pairs.fit(tune("text", pairs, prior=prior)[0])
-    assert stitch.leant_ == {}
-
-
 def test_selection_hands_the_prior_to_its_candidates(prior):
     pairs = make_pairs(60)
     leaned, plain = (select_stitch(pairs, specs=["ridge"], prior=one).best.scores for one in (prior, None))

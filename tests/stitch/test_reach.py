@@ -43,14 +43,6 @@ def test_a_sample_without_spread_has_a_reach(rows):
     np.testing.assert_array_equal(prior, 0)
 
 
-def test_no_reach_is_restored_from_a_stitch_without():
-    assert Reach.restore({"matrix": np.eye(2)}) is None
-    with pytest.raises(KeyError):
-        Reach.restore({"reach.mean": np.ones(3)})
-    with pytest.raises(ValueError, match="of a reach"):
-        Reach.restore({**Reach.fit(make_rows(9, 3)).arrays(), "reach.mean": np.ones(4)})
-
-
 def make_pairs(n, seed=0):
     """Documents that a model of few dimensions sees less of, the more there is in them besides."""
     rng = np.random.default_rng(seed)

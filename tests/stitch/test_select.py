@@ -177,14 +177,6 @@ def test_identity_applies_to_equal_dimensions_only_and_a_mean_that_is_asked_for_
     assert [(row.stitch, row.is_control) for row in selection.candidates] == [("mean", False), ("random", True)]
 
 
-def test_the_same_pairs_and_seed_give_the_same_scores():
-    x, y = make_pairs(80)
-
-    one, same, other = (select_stitch(Pairing(x, y, seed=seed)).candidates for seed in (4, 4, 5))
-    assert [(row.stitch, row.scores) for row in one] == [(row.stitch, row.scores) for row in same]
-    assert [row.scores for row in one] != [row.scores for row in other]
-
-
 def test_progress_counts_the_candidates():
     told = []
     specs = ["ols", "ridge"]
@@ -270,13 +262,3 @@ def test_what_is_promised_is_about_what_more_pairs_give(monkeypatch):
     assert found.gain < 0.2
     assert every > some
     assert found.low - 0.02 <= every - some <= found.high + 0.05
-
-
-def test_more_documents_make_it_surer():
-    narrow, wide = curve_of("ridge", learnable_pairs(300))[0], curve_of("ridge", learnable_pairs(50))[0]
-    assert narrow.high - narrow.low < wide.high - wide.low
-
-
-def test_the_same_pairs_and_seed_give_the_same_curve():
-    assert curve_of("ridge", learnable_pairs(60))[0] == curve_of("ridge", learnable_pairs(60))[0]
-    assert curve_of("ridge", learnable_pairs(60))[0] != curve_of("ridge", replace(learnable_pairs(60), seed=1))[0]
