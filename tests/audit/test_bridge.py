@@ -99,13 +99,6 @@ def test_a_bridge_from_the_same_model_is_as_good_as_staying(audit, source, old_m
     assert report.comparisons[BRIDGE].retention.estimate == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("stitch", ["adjoint", "adjoint:procrustes"])
-def test_the_adjoint_of_the_same_model_is_nearly_as_good(stitch, audit, source, old_model):
-    fitted = migrate.fit(source, old_model, direction="query", kind=stitch, sample=150)
-    report = audit(copy_store(source), old_model, source=source, bridge=fitted)
-    assert report.comparisons[BRIDGE].retention.estimate > 0.9
-
-
 def test_it_changes_no_other_arm_and_no_verdict(audit, source, old_model, bridge):
     options = {"source": source, "source_model": old_model}
     without, with_it = audit(**options), audit(bridge=bridge, **options)

@@ -12,7 +12,7 @@ from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.cost.count import count_texts
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
-from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
+from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.report.audit_sections import frontier_blocks
 from migrate.report.document import frontier_document
 from migrate.report.terminal import as_text
@@ -143,16 +143,6 @@ def test_queries_that_choose_documents_do_not_judge(tried, store, fitted, refere
     assert asked.judging.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
     other = tried([0.4], ["random"], query_log=log)
     assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
-
-
-def test_queries_that_chose_the_sample_do_not_judge_a_frontier_and_without_others_nothing_is_embedded(
-    tried, store, questions, target
-):
-    chosen = migrate.fit(store, target, kind="ridge", sample=20, query_log=questions.queries[:30])
-    found = tried([0.4], ["random"], frontier=chosen)
-    assert {point.verdict.n_queries for point in found.points} == {70}
-    with pytest.raises(InconclusiveError, match="0 others are left, and a verdict needs at least 20"):
-        tried(embedder=None, query_log=questions.queries)
 
 
 def test_another_store_stitch_or_reference_is_refused(tried, store, reference, target, tmp_path):

@@ -123,16 +123,6 @@ def chosen(store, queries):
     return open_store(store.folder)
 
 
-@pytest.mark.parametrize("qrels", [QRELS, None])
-def test_queries_that_chose_documents_do_not_judge(qrels, reference, perfect):
-    questions = QuerySet(QUERIES, qrels, "topics")
-    translated = chosen(perfect, [Query("log", f"{query.text.upper()} ") for query in QUERIES[:25]])
-    report = audit(translated, reference, questions, margin=SAFE_MARGIN)
-    assert report.query_ids == tuple(query.id for query in QUERIES[25:])
-    assert report.verdict.n_queries == 35
-    assert any(note.startswith("25 of 60 queries chose documents that have true") for note in report.notes)
-
-
 @pytest.mark.parametrize(("chose", "left"), [(60, 0), (41, 19)])
 def test_where_too_few_are_left_nothing_is_asked(chose, left, reference, perfect, tmp_path):
     target = Topics()
@@ -227,10 +217,3 @@ def test_what_is_held_out_counts_each_text_once(reference, perfect):
     found = audit(with_true(perfect, 50), reference, repeated(QUERIES[:19], 10), Caseless(), margin=0.1).held_out
     assert found.queries == found.verdict.n_queries <= 19
     assert found.verdict.outcome is Outcome.INCONCLUSIVE
-
-
-def test_scores_of_distinct_queries_stay_as_they_are():
-    run_scores = np.random.default_rng(0).random(len(QUERIES))
-    assert np.array_equal(QUESTIONS.merged(run_scores), run_scores)
-    assert QUESTIONS.distinct == tuple(QUERIES)
-    assert QuerySet([], None, "none").merged(np.empty(0)).shape == (0,)

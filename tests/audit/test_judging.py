@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from migrate.audit.drawn_queries import FLOOR
-from migrate.audit.findings import alike_grades, one_sided, sampled, unrelated_grades
-from migrate.audit.measures import ndcg
+from migrate.audit.findings import alike_grades, one_sided, sampled
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
-from migrate.audit.verdict import Bootstrap
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
 from migrate.search.runs import Rankings
@@ -122,11 +120,6 @@ def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
     assert means["full re-embed"] == pytest.approx(means_of_all["full re-embed"], abs=0.1)
 
 
-def test_whoever_stops_early_has_judged_a_sample(good, drawn, audited):
-    grade(drawn, good.qrels, 30)
-    assert audited("--judged", drawn)[1]["verdict"]["queries"] == 30
-
-
 def test_grades_that_are_all_alike_make_no_store_safe(log, drawn, audited, tmp_path):
     """Every ranking of them is perfect, whatever the store has lost."""
     records = grade_by(drawn, lambda query, place: 1)
@@ -159,12 +152,6 @@ def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, 
         assert code == 3 and "the grades look unrelated to the rankings" in report["verdict"]["sentence"]
         assert report["verdict"]["queries_needed"] is None
         assert report["recommendation"]["headline"].startswith("nothing is shown to be SAFE; clear up first: ")
-
-
-def test_all_but_one_grade_alike_tell_no_more(drawn, audited):
-    grade_by(drawn, lambda query, place: place != query % 7)
-    code, report, _ = audited("--judged", drawn)
-    assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
 def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, audited):
@@ -356,16 +343,6 @@ def test_judgements_of_relevant_documents_alone_are_not_alike():
     assert doubt.text.startswith("in 36 of 36 queries with relevant documents")
 
 
-@pytest.mark.parametrize(("first", "doubts"), [(2, 0), (None, 1)])
-def test_grades_that_follow_the_ranking_are_related_to_it(first, doubts):
-    """`first` documents of each ranking are relevant; None for as many anywhere."""
-    rng = np.random.default_rng(1)
-    places = [rng.permutation(10)[:2] if first is None else range(first) for _ in range(40)]
-    query_set = judged(lambda row: {f"d{place}": int(place in places[row]) for place in range(10)})
-    full = ndcg(RANKINGS[0], query_set.qrels, query_set.query_ids, 10)
-    assert len(unrelated_grades(query_set, full, Bootstrap(resamples=500))) == doubts
-
-
 def runs(own, full):
     return Rankings({f"q{row}": own(row) for row in range(40)}), Rankings({f"q{row}": full(row) for row in range(40)})
 
@@ -389,11 +366,6 @@ DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" 
 )
 def test_judgements_that_lie_with_one_ranking_are_doubted(grades_of, doubts):
     assert len(one_sided(judged(grades_of), *DIFFERENT)) == doubts
-
-
-def test_judgements_of_equal_rankings_favour_none():
-    for grades_of in (lambda row: {"d2": 1}, lambda row: {f"d{i}": i % 2 for i in range(10)}):
-        assert one_sided(judged(grades_of), *RANKINGS) == []
 
 
 @pytest.mark.parametrize(

@@ -37,15 +37,6 @@ def test_rare_total_harm_is_seldom_called_safe():
     assert outcomes.count(Outcome.INCONCLUSIVE) > 140
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "share"), [(60, 0.05), (120, 0.05)])
-def test_few_queries_without_a_bad_one_do_not_hide_rare_harm(n, share):
-    rng = np.random.default_rng(8)
-    arms = (rng.random((500, n)) >= share).astype(float)
-    safe = [judge(arm, np.ones(n), resamples=300, seed=i).outcome is Outcome.SAFE for i, arm in enumerate(arms)]
-    assert sum(safe) <= 40
-
-
 @pytest.mark.parametrize(
     ("loss", "n", "outcome"),
     [(0.0, 600, Outcome.SAFE), (0.3, 200, Outcome.NOT_SAFE), (0.05, 200, Outcome.INCONCLUSIVE)],

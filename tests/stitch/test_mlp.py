@@ -47,7 +47,7 @@ def learned(stitch):
     return {name: array.tobytes() for name, array in stitch.arrays().items()}
 
 
-@pytest.mark.parametrize("layers", [1, 3, 7])
+@pytest.mark.parametrize("layers", [1, 7])
 def test_a_linear_map_is_recovered_on_unseen_vectors(layers):
     x, y = linear_pairs(600)
     quiet = Training(noise=0.0, steps=500)
