@@ -202,16 +202,6 @@ def test_the_tail_of_errors_is_counted_within_them_and_falls_beyond():
     assert (ErrorTail.of(np.empty(0))(gaps) == 1).all()
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-def test_rows_are_ranked_as_by_brute_force(metric, tmp_path):
-    store = moved(tmp_path / "store", 0.5, metric=metric)
-    ranked = rank_rows(store, ASKED, 30, progress=no_progress)
-    scores = score_rows(ASKED, store.get(np.arange(COUNT)).vectors, metric)
-    assert ranked.scores[:, :30] == pytest.approx(-np.sort(-scores, axis=1)[:, :30], rel=1e-5, abs=1e-5)
-    assert ranked.lowest == pytest.approx(scores.min(axis=1), rel=1e-5)
-    assert ranked.edges == [40, 160, 640] and ranked.rows.shape[1] == 641
-
-
 def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far, tmp_path):
     ranked = rank_rows(far, ASKED, 30, progress=no_progress)
     outside = np.random.default_rng(1).random(COUNT) < 0.9

@@ -197,18 +197,6 @@ def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, ou
     assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
 
 
-def test_a_file_of_queries_is_read_in_every_form(tmp_path):
-    texts = [f"question {row}" for row in range(20)]
-    named = ({"id": row, "text": text} for row, text in enumerate(texts))
-    of_beir = ({"_id": f"q{row}", "text": text, "metadata": {}} for row, text in enumerate(texts))
-    forms = {"plain.txt": texts, "named.jsonl": map(json.dumps, named), "queries.jsonl": map(json.dumps, of_beir)}
-    for name, lines in forms.items():
-        (tmp_path / name).write_text("\n".join(lines))
-        found = load_unjudged(tmp_path / name)
-        assert [query.text for query in found.queries] == texts
-        assert (found.qrels, found.name, found.exclude_self, found.made_from) == (None, name, False, "")
-
-
 def test_synthetic_queries_are_titles_or_first_sentences():
     documents = [
         Document("a", "Tea. Green tea lowers blood pressure. So does rest."),
