@@ -89,13 +89,6 @@ def test_every_policy_is_tried_at_every_share_beyond_the_sample_and_only_queries
     assert [point.policy for point in tried([0.3]).points] == [SAMPLE, "confidence", "random"], "without a log"
 
 
-def test_more_true_vectors_keep_more_and_all_of_them_everything(tried):
-    found = tried([0.5, 1.0], ["random"])
-    kept = [point.verdict.retention.estimate for point in found.points]
-    assert kept == sorted(kept) and kept[0] < kept[1] - 0.02
-    assert kept[-1] == 1
-
-
 def test_a_confidence_that_ranks_nothing_is_not_tried(tried, fitted):
     poor = dataclasses.replace(fitted.selection.confidence, spearman=0.1)
     unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from paired_scores import judge
 from topics import DOCUMENTS, OF_TARGET, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy, shown
 
 from migrate.audit.query_set import QuerySet, independent
@@ -91,14 +90,6 @@ def test_repeating_queries_changes_no_bound_and_no_verdict(texts, times, qrels, 
     assert sizes[0] == sizes[1]
     note = f"{texts * (times - 1):,} of {texts * times:,} queries repeat the text of another"
     assert any(note in one for one in often.notes) and not any("repeat" in one for one in once.notes)
-
-
-def test_twenty_queries_often_repeated_would_be_safe_if_each_counted(reference, perfect):
-    """What the test above guards against: the same scores, taken for 1,000 queries, are SAFE."""
-    report = audit(perfect, reference, repeated(QUERIES[:20], 5), Caseless())
-    assert report.verdict.outcome is Outcome.INCONCLUSIVE
-    full, arm = (report.arm(name).scores["nDCG@10"] for name in (FULL, TRANSLATED))
-    assert judge(np.tile(arm, 50), np.tile(full, 50), resamples=500).outcome is Outcome.SAFE
 
 
 def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp_path):
