@@ -291,8 +291,20 @@ def log(corpus, tmp_path, monkeypatch):
 def audited(log, capsys):
     """Runs an audit: exit code, and what it shows in one line."""
 
-    def audit(store, queries, *options, by="build"):
-        command = ["audit", store, "--reference", by, "--queries", queries, "--two-stage", "none", "-q", "-v", *options]
+    def audit(store, queries, *options):
+        command = [
+            "audit",
+            store,
+            "--reference",
+            "build",
+            "--queries",
+            queries,
+            "--two-stage",
+            "none",
+            "-q",
+            "-v",
+            *options,
+        ]
         return run([*map(str, command)]), " ".join(capsys.readouterr().out.split())
 
     return audit
@@ -315,19 +327,6 @@ def test_audit_of_synthetic_queries(migrated, audited, tmp_path):
     assert "by synthetic queries (" in verdict["basis"] and verdict["basis"] in text
     assert "first sentences of the store's documents, drawn at random" in text
     assert "synthetic queries" in page.read_text()
-
-
-@pytest.mark.parametrize("kind", ["file", "synthetic"])
-def test_audit_by_a_pool(kind, migrated, log, audited, tmp_path):
-    """A store this small ends as the pool, and as the full audit does."""
-    reports = [tmp_path / "full.json", tmp_path / "pool.json"]
-    for report, by in zip(reports, ("build", "pool"), strict=True):
-        code, text = audited(migrated / "rough", log if kind == "file" else kind, "--report", report, by=by)
-        assert code == 1 and text.count("NOT SAFE (provisional: ") == 2
-    assert "pool: true vectors of" in text
-    full, pooled = (json.loads(report.read_text()) for report in reports)
-    assert pooled["pool"]["steps"][0]["depth"] == 20 and pooled["pool"]["provisional"]
-    assert pooled["verdict"] == full["verdict"]
 
 
 def test_run_takes_them_too_and_says_what_to_type_next(source_folder, log, tmp_path, capsys):

@@ -114,16 +114,6 @@ def test_a_manifest_that_does_not_fit_the_weights_is_refused(part, fact, value, 
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_path):
-    store = open_store(source_folder)
-    for any_store in (False, True):
-        with pytest.raises(StitchError, match=r"source: .*the stitch maps new queries .*--direction document$"):
-            migrate.translate(store, bridge, tmp_path / "new", any_store=any_store)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(StitchError, match="--direction document"):
-        bridge.translate(next(iter(store.scan())), source="batch")
-
-
 def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
     fitted = migrate.fit(open_store(source_folder), new_model, kind="ridge", sample=60)
     with pytest.raises(StitchError, match=r"^queries: .* one is needed that maps new queries .*--direction query$"):

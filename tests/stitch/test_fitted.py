@@ -21,7 +21,6 @@ from migrate.stitch.fitted import (
     SAMPLE_NAME,
     WEIGHTS_NAME,
     Fallback,
-    FallbackUse,
     FittedStitch,
     TrueVectors,
     fit_fallback,
@@ -387,12 +386,6 @@ def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(world
     assert found.selection.confidence is not None
 
 
-def test_the_use_of_a_fallback_says_what_it_costs():
-    said = FallbackUse("ridge+text", "ridge", 0.542, 0.427).sentence
-    assert "it finds 42.7 %, ridge+text 54.2 %" in said
-    assert "the store has no texts, which ridge+text reads: ridge was used" in said
-
-
 def test_an_existing_folder_is_kept_unless_forced(saved, make_fitted, tmp_path):
     with pytest.raises(ManifestError, match="no stitch here"):
         load_stitch(tmp_path)
@@ -410,14 +403,6 @@ def test_a_loaded_stitch_may_be_changed_and_saved(saved, tmp_path):
     found = load_stitch(tmp_path / "changed")
     assert (found.norm, list(found.sample.ids), dict(found.state)) == (3.0, ["a"], {})
     assert found.manifest.details["facts"] == load_stitch(saved).manifest.details["facts"]
-
-
-def test_a_stitch_from_before_there_were_fallbacks_loads_and_has_none(make_fitted, tmp_path):
-    make_fitted().save(tmp_path / "stitch")
-    loaded = load_stitch(tmp_path / "stitch")
-    assert loaded.fallback is None and loaded.fallback_use() is None
-    with pytest.raises(StitchError, match=r"^my store: the ridge\+text stitch reads texts.*fit it again"):
-        loaded.without_texts(source="my store")
 
 
 def test_a_stitch_saved_before_there_was_a_reach_translates_as_it_did(ridge, batch, tmp_path):
