@@ -292,20 +292,8 @@ def audited(log, capsys):
     """Runs an audit: exit code, and what it shows in one line."""
 
     def audit(store, queries, *options):
-        command = [
-            "audit",
-            store,
-            "--reference",
-            "build",
-            "--queries",
-            queries,
-            "--two-stage",
-            "none",
-            "-q",
-            "-v",
-            *options,
-        ]
-        return run([*map(str, command)]), " ".join(capsys.readouterr().out.split())
+        command = ["audit", store, "--reference", "build", "--queries", queries, "--two-stage", "none", *options]
+        return run([*map(str, command), "-q", "-v"]), " ".join(capsys.readouterr().out.split())
 
     return audit
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from stores_tools import make_store
 
 import migrate
 from migrate.embedders import load_embedder
@@ -12,7 +13,7 @@ from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.manifest import MANIFEST_NAME
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -79,10 +80,8 @@ def test_a_loaded_one_maps_to_the_same_bytes(spec, source_folder, new_model, que
 
 def test_queries_get_the_length_of_the_old_vectors(source_folder, new_model, queries, corpus, tmp_path):
     old = 7 * np.random.default_rng(0).normal(size=(150, 32)).astype(np.float32)
-    writer = create_store(tmp_path, format="faiss", dim=32)
-    writer.append(corpus.documents, old)
-    writer.finish()
-    fitted = migrate.fit(open_store(tmp_path), new_model, direction="query", kind="ridge", sample=150)
+    store = make_store(tmp_path / "old", corpus.documents, old)
+    fitted = migrate.fit(store, new_model, direction="query", kind="ridge", sample=150)
     mean = np.linalg.norm(old.astype(float), axis=1).mean()
     np.testing.assert_allclose(np.linalg.norm(fitted.map_queries(queries), axis=1), mean, rtol=1e-5)
 
