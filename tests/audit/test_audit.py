@@ -9,6 +9,7 @@ from topics import (
     DOCUMENTS,
     N_DOCUMENTS,
     N_QUERIES,
+    OF_TARGET,
     QRELS,
     QUERIES,
     SOURCE,
@@ -229,6 +230,8 @@ def test_a_reference_of_another_model_is_refused(translated_by, tmp_path):
         stores.append(make_store(tmp_path / name, manifest=Manifest("store", model, details={"index": "index.faiss"})))
     with pytest.raises(StoreError, match=r"reference was not embedded by topics-0 .* is 'other'"):
         audit(*stores)
+    right = make_store(tmp_path / "right", manifest=OF_TARGET)
+    assert audit(stores[0], right).arm(TRANSLATED).mean("overlap@10") == 1
 
 
 def test_judgements_of_documents_that_are_not_there_are_counted(reference, perfect):

@@ -64,8 +64,7 @@ def test_texts_ask_the_same_but_for_case_and_white_space(one, other, same):
     assert (digests_of([Query("a", one)]) == digests_of([Query("b", other)])) == same
 
 
-@pytest.mark.parametrize("qrels", [QRELS, None])
-@pytest.mark.parametrize(("texts", "times"), [(20, 10), (3, 40), (19, 2), (60, 3)])
+@pytest.mark.parametrize(("texts", "times", "qrels"), [(20, 10, None), (3, 40, QRELS), (19, 2, None), (60, 3, QRELS)])
 def test_repeating_queries_changes_no_bound_and_no_verdict(texts, times, qrels, reference, tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
     once, often = (

@@ -503,17 +503,6 @@ def test_two_stages_are_exact_in_a_pool(query_set, far):
         assert scores["nDCG@10"].tolist() == ndcg(Rankings(run), QRELS, list(run), 10).tolist()
 
 
-@pytest.mark.parametrize("scale", [0.4, 1.0])
-def test_two_stages_are_safe_in_a_pool_only_where_they_are_by_a_full_re_embed(scale, reference, tmp_path):
-    store = moved(tmp_path / "store", scale)
-    full, pooled = (audit(store, by, two_stage=None) for by in (reference, by_pool(20)))
-    assert list(pooled.family) == ["two-stage 20"] and list(full.family) == [f"two-stage {n}" for n in (20, 50, 200)]
-    assert (full.arm("two-stage 20").scores["nDCG@10"] == pooled.arm("two-stage 20").scores["nDCG@10"]).all()
-    ours, theirs = (report.family["two-stage 20"] for report in (pooled, full))
-    assert ours.lower <= theirs.lower, "it counts that further arms might have been looked at"
-    assert ours.lower < pooled.comparisons["two-stage 20"].retention.lower
-
-
 def test_documents_that_tie_are_those_of_the_pool(tmp_path):
     """Many rows of one vector, whose ids are not in the order of the rows."""
     documents = [Document(f"e{COUNT - row:04}", doc.text) for row, doc in enumerate(DOCUMENTS)]

@@ -32,7 +32,7 @@ def settled(n, retained, spread, margin, audits=200):
 
 @pytest.mark.parametrize(
     ("retained", "spread", "margin"),
-    [(0.97, 0.05, 0.94), (0.97, 0.15, 0.94), (0.97, 0.3, 0.94), (0.91, 0.3, 0.94), (0.8, 0.3, 0.95), (0.97, 0, 0.94)],
+    [(0.97, 0.05, 0.94), (0.97, 0.3, 0.94), (0.91, 0.3, 0.94), (0.97, 0, 0.94)],
 )
 def test_as_many_queries_as_estimated_settle_eight_audits_of_ten(retained, spread, margin):
     needed = needed_of(*alternating(40, retained, spread), margin)

@@ -19,13 +19,6 @@ def flat(d, n=3_000, ambient=30, seed=0):
     return (rng.normal(size=(n, d)) @ basis).astype(np.float32)
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_a_flat_space_has_its_dimension(d):
-    vectors = flat(d)
-    assert mean_of(vectors) == pytest.approx(d, rel=0.08)
-    assert two_nn_dimension(find_nearest(vectors, 2)) == pytest.approx(d, rel=0.08)
-
-
 def test_estimates_are_those_of_scikit_dimension():
     """Where the dimension is 2 in places and 6 in others; TwoNN leaves out the tenth of the greatest ratios."""
     with warnings.catch_warnings():

@@ -103,18 +103,6 @@ def test_a_stitch_without_a_variance_is_judged_by_the_norm():
     np.testing.assert_array_equal(found.of(prediction), found.of(Prediction(prediction.vectors)))
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_a_few_pairs_are_enough_and_change_nothing(n):
-    prediction, truth, _ = make_predictions(n)
-    before = prediction.vectors.copy(), prediction.variance.copy(), truth.copy()
-    found = Confidence.fit(prediction, truth)
-    assert np.isfinite([*found.coefficients, found.spearman, found.worst_share, found.lowest, found.usual]).all()
-    assert np.isfinite(found.of(prediction)).all()
-    assert Confidence.fit(prediction, truth) == found
-    for array, kept in zip((prediction.vectors, prediction.variance, truth), before, strict=True):
-        np.testing.assert_array_equal(array, kept)
-
-
 def test_perfect_predictions_leave_no_error_to_share():
     truth = make_predictions()[1]
     found = Confidence.fit(Prediction(truth.copy()), truth)

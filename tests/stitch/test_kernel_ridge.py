@@ -6,7 +6,6 @@ import pytest
 from scipy.sparse import issparse
 from scipy.stats import ortho_group
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.errors import StitchError
@@ -67,16 +66,6 @@ def overlap(stitch, pairs):
 def plain(view):
     rows = view.matrix()
     return (rows.toarray() if issparse(rows) else rows).astype(np.float64)
-
-
-@pytest.mark.parametrize("weights", [{"vector": 1.0}, {"vector": 1.0, "ngrams": 0.0, "topics": 0.0}])
-@pytest.mark.parametrize("penalty", [0.001, 0.1, 2.0])
-def test_without_the_texts_it_is_the_ridge_of_scikit_learn(world, texts, asked, weights, penalty):
-    x, y = mixed(world)
-    stitch = RidgeText(Weighing(weights, penalty, 0.0)).fit(x, y, texts)
-    spread = np.square(x - x.mean(axis=0)).sum() / len(x)
-    judge = SklearnRidge(penalty * spread).fit(x.astype(float), y)
-    np.testing.assert_allclose(stitch.transform(*asked), judge.predict(asked[0]), atol=5e-4)
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_equal_spaces_need_no_stitch_and_a_rotation_one_that_rotates():
     assert found["identity"] < 0.2
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_pure_noise_is_not_predicted_and_controls_stand_last_and_are_not_chosen(seed):
     rng = np.random.default_rng(seed)
     x, y = (rng.normal(size=(200, 80)).astype(np.float32) for _ in range(2))  # a control could well win

@@ -68,13 +68,6 @@ def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
         assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
 
 
-def test_without_a_table_there_are_ngrams_and_topics_of_them_and_with_one_its_pieces_and_tokens(plain, reader):
-    assert set(plain.read(ASKED).views) == WITHOUT_TABLE and set(reader.read(ASKED).views) == WITH_TABLE
-    assert plain.state() == {}
-    for one in (plain, reader):
-        assert one.topics.shape == (len(one.term_idf), 150 // 4)
-
-
 def test_topics_without_a_table_are_of_the_weighted_sum_of_the_words(plain, texts):
     expected = np.zeros((1, len(plain.term_idf)))
     for word, weight in decayed(texts[0]):

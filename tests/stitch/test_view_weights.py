@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.stitch.kernel import spread
+from migrate.stitch.kernel import KernelSystem, spread
 from migrate.stitch.kernel_ridge import VECTOR
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.view_weights import Search, Weighing
@@ -73,6 +73,13 @@ def test_a_view_that_counts_too_much_or_too_little_is_put_right():
     assert found.weights["one"] == pytest.approx(0.09)
     found = Search(grams, target).best({"one": 1.0, "two": 1.0, "noise": 0.3})
     assert found.weights == pytest.approx({"one": 3.0, "two": 1.0, "noise": 0.1})
+
+
+def test_a_penalty_that_float32_cannot_tell_from_none_is_solved_in_float64():
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    rough = KernelSystem((rows @ rows.T).astype(np.float32), rows.astype(np.float32)).solve(1e-9)
+    assert rough.residuals.dtype == np.float64
+    assert np.isfinite(rough.residuals).all()
 
 
 def test_the_last_view_is_not_left_out():
