@@ -58,7 +58,6 @@ def translated(stores):
 
 @pytest.fixture(scope="module")
 def perfect(reference):
-    """The reference's vectors in another folder."""
     return copy_store(reference)
 
 

@@ -46,7 +46,6 @@ def swapped(model):
 
 
 def last_swapped(model):
-    """The last two have."""
     return lambda texts: swapped(model)(texts[::-1])[::-1]
 
 

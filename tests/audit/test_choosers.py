@@ -46,7 +46,6 @@ BARE = (MANIFEST_NAME, "confidence.npy", "sources.npy")
 
 @pytest.fixture(scope="module")
 def translated(tmp_path_factory):
-    """A translation of few pairs, which loses much."""
     folder = tmp_path_factory.mktemp("translated")
     true = TARGET.embed_documents(DOCUMENTS)
     old = true + np.random.default_rng(6).normal(size=true.shape).astype(np.float32)
@@ -74,7 +73,6 @@ def filled(translated):
 
 @pytest.fixture
 def embedder(translated, tmp_path):
-    """The model with a cache of what the fit has embedded."""
     shutil.copy(translated / "cache.sqlite", tmp_path / "cache.sqlite")
     return CachedEmbedder(TARGET, tmp_path / "cache.sqlite")
 
@@ -86,7 +84,6 @@ def stranger(tmp_path):
 
 
 def fill(translated, embedder, tmp_path):
-    """Fill what the cache has into the translated store."""
     done = backfill_store(open_store(translated / "translated"), embedder, tmp_path / "filled")
     return done, open_store(tmp_path / "filled")
 

@@ -80,7 +80,6 @@ def population(n=20_000, *, hit=0.0, seed=0):
 
 
 def audits(arm, full, changes, n, times, seed=1):
-    """Bounds of audits whose queries were drawn by their chances."""
     chances = chances_of(changes)
     rng = np.random.default_rng(seed)
     for audit in range(times):

@@ -23,7 +23,6 @@ SAFE_MARGIN = 0.5
 
 
 def spelled(query, number):
-    """The query as somebody else types it."""
     forms = (str, str.upper, str.title, lambda text: f"  {text}\n", lambda text: text.replace(" ", "\t "))
     return Query(f"{query.id}.{number}", forms[number % len(forms)](query.text))
 

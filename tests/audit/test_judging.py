@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
 @pytest.fixture
 def audited(good, told):
-    """An audit of the good migration by what is named."""
-
     def audit(*options):
         return told(*good.right().command(*options), "--two-stage", "none", "--json", quiet=False)
 
@@ -32,7 +30,6 @@ def audited(good, told):
 
 @pytest.fixture
 def log(good):
-    """The queries of the good migration without their judgements."""
     return good.beir / "queries.jsonl"
 
 
@@ -60,7 +57,6 @@ def read_lines(path):
 
 
 def grade(path, qrels, count=None):
-    """What a person does who knows the judgements."""
     records = read_lines(path)
     for record in records[:count]:
         for document in record["documents"]:
@@ -80,7 +76,6 @@ def grade_by(path, grade_of):
 
 
 def make_beir(log, lines, folder):
-    """A BEIR folder of the log's queries with these lines of judgements."""
     (folder / "qrels").mkdir(parents=True)
     (folder / "queries.jsonl").write_bytes(log.read_bytes())
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
@@ -88,7 +83,6 @@ def make_beir(log, lines, folder):
 
 
 def as_beir(records, log, folder):
-    """The grades of a file as a BEIR folder, zeros too."""
     lines = [f"{one['_id']}\t{d['_id']}\t{d['grade']}" for one in records for d in one["documents"]]
     return make_beir(log, lines, folder)
 

@@ -57,12 +57,10 @@ judged_or_not = pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=
 
 
 def audit(translated, by, query_set=QUERY_SET, **options):
-    """An audit by a store or by a pool."""
     return topics.audit(translated, by, query_set, **{"embedder": TARGET, **options})
 
 
 def moved(folder, scale, **options):
-    """A translated store whose vectors are off by so much."""
     vectors = VECTORS + np.float32(scale) * NOISE
     return make_store(folder, **{"documents": DOCUMENTS, "vectors": vectors, "manifest": MANIFEST, **options})
 
@@ -288,7 +286,6 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
 
 
 def audits_of(true, translated, depth, query_set, tmp_path):
-    """The audits of vectors by all true ones and by a pool."""
     store, full = (
         make_store(tmp_path / name, documents=DOCUMENTS, vectors=vectors, manifest=manifest)
         for name, vectors, manifest in (("store", translated, MANIFEST), ("full", true, None))
@@ -430,8 +427,6 @@ def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
 
 
 def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
-    """By the true vectors of the stitch's sample."""
-
     class Turned(Counting):
         def embed(self, texts, role, *, progress=no_progress):
             return np.ascontiguousarray(super().embed(texts, role, progress=progress)[:, ::-1])

@@ -22,7 +22,6 @@ def test_the_nearer_the_margin_the_more_queries_are_needed(spread):
 
 
 def settled(n, retained, spread, margin, audits=200):
-    """Share of audits of n new queries that are settled."""
     rng = np.random.default_rng(3)
     fulls = (rng.choice([0.3, 0.5, 0.63, 1], size=n) for _ in range(audits))
     scores = ((full * (retained + spread * rng.choice([-1, 1], size=n)), full) for full in fulls)

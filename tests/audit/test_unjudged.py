@@ -59,7 +59,6 @@ def best_of(scores):
 
 
 def ranked(scores, by):
-    """True scores of the first documents of a ranking by other scores."""
     return np.take_along_axis(scores, np.argsort(-by, axis=1)[:, :K], axis=1)
 
 
@@ -281,7 +280,6 @@ def migrated(source_folder, tmp_path_factory):
 
 @pytest.fixture
 def log(corpus, tmp_path, monkeypatch):
-    """A file of the corpus's queries, one a line."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "log.txt").write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
     return tmp_path / "log.txt"

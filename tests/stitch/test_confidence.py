@@ -28,7 +28,6 @@ def make_predictions(n=400, seed=0, noise=0.05):
 
 
 def of(norm, variance):
-    """One prediction."""
     vector = np.zeros((1, DIM), dtype=np.float32)
     vector[0, 2] = norm
     return Prediction(vector, np.array([variance], dtype=np.float32))

@@ -28,7 +28,6 @@ def new_model(corpus):
 
 @pytest.fixture(scope="module")
 def bridge(source_folder, new_model):
-    """From the 24 dimensions of the new model back to the 32 of the store."""
     return migrate.fit(open_store(source_folder), new_model, direction="query", sample=60, seed=5)
 
 

@@ -48,7 +48,6 @@ def world(make_world):
 
 @pytest.fixture(scope="module")
 def vectors(world):
-    """Source and target vectors; those of the target are of no common length."""
     rng = np.random.default_rng(1)
     both = np.hstack([world.wordy, world.hidden])
     x = both[:, 6:] @ rng.normal(size=(18, P)) + 2
@@ -57,7 +56,6 @@ def vectors(world):
 
 @pytest.fixture(scope="module")
 def readers(world):
-    """A reader with word pieces, one without, and none."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=["[UNK]"], show_progress=False)
@@ -484,7 +482,6 @@ DAMAGED = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("damage", "name"), [(damage, name) for damage, names in DAMAGED.items() for name in names])
 def test_a_wrong_array_is_found_even_with_the_right_hash(damage, name, saved):
-    """An array of another shape, or one times a factor."""
     tensors = load_file(saved / WEIGHTS_NAME)
     damaged = tensors[name][SHAPES[damage]] if damage in SHAPES else tensors[name] * damage
     save_file({**tensors, name: np.ascontiguousarray(damaged)}, saved / WEIGHTS_NAME)

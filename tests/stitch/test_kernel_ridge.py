@@ -24,7 +24,6 @@ READERS = [TextAlone, RidgeText, KernelText]
 
 
 def made(stitch, penalty=0.1):
-    """A stitch that reads all that it can."""
     weights = {"vector": 1.0} if stitch.reads_vectors else {}
     if stitch.reads_texts:
         weights |= {"ngrams": 0.5, "topics": 0.25}
@@ -43,7 +42,6 @@ def texts(world):
 
 @pytest.fixture(scope="module")
 def asked(make_world, world):
-    """Vectors and texts of documents that nothing was learned from."""
     other = make_world(40, seed=5)
     return mixed(other)[0], world.reader.read(other.texts)
 

@@ -30,7 +30,6 @@ def make_pairs(n, p, q, *, noise=0.3, seed=0):
 
 
 def make_centred(n, p, q):
-    """The same in float64, each side with a mean of zero."""
     return tuple(side.astype(float) - side.mean(axis=0, dtype=float) for side in make_pairs(n, p, q, noise=1.0))
 
 

@@ -33,7 +33,6 @@ def bent_pairs(n=900, seed=0):
 
 
 def noise_pairs(n=200, d=16, seed=0):
-    """Two sides that have nothing to do with each other."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(2, n, d)).astype(np.float32)
     return x, y

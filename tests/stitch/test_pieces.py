@@ -53,7 +53,6 @@ def pieces_of(tokenizer, limit=None, width=3):
 
 
 def through_words(pieces, text):
-    """The tokens of a text, word by word, as counts by id."""
     words = split_words([text])
     counts, lengths = pieces.counts(words.words)
     times = np.bincount(words.flat, minlength=len(words.words))

@@ -38,7 +38,6 @@ def unit(rows):
 
 
 def decayed(text):
-    """Its words with their weights."""
     return [(word, (1 + place) ** -0.3) for place, word in enumerate(text.split())]
 
 

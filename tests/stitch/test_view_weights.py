@@ -18,7 +18,6 @@ def kernel(rows):
 
 
 def make_views(seed=0, n=N):
-    """Two views that the target is made of, and one of noise."""
     rng = np.random.default_rng(seed)
     one, two, noise = rng.normal(size=(n, 6)), rng.normal(size=(n, 6)), rng.normal(size=(n, 40))
     target = np.hstack([one, 0.7 * two]) @ rng.normal(size=(12, 8)) + 0.2 * rng.normal(size=(n, 8))
