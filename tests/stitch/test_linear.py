@@ -120,15 +120,6 @@ def test_lambda_is_chosen_by_retrieval_among_left_out_predictions(n, p, q, noise
     assert seed != 0 or best != by_mse, "the case must tell retrieval from squared error"
 
 
-@pytest.mark.parametrize(("n", "p"), [(60, 8), (12, 30)])
-def test_ridge_is_scikit_learns_at_the_lambda_it_chose(n, p):
-    x, y = make_pairs(n, p, 5)
-    fitted = Ridge().fit(x, y)
-    expected = SklearnRidge(fitted.lambda_).fit(x.astype(float), y.astype(float))
-    np.testing.assert_allclose(fitted.matrix_, expected.coef_.T, atol=1e-4)
-    np.testing.assert_allclose(fitted.offset_, expected.intercept_, atol=1e-4)
-
-
 @pytest.mark.parametrize(("n", "p", "q"), SHAPES)
 def test_a_path_has_the_errors_and_coefficients_of_scikit_learn(n, p, q):
     x, y = make_centred(n, p, q)

@@ -177,13 +177,6 @@ def test_identity_applies_to_equal_dimensions_only_and_a_mean_that_is_asked_for_
     assert [(row.stitch, row.is_control) for row in selection.candidates] == [("mean", False), ("random", True)]
 
 
-def test_progress_counts_the_candidates():
-    told = []
-    specs = ["ols", "ridge"]
-    select_stitch(Pairing(*make_pairs(20)), specs=specs, progress=lambda *step: told.append(step))
-    assert told == [("fit candidates", number, 2) for number in range(3)]
-
-
 def learnable_pairs(n, p=30, noise=1.0, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, p))
