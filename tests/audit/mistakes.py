@@ -9,7 +9,6 @@ Source and target have one dimension, as many pairs of models have, so that noth
 """
 
 import json
-import os
 import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -371,9 +370,6 @@ class References(_Mistakes):
     def the_source(self):
         return self._at(self.good.source)
 
-    def the_source_without_its_manifest(self):
-        return self._of(self.good.old)
-
     def the_source_stamped_as_the_target(self):
         return trusted(self.the_source(), self.folder)
 
@@ -383,27 +379,15 @@ class References(_Mistakes):
     def a_copy_of_the_translated_store(self):
         return self._at(shutil.copytree(self.good.translated, self.folder / "copy"))
 
-    def hard_links_to_the_translated_store(self):
-        return self._at(shutil.copytree(self.good.translated, self.folder / "links", copy_function=os.link))
-
     def a_symlink_to_the_translated_store(self):
         (self.folder / "latest").symlink_to(self.good.translated)
         return self._at(self.folder / "latest")
-
-    def the_translated_store_under_another_name(self):
-        (self.folder / "renamed").mkdir()
-        shutil.copy(self.good.translated / "index.faiss", self.folder / "renamed" / "vectors.faiss")
-        shutil.copy(self.good.translated / "docs.jsonl", self.folder / "renamed" / "docs.jsonl")
-        return self._at(self.folder / "renamed")
 
     def the_translated_store_in_another_order(self):
         return self._reordered(self.good.moved)
 
     def the_translated_store_in_another_index(self):
         return self._of(self.good.moved, index_type="HNSW16")
-
-    def the_translated_store_rounded(self):
-        return self._of(self.good.moved.astype(np.float16).astype(np.float32))
 
     def the_translated_store_with_noise(self):
         return self._of(self._noisy(0.01))
@@ -414,12 +398,6 @@ class References(_Mistakes):
 
     def another_translation_without_its_manifest(self):
         return self._of(_vectors_of(self._another_translation()))
-
-    def random_vectors(self):
-        return self._of(unit_rows(self._rng().normal(size=self.good.true.shape).astype(np.float32)))
-
-    def half_old(self):
-        return self._of(np.where(self._is_half(), self.good.old, self.good.true))
 
     def half_translated(self):
         return self._of(np.where(self._is_half(), self.good.moved, self.good.true))
@@ -436,9 +414,6 @@ class References(_Mistakes):
     def shuffled(self):
         """True vectors that belong to other ids: results of threads, written as they came."""
         return self._of(self.good.true[self._rng().permutation(N_DOCUMENTS)])
-
-    def off_by_one(self):
-        return self._of(np.roll(self.good.true, 1, axis=0))
 
     def other_texts(self):
         """The right ids of another state of the corpus: each text has moved to another id, and so has its vector."""
@@ -471,10 +446,6 @@ class References(_Mistakes):
     def another_revision_for_queries_too(self):
         return replace(self.another_revision(), target=f"file:{self.folder / self.good.target_file.name}")
 
-    def constant(self):
-        """One vector for every document: a server that answered everything alike."""
-        return self._of(np.tile(unit_rows(self.good.true.mean(axis=0, keepdims=True)), (N_DOCUMENTS, 1)))
-
     def cut_short(self):
         """True vectors whose later half is zeros: shorter vectors of the API, filled up to fit the index."""
         return self._of(unit_rows(np.where(np.arange(DIM) < DIM // 2, self.good.true, np.float32(0))))
@@ -486,10 +457,6 @@ class References(_Mistakes):
     def unnormalised(self):
         """True directions of many lengths, in an index by inner product: long vectors come first."""
         return self._of(self._of_many_lengths())
-
-    def unnormalised_euclidean(self):
-        """The same by Euclidean distance: short vectors come first."""
-        return self._of(self._of_many_lengths(), metric="l2")
 
 
 class Harmless(_Mistakes):
@@ -563,8 +530,6 @@ class Judgements(_Mistakes):
     """The right queries of a migration of few pairs, judged in a way that makes it look good."""
 
     clicks = _click_log(sessions=1, fading=2, noise=0.05)  # hardly anybody looks beyond the first place
-    clicks_on_a_small_screen = _click_log(depth=3, noise=0.1)
-    clicks_by_mistake_too = _click_log(noise=0.05)
     clicks_on_anything = _click_log(noise=0.3)
     counted_clicks = _click_log(noise=0.05, sessions=6, graded=True)
     clicks_and_what_was_shown = _click_log(noise=0.05, shown=True)

@@ -72,32 +72,6 @@ def test_bounds_lie_around_the_estimate_and_depend_on_the_seed_alone():
     assert abs(first.lower - other.lower) < 0.01
 
 
-def test_many_queries_are_resampled_in_pieces_with_the_same_meaning():
-    arm, full = make(30_000, noise=0.3)
-    found = Bootstrap(resamples=400).difference(arm, full)
-    error = np.std(arm - full) / np.sqrt(30_000)
-    assert found.lower == pytest.approx(found.estimate - 1.645 * error, abs=0.35 * error)
-    assert found.upper == pytest.approx(found.estimate + 1.645 * error, abs=0.35 * error)
-
-
-def test_queries_are_paired():
-    """The same scores in another order are a noisier comparison."""
-    arm, full = make(300, loss=0, noise=0.02)
-    shuffled = np.random.default_rng(0).permutation(arm)
-    paired, unpaired = Bootstrap().retention(arm, full), Bootstrap().retention(shuffled, full)
-    assert paired.estimate == pytest.approx(unpaired.estimate)
-    assert unpaired.upper - unpaired.estimate > 4 * (paired.upper - paired.estimate)
-
-
-@pytest.mark.parametrize("bounds", [Bootstrap.retention, Bootstrap.difference])
-def test_more_confidence_is_less_precision(bounds):
-    arm, full = make(100)
-    found = [bounds(Bootstrap(confidence=level), arm, full) for level in (0.8, 0.95, 0.99)]
-    lower, upper = [one.lower for one in found], [one.upper for one in found]
-    assert lower == sorted(lower, reverse=True) and len(set(lower)) == 3
-    assert upper == sorted(upper) and len(set(upper)) == 3
-
-
 def test_weights_are_the_same_in_pieces_and_at_once(monkeypatch):
     scores = np.random.default_rng(0).random((50, 3))
     whole, unseen = weighted_sums(scores, seed=4, resamples=100)

@@ -135,7 +135,6 @@ def test_too_little_to_judge_by_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def moved(corpus, source_folder, tmp_path_factory):
-    """A translated store with true vectors in it, its reference, labels and ids from outside."""
     folder = tmp_path_factory.mktemp("moved")
     source = open_store(source_folder)
     ids = [doc_id for batch in source.scan() for doc_id in batch.ids]

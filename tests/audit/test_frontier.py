@@ -12,7 +12,7 @@ from migrate.audit.verdict import Bounds, Outcome, Verdict
 from migrate.cost.count import count_texts
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
-from migrate.errors import InconclusiveError, InputError, StitchError, StoreError, UsageError
+from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.report.audit_sections import frontier_blocks
 from migrate.report.document import frontier_document
 from migrate.report.terminal import as_text
@@ -89,13 +89,6 @@ def test_every_policy_is_tried_at_every_share_beyond_the_sample_and_only_queries
     assert [point.policy for point in tried([0.3]).points] == [SAMPLE, "confidence", "random"], "without a log"
 
 
-def test_more_true_vectors_keep_more_and_all_of_them_everything(tried):
-    found = tried([0.5, 1.0], ["random"])
-    kept = [point.verdict.retention.estimate for point in found.points]
-    assert kept == sorted(kept) and kept[0] < kept[1] - 0.02
-    assert kept[-1] == 1
-
-
 def test_a_confidence_that_ranks_nothing_is_not_tried(tried, fitted):
     poor = dataclasses.replace(fitted.selection.confidence, spearman=0.1)
     unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=poor))
@@ -143,16 +136,6 @@ def test_queries_that_choose_documents_do_not_judge(tried, store, fitted, refere
     assert asked.judging.notes == ("30 of 100 queries chose documents that have true vectors; they do not judge",)
     other = tried([0.4], ["random"], query_log=log)
     assert (other.points[0].verdict.n_queries, other.notes) == (100, ()), "a policy that reads no log"
-
-
-def test_queries_that_chose_the_sample_do_not_judge_a_frontier_and_without_others_nothing_is_embedded(
-    tried, store, questions, target
-):
-    chosen = migrate.fit(store, target, kind="ridge", sample=20, query_log=questions.queries[:30])
-    found = tried([0.4], ["random"], frontier=chosen)
-    assert {point.verdict.n_queries for point in found.points} == {70}
-    with pytest.raises(InconclusiveError, match="0 others are left, and a verdict needs at least 20"):
-        tried(embedder=None, query_log=questions.queries)
 
 
 def test_another_store_stitch_or_reference_is_refused(tried, store, reference, target, tmp_path):

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from migrate.audit.drawn_queries import FLOOR
-from migrate.audit.findings import alike_grades, one_sided, sampled, unrelated_grades
-from migrate.audit.measures import ndcg
+from migrate.audit.findings import alike_grades, one_sided, sampled
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
-from migrate.audit.verdict import Bootstrap
 from migrate.datasets.graded import read_graded, seal_of
 from migrate.errors import DatasetError
 from migrate.search.runs import Rankings
@@ -24,8 +22,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
 
 @pytest.fixture
 def audited(good, told):
-    """An audit of the good migration by what is named."""
-
     def audit(*options):
         return told(*good.right().command(*options), "--two-stage", "none", "--json", quiet=False)
 
@@ -34,7 +30,6 @@ def audited(good, told):
 
 @pytest.fixture
 def log(good):
-    """The queries of the good migration without their judgements."""
     return good.beir / "queries.jsonl"
 
 
@@ -62,7 +57,6 @@ def read_lines(path):
 
 
 def grade(path, qrels, count=None):
-    """What a person does who knows the judgements."""
     records = read_lines(path)
     for record in records[:count]:
         for document in record["documents"]:
@@ -82,7 +76,6 @@ def grade_by(path, grade_of):
 
 
 def make_beir(log, lines, folder):
-    """A BEIR folder of the log's queries with these lines of judgements."""
     (folder / "qrels").mkdir(parents=True)
     (folder / "queries.jsonl").write_bytes(log.read_bytes())
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
@@ -90,7 +83,6 @@ def make_beir(log, lines, folder):
 
 
 def as_beir(records, log, folder):
-    """The grades of a file as a BEIR folder, zeros too."""
     lines = [f"{one['_id']}\t{d['_id']}\t{d['grade']}" for one in records for d in one["documents"]]
     return make_beir(log, lines, folder)
 
@@ -120,11 +112,6 @@ def test_queries_are_drawn_with_their_candidates_and_judge_when_they_are_graded(
     assert any("were drawn by what judgements could change; means are of all" in note for note in report["notes"])
     means, means_of_all = ({arm["name"]: arm["means"]["nDCG@10"] for arm in one["arms"]} for one in (report, evenly))
     assert means["full re-embed"] == pytest.approx(means_of_all["full re-embed"], abs=0.1)
-
-
-def test_whoever_stops_early_has_judged_a_sample(good, drawn, audited):
-    grade(drawn, good.qrels, 30)
-    assert audited("--judged", drawn)[1]["verdict"]["queries"] == 30
 
 
 def test_grades_that_are_all_alike_make_no_store_safe(log, drawn, audited, tmp_path):
@@ -159,12 +146,6 @@ def test_grades_at_random_make_no_store_safe_and_no_more_of_them_would(highest, 
         assert code == 3 and "the grades look unrelated to the rankings" in report["verdict"]["sentence"]
         assert report["verdict"]["queries_needed"] is None
         assert report["recommendation"]["headline"].startswith("nothing is shown to be SAFE; clear up first: ")
-
-
-def test_all_but_one_grade_alike_tell_no_more(drawn, audited):
-    grade_by(drawn, lambda query, place: place != query % 7)
-    code, report, _ = audited("--judged", drawn)
-    assert code == 3 and "the grades look unrelated" in report["verdict"]["sentence"]
 
 
 def test_queries_that_were_drawn_for_another_store_have_wider_bounds(good, drawn, audited):
@@ -356,16 +337,6 @@ def test_judgements_of_relevant_documents_alone_are_not_alike():
     assert doubt.text.startswith("in 36 of 36 queries with relevant documents")
 
 
-@pytest.mark.parametrize(("first", "doubts"), [(2, 0), (None, 1)])
-def test_grades_that_follow_the_ranking_are_related_to_it(first, doubts):
-    """`first` documents of each ranking are relevant; None for as many anywhere."""
-    rng = np.random.default_rng(1)
-    places = [rng.permutation(10)[:2] if first is None else range(first) for _ in range(40)]
-    query_set = judged(lambda row: {f"d{place}": int(place in places[row]) for place in range(10)})
-    full = ndcg(RANKINGS[0], query_set.qrels, query_set.query_ids, 10)
-    assert len(unrelated_grades(query_set, full, Bootstrap(resamples=500))) == doubts
-
-
 def runs(own, full):
     return Rankings({f"q{row}": own(row) for row in range(40)}), Rankings({f"q{row}": full(row) for row in range(40)})
 
@@ -389,11 +360,6 @@ DIFFERENT = runs(lambda row: [f"d{i}" for i in range(10)], lambda row: [f"d{i}" 
 )
 def test_judgements_that_lie_with_one_ranking_are_doubted(grades_of, doubts):
     assert len(one_sided(judged(grades_of), *DIFFERENT)) == doubts
-
-
-def test_judgements_of_equal_rankings_favour_none():
-    for grades_of in (lambda row: {"d2": 1}, lambda row: {f"d{i}": i % 2 for i in range(10)}):
-        assert one_sided(judged(grades_of), *RANKINGS) == []
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import InputError, SpendingError, StoreError, UsageError
+from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.report.document import audit_document
 from migrate.report.summary import audit_summary
@@ -57,12 +57,10 @@ judged_or_not = pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=
 
 
 def audit(translated, by, query_set=QUERY_SET, **options):
-    """An audit by a store or by a pool."""
     return topics.audit(translated, by, query_set, **{"embedder": TARGET, **options})
 
 
 def moved(folder, scale, **options):
-    """A translated store whose vectors are off by so much."""
     vectors = VECTORS + np.float32(scale) * NOISE
     return make_store(folder, **{"documents": DOCUMENTS, "vectors": vectors, "manifest": MANIFEST, **options})
 
@@ -113,7 +111,7 @@ class Counting(WrappedEmbedder):
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_no_query_scores_less_and_no_two_stage_arm_keeps_more_in_a_pool_than_in_truth(seed, metric):
     """Whatever else is in the pool: all judged documents are, and the candidates of the arm."""
     rng = np.random.default_rng(seed)
@@ -202,16 +200,6 @@ def test_the_tail_of_errors_is_counted_within_them_and_falls_beyond():
     assert (ErrorTail.of(np.empty(0))(gaps) == 1).all()
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-def test_rows_are_ranked_as_by_brute_force(metric, tmp_path):
-    store = moved(tmp_path / "store", 0.5, metric=metric)
-    ranked = rank_rows(store, ASKED, 30, progress=no_progress)
-    scores = score_rows(ASKED, store.get(np.arange(COUNT)).vectors, metric)
-    assert ranked.scores[:, :30] == pytest.approx(-np.sort(-scores, axis=1)[:, :30], rel=1e-5, abs=1e-5)
-    assert ranked.lowest == pytest.approx(scores.min(axis=1), rel=1e-5)
-    assert ranked.edges == [40, 160, 640] and ranked.rows.shape[1] == 641
-
-
 def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far, tmp_path):
     ranked = rank_rows(far, ASKED, 30, progress=no_progress)
     outside = np.random.default_rng(1).random(COUNT) < 0.9
@@ -242,21 +230,7 @@ def gains_of(scores, temperature):
     return sum(np.exp(score / temperature) / np.log2(place + 2) for place, score in enumerate(first))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_documents_add_what_they_do_alone_and_no_more_together(seed):
-    rng = np.random.default_rng(seed)
-    pool = np.sort(rng.normal(size=CUT + int(rng.integers(0, 5))))[::-1]
-    temperature = float(rng.uniform(0.1, 2))
-    others = rng.normal(scale=1.5, size=int(rng.integers(1, 20)))
-    room, before = Room(pool[:CUT], temperature), gains_of(pool, temperature)
-    alone = room.gain_of(others)
-    assert alone == pytest.approx([np.log(gains_of([*pool, s], temperature) / before) for s in others], abs=1e-12)
-    together = np.log(gains_of([*pool, *others], temperature) / before)
-    assert together <= alone.sum() + 1e-12
-    assert (room.gain_of(pool[CUT - 1 : CUT]) < 1e-12).all() and room.gain_of(np.array([-9.0])) == 0
-
-
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
     """Errors of their own for each document, and many times anew; some are as large as the temperature."""
     rng = np.random.default_rng(seed)
@@ -312,7 +286,6 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
 
 
 def audits_of(true, translated, depth, query_set, tmp_path):
-    """The audits of vectors by all true ones and by a pool."""
     store, full = (
         make_store(tmp_path / name, documents=DOCUMENTS, vectors=vectors, manifest=manifest)
         for name, vectors, manifest in (("store", translated, MANIFEST), ("full", true, None))
@@ -454,8 +427,6 @@ def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
 
 
 def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
-    """By the true vectors of the stitch's sample."""
-
     class Turned(Counting):
         def embed(self, texts, role, *, progress=no_progress):
             return np.ascontiguousarray(super().embed(texts, role, progress=progress)[:, ::-1])
@@ -525,17 +496,6 @@ def test_two_stages_are_exact_in_a_pool(query_set, far):
             for query, vector, first in firsts
         }
         assert scores["nDCG@10"].tolist() == ndcg(Rankings(run), QRELS, list(run), 10).tolist()
-
-
-@pytest.mark.parametrize("scale", [0.4, 1.0])
-def test_two_stages_are_safe_in_a_pool_only_where_they_are_by_a_full_re_embed(scale, reference, tmp_path):
-    store = moved(tmp_path / "store", scale)
-    full, pooled = (audit(store, by, two_stage=None) for by in (reference, by_pool(20)))
-    assert list(pooled.family) == ["two-stage 20"] and list(full.family) == [f"two-stage {n}" for n in (20, 50, 200)]
-    assert (full.arm("two-stage 20").scores["nDCG@10"] == pooled.arm("two-stage 20").scores["nDCG@10"]).all()
-    ours, theirs = (report.family["two-stage 20"] for report in (pooled, full))
-    assert ours.lower <= theirs.lower, "it counts that further arms might have been looked at"
-    assert ours.lower < pooled.comparisons["two-stage 20"].retention.lower
 
 
 def test_documents_that_tie_are_those_of_the_pool(tmp_path):
@@ -659,11 +619,6 @@ def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
     assert "file:target.npz is not the file that the store was translated for" in report.doubts[0]
 
 
-def test_a_file_that_lacks_a_vector_of_the_pool_is_refused(near, tmp_path):
-    with pytest.raises(InputError, match="'d0000'"):
-        audit(near, by_pool(), embedder=write_file(tmp_path / "target.npz", [doc.id for doc in DOCUMENTS[1:]]))
-
-
 def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, reference):
     strange = QuerySet(QUERIES, {query: {**docs, "nowhere": 1} for query, docs in QRELS.items()}, "strange")
     pooled, full = (audit(near, by, strange, margin=0.5) for by in (by_pool(), reference))
@@ -697,18 +652,18 @@ def test_every_form_of_the_report_has_the_pool(near):
 def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
     monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
-    corpus = stdlib_beir(max_docs=400, seed=3)
+    corpus = stdlib_beir(max_docs=200, seed=3)
     documents = [Document(document.id, " ".join(document.text.split()[:10])) for document in corpus.documents]
     target = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
     embed_corpus(lambda: documents, load_embedder("tfidf:64"), tmp_path / "source")
     source = open_store(tmp_path / "source")
-    migrate.translate(source, migrate.fit(source, target, kind="ridge", sample=150), tmp_path / "new")
+    migrate.translate(source, migrate.fit(source, target, kind="ridge", sample=80), tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
     options = {"embedder": target, "resamples": 1_000, "margin": 0.9, "no_bm25": True}
     pooled = audit(open_store(tmp_path / "new"), by_pool(), query_set, **options)
     reembed_store(source, target, tmp_path / "reference")
     full = audit(open_store(tmp_path / "new"), open_store(tmp_path / "reference"), query_set, **options)
-    assert pooled.pool.steps[0].documents < 400
+    assert pooled.pool.steps[0].documents < 200
     assert "true vectors of the translated store agree with it" in pooled.reference.findings[0].text
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)

@@ -22,7 +22,6 @@ def test_the_nearer_the_margin_the_more_queries_are_needed(spread):
 
 
 def settled(n, retained, spread, margin, audits=200):
-    """Share of audits of n new queries that are settled."""
     rng = np.random.default_rng(3)
     fulls = (rng.choice([0.3, 0.5, 0.63, 1], size=n) for _ in range(audits))
     scores = ((full * (retained + spread * rng.choice([-1, 1], size=n)), full) for full in fulls)
@@ -32,7 +31,7 @@ def settled(n, retained, spread, margin, audits=200):
 
 @pytest.mark.parametrize(
     ("retained", "spread", "margin"),
-    [(0.97, 0.05, 0.94), (0.97, 0.15, 0.94), (0.97, 0.3, 0.94), (0.91, 0.3, 0.94), (0.8, 0.3, 0.95), (0.97, 0, 0.94)],
+    [(0.97, 0.05, 0.94), (0.97, 0.3, 0.94), (0.91, 0.3, 0.94), (0.97, 0, 0.94)],
 )
 def test_as_many_queries_as_estimated_settle_eight_audits_of_ten(retained, spread, margin):
     needed = needed_of(*alternating(40, retained, spread), margin)

@@ -8,11 +8,9 @@ from openai_server import OpenAIServer
 from topics import DOCUMENTS, QUERIES, QUESTIONS, UNJUDGED, Topics, audit, make_store, noisy, pool, shown
 
 from migrate import fit, translate
-from migrate.audit.query_set import load_questions
 from migrate.audit.results import FULL
 from migrate.audit.step import Audit
 from migrate.cost.count import count_texts
-from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.prefix import PrefixEmbedder, first_of
@@ -169,21 +167,6 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_vectors_of_whole_documents_and_stores_without_texts_are_refused_in_a_line(
-    source_folder, bare_folder, target_file, beir, own_cache, told, tmp_path, audit_fields
-):
-    audit_fields(first_tokens="24")
-    for folder, code, message in (
-        (source_folder, 2, "has vectors of whole documents, none of their first 24 tokens; name the model itself"),
-        (bare_folder, 4, "has no texts, which first_tokens would embed; put a docs.jsonl"),
-    ):
-        out, target = tmp_path / folder.name, load_embedder(f"file:{target_file}")
-        translate(open_store(folder), fit(open_store(folder), target, kind="ridge", sample=60), out)
-        command = ["audit", out, "--reference", "build", "--target", f"file:{target_file}", "--judged", beir]
-        found, _, said = told(*command)
-        assert found == code and said.count("\n") == 1 and message in said, said
-
-
 def test_a_store_of_first_tokens_is_audited_and_is_no_reference(source_folder, beir, own_cache, told, tmp_path):
     for name, model in (("heads", "prefix:6:tfidf:24"), ("full", "tfidf:24")):
         command = ["embed", beir / "corpus.jsonl", "--no-chunks", "--model", model, "-o", tmp_path / name]
@@ -231,17 +214,3 @@ def test_a_server_is_asked_for_the_first_words_and_nothing_twice(
         embed = ["embed", source_folder / "docs.jsonl", "--model", f"prefix:3:{SMALL}", "--no-chunks"]
         assert told(*embed, "-o", tmp_path / "heads")[0] == 0
         assert [text for text in but_again(server.billed) if text != "word"] == [], "all is in the cache"
-
-
-def test_a_real_model_counts_its_tokens(short_beir, short_folder, tmp_path):
-    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
-    source = open_store(short_folder)
-    reembed_store(source, model, tmp_path / "full")
-    translate(source, fit(source, model, kind="ridge", sample=60), tmp_path / "new")
-    new, full = (open_store(tmp_path / name) for name in ("new", "full"))
-    report = audit(new, full, load_questions(str(short_beir)), model, first_tokens=(8,))
-    arm, counter = report.arm("prefix:8"), model.profile.counter
-    left = {document.text for document in first_of(list(source.documents()), counter, 8)}
-    assert arm.tokens == int(counter.count(sorted(left)).sum())
-    assert arm.tokens <= (8 + counter.special) * len(left)
-    assert 0 < report.comparisons["prefix:8"].retention.estimate < 1

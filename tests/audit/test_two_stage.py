@@ -3,11 +3,9 @@ import pytest
 from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, TARGET, audit, halves, make_store, noisy, shown
 
 from migrate.audit.arms import WITHOUT_TWO_STAGE
-from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
 from migrate.cost.count import count_texts
 from migrate.report.document import audit_document
-from migrate.vectors import Query
 
 pytestmark = pytest.mark.slow
 
@@ -88,10 +86,3 @@ def test_documents_are_found_by_id_and_a_reference_of_other_chunks_has_none_to_f
     report = audit(translated, make_store(tmp_path / "chunks", documents=halves()), two_stage=[7])
     assert not any("stage" in arm.name for arm in report.arms)
     assert report.skipped_arms["two-stage"] == WITHOUT_TWO_STAGE
-
-
-def test_a_document_that_asks_does_not_find_itself(translated, reference):
-    own = [Query(document.id, document.text) for document in DOCUMENTS[:20]]
-    qrels = {query.id: {query.id: 1} for query in own}
-    report = audit(translated, reference, QuerySet(own, qrels, "own", exclude_self=True), two_stage=[50])
-    assert report.arm("two-stage 50").mean("recall@100") == 0

@@ -16,7 +16,7 @@ from topics import UNJUDGED as LOG
 from migrate import fit, translate
 from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
-from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of, temperature_of
+from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of
 from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
@@ -59,7 +59,6 @@ def best_of(scores):
 
 
 def ranked(scores, by):
-    """True scores of the first documents of a ranking by other scores."""
     return np.take_along_axis(scores, np.argsort(-by, axis=1)[:, :K], axis=1)
 
 
@@ -72,27 +71,6 @@ def test_it_is_what_the_definition_says(seed):
     assert 0.1 < found.mean() < 0.9
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_full_reembed_agrees_with_itself_and_chance_does_not(seed):
-    scores = drawn(seed, documents=5_000)
-    best = best_of(scores)
-    assert (agreement(best, best) == 1).all()
-    chance = agreement(ranked(scores, np.random.default_rng([seed, 1]).random(scores.shape)), best)
-    assert chance.min() >= 0 and chance.mean() < 0.02
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("noise", [0.0, 1e-9, 0.01, 0.1, 10.0])
-def test_it_is_never_above_1_and_falls_with_the_noise(noise, seed):
-    scores = drawn(seed)
-    more, less = (
-        scores + size * np.random.default_rng([seed, 1]).normal(size=scores.shape) for size in (2 * noise, noise)
-    )
-    worse, better = (agreement(ranked(scores, by), best_of(scores)) for by in (more, less))
-    assert worse.max() <= 1 and better.max() <= 1
-    assert worse.mean() <= better.mean()
-
-
 def test_documents_of_equal_scores_stand_for_each_other():
     full = np.array([[0.9, 0.5, 0.5, 0.5, 0.1]])
     assert agreement(full[:, [0, 2, 3, 1, 4]], full) == pytest.approx(1)
@@ -102,13 +80,6 @@ def test_documents_of_equal_scores_stand_for_each_other():
     assert (agreement(equal - 0.1, equal) == 0).all()
 
 
-@pytest.mark.parametrize(("unit", "offset"), [(1, 0), (250, 0), (0.01, 7), (2, -1e3)])
-def test_unit_and_offset_of_the_scores_mean_nothing(unit, offset):
-    scores = drawn(1)
-    arm, full = ranked(scores, scores + 0.05 * drawn(2)), best_of(scores)
-    assert agreement(unit * arm + offset, unit * full + offset) == pytest.approx(agreement(arm, full), rel=1e-6)
-
-
 def test_what_is_not_answered_scores_0():
     full = np.array([[0.9, 0.5, 0.1], [-np.inf] * 3, [0.8, 0.7, -np.inf]])
     arm = np.array([[-np.inf] * 3, [-np.inf] * 3, [0.8, -np.inf, -np.inf]])
@@ -116,18 +87,6 @@ def test_what_is_not_answered_scores_0():
     assert found[:2].tolist() == [0, 0] and 0 < found[2] < 1
     assert agreement(full, full).tolist() == [1, 0, 1]
     assert agreement(np.empty((4, 0)), np.empty((4, 0))).tolist() == [0] * 4
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_pool_errs_upwards(seed):
-    """True scores are known of what the arm ranks first, not of everything."""
-    scores = drawn(seed, documents=1_000)
-    by = scores + np.random.default_rng([seed, 1]).normal(0, 0.1, size=scores.shape)
-    pool = np.where(np.argsort(np.argsort(-by, axis=1), axis=1) < 50, scores, -np.inf)
-    arm, temperature = ranked(scores, by), temperature_of(best_of(scores))
-    true = agreement(arm, best_of(scores))
-    pooled = agreement(arm, best_of(pool), temperature=temperature)
-    assert (pooled >= true - 1e-12).all() and pooled.mean() > true.mean() + 0.01
 
 
 def test_limits_follow_from_the_margin():
@@ -237,18 +196,6 @@ def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, ou
     assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
 
 
-def test_a_file_of_queries_is_read_in_every_form(tmp_path):
-    texts = [f"question {row}" for row in range(20)]
-    named = ({"id": row, "text": text} for row, text in enumerate(texts))
-    of_beir = ({"_id": f"q{row}", "text": text, "metadata": {}} for row, text in enumerate(texts))
-    forms = {"plain.txt": texts, "named.jsonl": map(json.dumps, named), "queries.jsonl": map(json.dumps, of_beir)}
-    for name, lines in forms.items():
-        (tmp_path / name).write_text("\n".join(lines))
-        found = load_unjudged(tmp_path / name)
-        assert [query.text for query in found.queries] == texts
-        assert (found.qrels, found.name, found.exclude_self, found.made_from) == (None, name, False, "")
-
-
 def test_synthetic_queries_are_titles_or_first_sentences():
     documents = [
         Document("a", "Tea. Green tea lowers blood pressure. So does rest."),
@@ -333,7 +280,6 @@ def migrated(source_folder, tmp_path_factory):
 
 @pytest.fixture
 def log(corpus, tmp_path, monkeypatch):
-    """A file of the corpus's queries, one a line."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "log.txt").write_text("\n".join(" ".join(query.text.split()) for query in corpus.queries))
     return tmp_path / "log.txt"
@@ -343,9 +289,9 @@ def log(corpus, tmp_path, monkeypatch):
 def audited(log, capsys):
     """Runs an audit: exit code, and what it shows in one line."""
 
-    def audit(store, queries, *options, by="build"):
-        command = ["audit", store, "--reference", by, "--queries", queries, "--two-stage", "none", "-q", "-v", *options]
-        return run([*map(str, command)]), " ".join(capsys.readouterr().out.split())
+    def audit(store, queries, *options):
+        command = ["audit", store, "--reference", "build", "--queries", queries, "--two-stage", "none", *options]
+        return run([*map(str, command), "-q", "-v"]), " ".join(capsys.readouterr().out.split())
 
     return audit
 
@@ -367,19 +313,6 @@ def test_audit_of_synthetic_queries(migrated, audited, tmp_path):
     assert "by synthetic queries (" in verdict["basis"] and verdict["basis"] in text
     assert "first sentences of the store's documents, drawn at random" in text
     assert "synthetic queries" in page.read_text()
-
-
-@pytest.mark.parametrize("kind", ["file", "synthetic"])
-def test_audit_by_a_pool(kind, migrated, log, audited, tmp_path):
-    """A store this small ends as the pool, and as the full audit does."""
-    reports = [tmp_path / "full.json", tmp_path / "pool.json"]
-    for report, by in zip(reports, ("build", "pool"), strict=True):
-        code, text = audited(migrated / "rough", log if kind == "file" else kind, "--report", report, by=by)
-        assert code == 1 and text.count("NOT SAFE (provisional: ") == 2
-    assert "pool: true vectors of" in text
-    full, pooled = (json.loads(report.read_text()) for report in reports)
-    assert pooled["pool"]["steps"][0]["depth"] == 20 and pooled["pool"]["provisional"]
-    assert pooled["verdict"] == full["verdict"]
 
 
 def test_run_takes_them_too_and_says_what_to_type_next(source_folder, log, tmp_path, capsys):

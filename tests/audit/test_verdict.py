@@ -37,15 +37,6 @@ def test_rare_total_harm_is_seldom_called_safe():
     assert outcomes.count(Outcome.INCONCLUSIVE) > 140
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "share"), [(60, 0.05), (120, 0.05)])
-def test_few_queries_without_a_bad_one_do_not_hide_rare_harm(n, share):
-    rng = np.random.default_rng(8)
-    arms = (rng.random((500, n)) >= share).astype(float)
-    safe = [judge(arm, np.ones(n), resamples=300, seed=i).outcome is Outcome.SAFE for i, arm in enumerate(arms)]
-    assert sum(safe) <= 40
-
-
 @pytest.mark.parametrize(
     ("loss", "n", "outcome"),
     [(0.0, 600, Outcome.SAFE), (0.3, 200, Outcome.NOT_SAFE), (0.05, 200, Outcome.INCONCLUSIVE)],
@@ -157,15 +148,6 @@ def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open(
     assert few.doubted([doubt("odd")]) == few
     harmful = replace(safe, outcome=Outcome.NOT_SAFE)
     assert harmful.doubted([doubt("odd")]) == harmful
-
-
-def test_an_inconclusive_audit_asks_for_more_queries_than_it_had():
-    rng = np.random.default_rng(7)
-    full = rng.choice([0, 0.3, 0.5, 0.63, 1], size=300)
-    arm = np.clip(full * 0.975 + 0.1 * rng.normal(size=300), 0, 1)
-    verdict = judge(arm, full, margin=0.975, resamples=500, seed=7)
-    assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.queries_needed > 300
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 19])

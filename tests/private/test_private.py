@@ -32,7 +32,6 @@ COUNT, DIM, TARGET_DIM = 70, 150, 40
 
 
 def fitted_on(store, new, kind="ridge"):
-    """A stitch of a store's vectors to new ones."""
     batch = read_all(store.scan())
     manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
     return fit_pairs(Pairs(tuple(batch.ids), batch.vectors, new), [kind], manifest=manifest, state={}, seed=0)
@@ -186,7 +185,6 @@ TRANSLATE, DECRYPT = ["translate", "sent", "ridge"], ["decrypt", "answer", "stor
 
 
 def run_on_spoilt(step, name, place, capsys):
-    """What a step says that refuses a file."""
     assert run(["private", *step, "-o", "out"]) == 4
     told = capsys.readouterr().err
     assert name in told and told.count("\n") == 1

@@ -87,7 +87,7 @@ def test_documents_closer_together_than_float32_can_tell_are_ranked(metric):
 
 
 @both_metrics
-@pytest.mark.parametrize("dim", [1, 3, 7, 384, 385])
+@pytest.mark.parametrize("dim", [1, 7, 385])
 def test_equal_vectors_tie_by_doc_id_wherever_they_stand(metric, dim):
     ids, vectors, queries, query_ids = make(300, dim)
     twins = [0, 1, 9, 63, 100, 101, 250, 299]

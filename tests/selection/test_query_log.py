@@ -58,7 +58,6 @@ def make_store(folder, texts, metric="ip", with_texts=True):
 
 @pytest.fixture
 def stored(texts, tmp_path):
-    """A store of the texts, and its vectors."""
     return make_store(tmp_path / "s", texts)
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import stores_tools
 
 import migrate
 from migrate.embedders import load_embedder
@@ -7,7 +8,7 @@ from migrate.errors import StoreError, UsageError, VectorError
 from migrate.selection import STRATEGIES, QueryLog, draw_sample, embed_pairs, random_order
 from migrate.selection import sample as drawing
 from migrate.selection.sample import far_apart, pool_size
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Document, Query
 
@@ -17,17 +18,9 @@ def store(source_folder):
     return open_store(source_folder)
 
 
-def store_of(folder, documents, vectors):
-    folder.mkdir()
-    writer = create_store(folder, format="faiss", dim=8, metric="ip")
-    writer.append(documents, vectors)
-    writer.finish()
-    return open_store(folder)
-
-
 def make_store(folder, texts, vectors=None):
     vectors = np.eye(len(texts), 8, dtype=np.float32) + 1 if vectors is None else vectors
-    return store_of(folder, [Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
+    return stores_tools.make_store(folder, [Document(f"d{i}", text) for i, text in enumerate(texts)], vectors)
 
 
 @pytest.fixture
@@ -183,7 +176,7 @@ def test_the_order_of_rows_changes_neither_the_sample_nor_the_order_it_is_drawn_
     shuffled = [documents[row] for row in np.random.default_rng(1).permutation(200)]
     drawn = []
     for name, some in (("first", documents), ("second", shuffled)):
-        store = store_of(tmp_path / name, some, np.ones((200, 8), np.float32))
+        store = stores_tools.make_store(tmp_path / name, some, np.ones((200, 8), np.float32))
         order = store.ids(random_order(store, 3))
         assert sorted(order) == sorted(document.id for document in documents)
         drawn.append((order, {document.id for document in draw_sample(store, 30, seed=3).documents}))

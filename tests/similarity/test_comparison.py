@@ -90,11 +90,6 @@ def test_groups_have_the_figures_of_the_matrices(stores, found):
     assert groups.layer_distances == ((0.0, None), (None, 0.0)) and found.groups is None
 
 
-def test_measures_know_whether_they_are_directed():
-    assert not BY_KEY["cka"].directed and not BY_KEY["jaccard"].directed
-    assert all(BY_KEY[key].directed for key in ("r2", "penalty", "bias_norm"))
-
-
 def test_what_is_left_out_is_told(stores, tmp_path):
     few = make_store(tmp_path / "few", ids(*range(20, 80)), np.eye(60, dtype=np.float32))
     found = compare(stores[0], few, sample=15)

@@ -19,28 +19,6 @@ def flat(d, n=3_000, ambient=30, seed=0):
     return (rng.normal(size=(n, d)) @ basis).astype(np.float32)
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_a_flat_space_has_its_dimension(d):
-    vectors = flat(d)
-    assert mean_of(vectors) == pytest.approx(d, rel=0.08)
-    assert two_nn_dimension(find_nearest(vectors, 2)) == pytest.approx(d, rel=0.08)
-
-
-def test_local_dimensions_are_the_formula_row_by_row():
-    near = find_nearest(flat(3, n=200), 8)
-    expected = [6 / sum(np.log(row[-1] / t) for t in row) for row in near.distances]
-    np.testing.assert_allclose(local_dimensions(near), expected)
-
-
-def test_two_nn_is_the_fit_of_the_paper():
-    near = find_nearest(flat(4, n=500), 2)
-    mu = np.sort(near.distances[:, 1] / near.distances[:, 0])
-    empirical = np.arange(1, 501) / 500
-    x, y = np.log(mu[:450]), -np.log(1 - empirical[:450])
-    slope = np.linalg.lstsq(x[:, None], y, rcond=None)[0][0]
-    assert two_nn_dimension(near) == pytest.approx(slope)
-
-
 def test_estimates_are_those_of_scikit_dimension():
     """Where the dimension is 2 in places and 6 in others; TwoNN leaves out the tenth of the greatest ratios."""
     with warnings.catch_warnings():

@@ -1,6 +1,5 @@
 """The experiment of `benchmarks/lead.py` on two made sets and three made models, of which one set lacks one."""
 
-import json
 import sys
 
 import lead
@@ -41,22 +40,3 @@ def test_models_and_sets_become_one_page(data, monkeypatch, capsys):
     ]  # fmt: skip
     assert "2 spaces of the same 70 documents" in text
     assert "2 spaces of the same 70 documents" in page.read_text()
-
-
-def test_stores_are_found_again(data, monkeypatch, capsys):
-    kept = data / "stores"
-    monkeypatch.setattr(sys, "argv", ["lead.py", str(data), "--stores", str(kept), "--sets", "first"])
-    assert lead.main() == 0
-    written = {path: path.stat().st_mtime_ns for path in kept.rglob("index.faiss")}
-    assert len(written) == 3
-    assert lead.main() == 0
-    assert {path: path.stat().st_mtime_ns for path in kept.rglob("index.faiss")} == written
-    line = json.loads((kept / "first" / "a" / "docs.jsonl").read_text().splitlines()[0])
-    assert line["id"] == "d0"
-
-
-def test_the_experiment_of_lead_has_17_models_and_6_sets(data):
-    models, sets = lead.models_of(data, ["lead", "tfidf:8"]), lead.sets_of(data, ["lead"])
-    assert len(models) == 18 and models[0] == "sentence-transformers:intfloat/e5-small-v2" and models[-1] == "tfidf:8"
-    assert models[16] == "openai:text-embedding-3-large" and len(sets) == 6
-    assert lead.models_of(data, None) == ["a", "b", "c"] and lead.sets_of(data, None) == ["first", "second"]

@@ -59,16 +59,6 @@ def test_every_figure_is_that_of_its_function():
     assert found.documents == 1_300
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_and_nothing_is_changed():
-    x, y = make(n=1_010)
-    before = x.copy(), y.copy()
-    found = compare_spaces(x, y, seed=2)
-    assert found == compare_spaces(x, y, seed=2)
-    assert found.jaccard != compare_spaces(x, y, seed=3).jaccard
-    assert np.array_equal(x, before[0]) and np.array_equal(y, before[1])
-
-
 @pytest.mark.parametrize("n", [4, 5, 12])
 def test_few_documents_are_enough(n):
     x, y = make(n=n)

@@ -114,14 +114,6 @@ def test_ols_is_that_of_scikit_learn():
     assert found.spec == "ols"
 
 
-def test_procrustes_stretches_all_directions_alike_and_a_low_rank_has_few():
-    x, y = make(n=300)
-    values = judge_stitching(x, y, stitch="procrustes").singular_values
-    np.testing.assert_allclose(values, values[0], rtol=1e-3)
-    low = np.array(judge_stitching(x, y, stitch="lowrank:2").singular_values)
-    assert (low[:2] > 1e-3).all() and (low[2:] < 1e-6 * low[0]).all()
-
-
 @pytest.mark.usefixtures("short_training")
 def test_a_network_has_the_spectra_of_its_layers_and_its_loss_curve():
     x, y = make(n=120)

@@ -55,16 +55,6 @@ def test_held_out_predictions_are_those_of_the_average(pairs):
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-def test_a_stretched_average_is_read_back_as_it_was_saved(pairs, asked):
-    stitch = RidgeText(AVERAGE)
-    plain = pairs.fit(stitch).transform(*asked)
-    stitch.spread = fit_spread(cross_predict(stitch, pairs).vectors, pairs.target)
-    fitted = pairs.fit(stitch)
-    np.testing.assert_allclose(fitted.transform(*asked), stitch.spread.of(plain), atol=1e-4)
-    again = RidgeText().restore_saved(fitted.saved())
-    np.testing.assert_array_equal(again.transform(*asked), fitted.transform(*asked))
-
-
 def test_shares_that_do_not_fit_are_refused(pairs):
     arrays = dict(pairs.fit(RidgeText(AVERAGE)).saved())
     with pytest.raises(ValueError, match="companions"):

@@ -4,7 +4,7 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.linear_model import LinearRegression
 
 from migrate.report.fit import fit_sentences
-from migrate.stitch.base import Pairing, Prediction, cross_predict
+from migrate.stitch.base import Prediction, cross_predict
 from migrate.stitch.confidence import Confidence, ranks, spearman
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import HeldOutScores
@@ -28,7 +28,6 @@ def make_predictions(n=400, seed=0, noise=0.05):
 
 
 def of(norm, variance):
-    """One prediction."""
     vector = np.zeros((1, DIM), dtype=np.float32)
     vector[0, 2] = norm
     return Prediction(vector, np.array([variance], dtype=np.float32))
@@ -103,18 +102,6 @@ def test_a_stitch_without_a_variance_is_judged_by_the_norm():
     np.testing.assert_array_equal(found.of(prediction), found.of(Prediction(prediction.vectors)))
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_a_few_pairs_are_enough_and_change_nothing(n):
-    prediction, truth, _ = make_predictions(n)
-    before = prediction.vectors.copy(), prediction.variance.copy(), truth.copy()
-    found = Confidence.fit(prediction, truth)
-    assert np.isfinite([*found.coefficients, found.spearman, found.worst_share, found.lowest, found.usual]).all()
-    assert np.isfinite(found.of(prediction)).all()
-    assert Confidence.fit(prediction, truth) == found
-    for array, kept in zip((prediction.vectors, prediction.variance, truth), before, strict=True):
-        np.testing.assert_array_equal(array, kept)
-
-
 def test_perfect_predictions_leave_no_error_to_share():
     truth = make_predictions()[1]
     found = Confidence.fit(Prediction(truth.copy()), truth)
@@ -140,13 +127,6 @@ def test_documents_of_another_kind_are_trusted_less(make_world):
     assert foreign.mean() < inside.mean() - 0.1
     assert foreign.mean() < like.mean()
     assert (foreign < known.usual).all()
-
-
-def test_pairs_that_predict_each_other_have_no_variance():
-    """Two pairs: each is predicted by the other's target."""
-    x, y = np.eye(2, 5, dtype=np.float32), np.eye(2, 4, dtype=np.float32) + 1
-    found = Confidence.fit(cross_predict(new_stitch("kernel"), Pairing(x, y)), y)
-    assert found.coefficients[2] == 0
 
 
 @pytest.mark.parametrize(("noise", "usable"), [(0.05, True), (100.0, False)])

@@ -68,7 +68,7 @@ def test_each_array_that_is_missing_is_told(spec, make_pairs):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize(("source", "target"), [(1, 1), (0, 0), (5, 4), (1, 2)])
+@pytest.mark.parametrize(("source", "target"), [(1, 1), (5, 4)])
 def test_pairs_must_be_pairs_and_two_at_least(spec, source, target, make_pairs):
     pairs = make_pairs(6)
     for call in (made(spec).fit, made(spec).tuned) if spec in ("kernel", "ridge+text") else (made(spec).fit,):

@@ -1,10 +1,10 @@
 """A stitch for queries: fitted on a store, saved, loaded, and refused where it does not belong."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from stores_tools import make_store
 
 import migrate
 from migrate.embedders import load_embedder
@@ -12,11 +12,11 @@ from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.manifest import MANIFEST_NAME
 from migrate.stitch.linear import Ridge
 from migrate.stitch.persistence import load_stitch
-from migrate.stores import create_store, open_store
+from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
-SPECS = ["procrustes", "ols", "ridge", "lowrank", "lowrank:3", "adjoint", "adjoint:procrustes", "mean"]
+SPECS = ["ridge", "lowrank:3", "adjoint:procrustes"]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,6 @@ def new_model(corpus):
 
 @pytest.fixture(scope="module")
 def bridge(source_folder, new_model):
-    """From the 24 dimensions of the new model back to the 32 of the store."""
     return migrate.fit(open_store(source_folder), new_model, direction="query", sample=60, seed=5)
 
 
@@ -79,18 +78,10 @@ def test_a_loaded_one_maps_to_the_same_bytes(spec, source_folder, new_model, que
 
 def test_queries_get_the_length_of_the_old_vectors(source_folder, new_model, queries, corpus, tmp_path):
     old = 7 * np.random.default_rng(0).normal(size=(150, 32)).astype(np.float32)
-    writer = create_store(tmp_path, format="faiss", dim=32)
-    writer.append(corpus.documents, old)
-    writer.finish()
-    fitted = migrate.fit(open_store(tmp_path), new_model, direction="query", kind="ridge", sample=150)
+    store = make_store(tmp_path / "old", corpus.documents, old)
+    fitted = migrate.fit(store, new_model, direction="query", kind="ridge", sample=150)
     mean = np.linalg.norm(old.astype(float), axis=1).mean()
     np.testing.assert_allclose(np.linalg.norm(fitted.map_queries(queries), axis=1), mean, rtol=1e-5)
-
-
-def test_the_model_embeds_queries_the_same_way_later(bridge, queries, corpus, tmp_path):
-    bridge.save(tmp_path / "bridge")
-    later = load_embedder("tfidf:24", state=tmp_path / "bridge")
-    assert np.array_equal(later.embed_queries(corpus.queries), queries)
 
 
 def test_a_stitch_from_before_there_were_directions_is_one_for_documents(source_folder, new_model, tmp_path):
@@ -120,16 +111,6 @@ def test_a_manifest_that_does_not_fit_the_weights_is_refused(part, fact, value, 
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_stitch_for_queries_translates_no_store(bridge, source_folder, tmp_path):
-    store = open_store(source_folder)
-    for any_store in (False, True):
-        with pytest.raises(StitchError, match=r"source: .*the stitch maps new queries .*--direction document$"):
-            migrate.translate(store, bridge, tmp_path / "new", any_store=any_store)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(StitchError, match="--direction document"):
-        bridge.translate(next(iter(store.scan())), source="batch")
-
-
 def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
     fitted = migrate.fit(open_store(source_folder), new_model, kind="ridge", sample=60)
     with pytest.raises(StitchError, match=r"^queries: .* one is needed that maps new queries .*--direction query$"):
@@ -153,13 +134,6 @@ def test_query_vectors_of_another_shape_are_refused(bridge, queries):
         bridge.map_queries(queries[0], source="my queries")
 
 
-def test_a_query_that_maps_to_nothing_is_named_with_the_stitch(bridge, queries):
-    lost = Ridge()
-    lost.matrix_, lost.offset_ = np.zeros((24, 32), np.float32), np.zeros(32, np.float32)
-    with pytest.raises(VectorError, match="queries after the ridge stitch: zero vector for row 0"):
-        replace(bridge, stitch=lost).map_queries(queries)
-
-
 @pytest.mark.parametrize(
     ("direction", "stitch", "part"),
     [
@@ -176,12 +150,3 @@ def test_a_choice_that_does_not_suit_is_told_before_anything_is_embedded(
     monkeypatch.setattr(Ridge, "reads_texts", True)
     with pytest.raises(UsageError, match=part):
         migrate.fit(open_store(source_folder), load_embedder("file:/no.npz"), direction=direction, kind=stitch)
-
-
-def test_the_model_of_the_store_needs_no_map(source_folder):
-    """The store as it is, asked by its own model: what comes back is what went in."""
-    same = load_embedder("tfidf:32", state=source_folder)
-    fitted = migrate.fit(open_store(source_folder), same, direction="query", sample=100)
-    rows = open_store(source_folder).get(np.arange(150)).vectors
-    assert fitted.stitch.spec == "identity"
-    np.testing.assert_allclose(fitted.map_queries(rows), rows, atol=1e-6)

@@ -1,7 +1,6 @@
 """Fitted stitches: what they translate, and how they are saved and read again."""
 
 import functools
-import itertools
 import json
 import os
 import subprocess
@@ -22,7 +21,6 @@ from migrate.stitch.fitted import (
     SAMPLE_NAME,
     WEIGHTS_NAME,
     Fallback,
-    FallbackUse,
     FittedStitch,
     TrueVectors,
     fit_fallback,
@@ -39,7 +37,6 @@ from migrate.vectors import Batch
 
 N, P, Q = 60, 16, 16
 IDS = [f"dök-{row}" for row in range(N)]
-LINEAR = ["identity", "mean", "procrustes", "ols", "ridge", "lowrank", "lowrank:3"]
 READERS = ["text", "ridge+text", "kernel+text"]
 STATE = {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))}
 
@@ -51,7 +48,6 @@ def world(make_world):
 
 @pytest.fixture(scope="module")
 def vectors(world):
-    """Source and target vectors; those of the target are of no common length."""
     rng = np.random.default_rng(1)
     both = np.hstack([world.wordy, world.hidden])
     x = both[:, 6:] @ rng.normal(size=(18, P)) + 2
@@ -60,7 +56,6 @@ def vectors(world):
 
 @pytest.fixture(scope="module")
 def readers(world):
-    """A reader with word pieces, one without, and none."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=["[UNK]"], show_progress=False)
@@ -160,7 +155,7 @@ def assert_refused(folder, match):
 
 @pytest.mark.parametrize(
     ("spec", "reads"),
-    [*itertools.product(LINEAR, ["nothing"]), *itertools.product(["kernel", *READERS], ["pieces", "words"])],
+    [("lowrank:3", "nothing"), ("kernel", "pieces"), *((spec, "words") for spec in READERS), ("ridge+text", "pieces")],
 )
 def test_a_loaded_stitch_translates_to_the_same_bytes(spec, reads, make_fitted, batch, tmp_path):
     fitted, (asked, texts) = make_fitted(spec, reads), batch
@@ -243,7 +238,7 @@ for spec in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_a_fresh_process_gives_the_same_scores_and_folder_however_long_it_took(tmp_path):
-    specs = [*LINEAR, "ridge+text", "kernel+text"]
+    specs = ["lowrank", "ridge+text", "kernel+text"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1000000000"}
     told = []
     for name in ("one", "two"):
@@ -252,19 +247,6 @@ def test_a_fresh_process_gives_the_same_scores_and_folder_however_long_it_took(t
     assert told[0] == told[1] != ""
     for spec in specs:
         assert folder_bytes(tmp_path / "one" / spec) == folder_bytes(tmp_path / "two" / spec)
-
-
-# What is translated
-
-
-@pytest.mark.parametrize("spec", LINEAR)
-def test_translated_vectors_have_the_mean_norm_of_the_targets(spec, make_fitted, batch):
-    fitted = make_fitted(spec, "nothing")
-    mean = np.linalg.norm(fitted.sample.vectors.astype(float), axis=1).mean()
-    assert mean > 5
-    found = fitted.translate(batch[0], source="s", patch=False).vectors
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), mean, rtol=1e-5)
 
 
 def test_a_unit_target_gives_unit_vectors_and_the_direction_is_kept(ridge, batch, vectors):
@@ -323,13 +305,6 @@ def test_without_texts_nothing_is_translated(spec, make_fitted, batch):
         replace(fitted, reader=None).translate(asked, texts, source="s")
 
 
-@pytest.mark.parametrize("spec", ["ridge", "kernel", "text", "ridge+text"])
-def test_texts_matter_to_a_stitch_that_reads_them_and_to_no_other(spec, make_fitted, batch):
-    asked, texts = batch
-    one, two = (make_fitted(spec).translate(asked, some, source="s", patch=False) for some in (texts, texts[::-1]))
-    assert np.array_equal(one.vectors, two.vectors) == (spec not in READERS)
-
-
 def test_confidence_is_one_for_true_vectors_and_a_cosine_for_the_others(fitted, batch):
     asked, texts = batch
     patched = fitted.translate(asked, texts, source="s").confidence
@@ -353,12 +328,6 @@ def test_batches_may_be_cut_anywhere(fitted, batch):
     ]
     np.testing.assert_allclose(np.vstack([part.vectors for part in parts]), whole.vectors, atol=1e-4)
     np.testing.assert_allclose(np.hstack([part.confidence for part in parts]), whole.confidence, atol=1e-4)
-
-
-def test_a_batch_of_blank_texts_is_translated_by_its_vectors(fitted, batch):
-    found = fitted.translate(batch[0], [" "] * 30, source="s", patch=False)
-    assert np.isfinite(found.vectors).all()
-    assert len(np.unique(found.vectors, axis=0)) == 30
 
 
 def test_the_digest_tells_stitches_apart_but_not_their_fallbacks(fitted, make_fitted, ridge):
@@ -398,15 +367,6 @@ def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(world
     assert found.selection.confidence is not None
 
 
-def test_the_use_of_a_fallback_says_what_it_costs():
-    said = FallbackUse("ridge+text", "ridge", 0.542, 0.427).sentence
-    assert "it finds 42.7 %, ridge+text 54.2 %" in said
-    assert "the store has no texts, which ridge+text reads: ridge was used" in said
-
-
-# What is read and refused
-
-
 def test_an_existing_folder_is_kept_unless_forced(saved, make_fitted, tmp_path):
     with pytest.raises(ManifestError, match="no stitch here"):
         load_stitch(tmp_path)
@@ -426,14 +386,6 @@ def test_a_loaded_stitch_may_be_changed_and_saved(saved, tmp_path):
     assert found.manifest.details["facts"] == load_stitch(saved).manifest.details["facts"]
 
 
-def test_a_stitch_from_before_there_were_fallbacks_loads_and_has_none(make_fitted, tmp_path):
-    make_fitted().save(tmp_path / "stitch")
-    loaded = load_stitch(tmp_path / "stitch")
-    assert loaded.fallback is None and loaded.fallback_use() is None
-    with pytest.raises(StitchError, match=r"^my store: the ridge\+text stitch reads texts.*fit it again"):
-        loaded.without_texts(source="my store")
-
-
 def test_a_stitch_saved_before_there_was_a_reach_translates_as_it_did(ridge, batch, tmp_path):
     folder, (asked, _) = tmp_path / "stitch", batch
     ridge.save(folder)
@@ -447,25 +399,17 @@ def test_a_stitch_saved_before_there_was_a_reach_translates_as_it_did(ridge, bat
     np.testing.assert_allclose(found.confidence, np.clip(0.1 + 0.01 * norms, -1, 1), rtol=1e-5)
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-3])
-
-
 def flip_a_bit(path):
     payload = bytearray(path.read_bytes())
     payload[len(payload) // 2] ^= 1
     path.write_bytes(payload)
 
 
-def make_empty(path):
-    path.write_bytes(b"")
-
-
 def remove(path):
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit, make_empty, remove])
+@pytest.mark.parametrize("damage", [flip_a_bit, remove])
 @pytest.mark.parametrize("name", [WEIGHTS_NAME, SAMPLE_NAME, "embedder.json", TOKENIZER_FILE])
 def test_damage_is_found(name, damage, saved):
     damage(saved / name)
@@ -538,7 +482,6 @@ DAMAGED = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("damage", "name"), [(damage, name) for damage, names in DAMAGED.items() for name in names])
 def test_a_wrong_array_is_found_even_with_the_right_hash(damage, name, saved):
-    """An array of another shape, or one times a factor."""
     tensors = load_file(saved / WEIGHTS_NAME)
     damaged = tensors[name][SHAPES[damage]] if damage in SHAPES else tensors[name] * damage
     save_file({**tensors, name: np.ascontiguousarray(damaged)}, saved / WEIGHTS_NAME)
@@ -549,11 +492,9 @@ def test_a_wrong_array_is_found_even_with_the_right_hash(damage, name, saved):
 @pytest.mark.parametrize(
     "prefix",
     [
-        "stitch.pieces/linear/indices", "stitch.pieces/linear/data", "stitch.pieces/linear/starts",
-        "stitch.pieces/linear/width", "stitch.alpha", "stitch.dim", "stitch.vector/linear/scale", ROWS,
-        "stitch.tokens/linear/rows", "reader.", "reader.ngram_idf", "reader.term_idf", "reader.topics",
-        "reader.pieces.vectors", "reader.pieces.kept", "reader.pieces.limit",
-        "sample.vectors", "fallback.offset", "fallback.reach.scale",
+        "stitch.pieces/linear/indices", "stitch.dim", ROWS, "reader.", "reader.ngram_idf", "reader.term_idf",
+        "reader.topics", "reader.pieces.vectors", "reader.pieces.kept", "reader.pieces.limit", "sample.vectors",
+        "fallback.reach.scale",
     ],
 )  # fmt: skip
 def test_a_missing_array_is_found_though_the_manifest_names_none(prefix, saved):

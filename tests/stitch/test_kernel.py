@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct
 from sklearn.kernel_ridge import KernelRidge
@@ -12,13 +12,10 @@ from migrate.stitch.kernel import (
     GaussianPart,
     KernelPart,
     KernelSystem,
-    combined,
-    leading_directions,
     restore_parts,
-    spread,
 )
 from migrate.stitch.kernel_ridge import draw_landmarks, solve_on_landmarks
-from migrate.stitch.text_features import DenseView, WordView, gram
+from migrate.stitch.text_features import DenseView, WordView
 from migrate.stitch.text_reader import BUCKETS, ngram_counts, split_words
 from migrate.vectors import unit_rows
 
@@ -56,24 +53,6 @@ def test_predictions_and_leave_one_out_residuals_are_those_of_scikit_learn(n, p,
     np.testing.assert_allclose(solution.residuals, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_solving_does_not_spoil_the_system():
-    x, y = make_rows(12, 4)
-    kernel, target = x @ x.T, y.copy()
-    system = KernelSystem(kernel.copy(), y)
-    first = system.solve(0.1).alpha
-    system.solve(10.0)
-    np.testing.assert_array_equal(system.solve(0.1).alpha, first)
-    np.testing.assert_array_equal(system.gram, kernel)
-    np.testing.assert_array_equal(y, target)
-
-
-def test_equal_rows_are_not_too_much():
-    y = make_rows(6, 2)[1]
-    solution = KernelSystem(np.ones((6, 6)), y).solve(1e-4)
-    expected = y - (y.sum(axis=0) - y) / 5  # the mean of the others
-    np.testing.assert_allclose(solution.residuals, expected, atol=1e-8)
-
-
 def variance(system, cross, own, directions):
     """As a stitch works it out: from the kernel between the asked and the fit documents, not centred."""
     prior = own + system.means.mean() - 2 * cross.mean(axis=1)
@@ -92,44 +71,6 @@ def test_all_directions_give_the_posterior_variance_of_scikit_learns_gaussian_pr
     process = GaussianProcessRegressor(DotProduct(0.0, "fixed"), alpha=penalty, optimizer=None).fit(x - mean, y[:, 0])
     expected = np.square(process.predict(asked - mean, return_std=True)[1])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_products_of_sparse_rows_are_those_of_dense_ones(monkeypatch):
-    monkeypatch.setattr("migrate.stitch.text_features._COLUMNS", 7)
-    for density in (0.0, 0.02, 0.5):
-        rows = csr_array(random_array((23, 60), density=density, rng=0, dtype=np.float32))
-        dense = rows.toarray().astype(float)
-        for found in (gram(rows), gram(rows.toarray())):
-            np.testing.assert_allclose(found, dense @ dense.T, atol=1e-6)
-            assert found.dtype == np.float64
-
-
-def test_a_sum_of_kernels_is_weighted():
-    one, two, broken = np.eye(3), np.ones((3, 3)), np.full((3, 3), np.nan)
-    np.testing.assert_array_equal(combined([one, two, broken], [2.0, 0.5, 0.0]), 2 * one + 0.5 * two)
-    np.testing.assert_array_equal(one, np.eye(3))
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0, 1 / 3, 1e6])
-def test_what_does_not_spread_is_not_blown_up(value):
-    """Rounding leaves a spread just above 0, by which nothing may be divided."""
-    rows = np.full((50, 7), value, dtype=np.float32)
-    assert spread(gram(rows)) == 1
-    for seed in range(5):
-        noisy = gram(rows) * (1 + 1e-7 * np.random.default_rng(seed).normal(size=(50, 50)))
-        assert spread(noisy) == 1
-
-
-def test_leading_directions_are_those_of_an_exact_decomposition():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(80, 50)) * 0.8 ** np.arange(50)
-    expected_values, expected = np.linalg.svd(rows, full_matrices=False)[1:]
-    for matrix, tolerance in ((rows, 1e-6), (csr_array(rows.astype(np.float32)), 1e-3)):
-        directions, values = leading_directions(matrix, 5, rounds=4)
-        np.testing.assert_allclose(values, expected_values[:5], rtol=tolerance)
-        np.testing.assert_allclose(np.abs(expected[:5] @ directions), np.eye(5), atol=10 * tolerance)
-    few, _ = leading_directions(rows[:, :3], 5, rounds=1)
-    assert few.shape == (3, 3)
 
 
 def make_parts(n=80):

@@ -6,7 +6,6 @@ import pytest
 from scipy.sparse import issparse
 from scipy.stats import ortho_group
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 from migrate.errors import StitchError
@@ -25,7 +24,6 @@ READERS = [TextAlone, RidgeText, KernelText]
 
 
 def made(stitch, penalty=0.1):
-    """A stitch that reads all that it can."""
     weights = {"vector": 1.0} if stitch.reads_vectors else {}
     if stitch.reads_texts:
         weights |= {"ngrams": 0.5, "topics": 0.25}
@@ -44,7 +42,6 @@ def texts(world):
 
 @pytest.fixture(scope="module")
 def asked(make_world, world):
-    """Vectors and texts of documents that nothing was learned from."""
     other = make_world(40, seed=5)
     return mixed(other)[0], world.reader.read(other.texts)
 
@@ -67,16 +64,6 @@ def overlap(stitch, pairs):
 def plain(view):
     rows = view.matrix()
     return (rows.toarray() if issparse(rows) else rows).astype(np.float64)
-
-
-@pytest.mark.parametrize("weights", [{"vector": 1.0}, {"vector": 1.0, "ngrams": 0.0, "topics": 0.0}])
-@pytest.mark.parametrize("penalty", [0.001, 0.1, 2.0])
-def test_without_the_texts_it_is_the_ridge_of_scikit_learn(world, texts, asked, weights, penalty):
-    x, y = mixed(world)
-    stitch = RidgeText(Weighing(weights, penalty, 0.0)).fit(x, y, texts)
-    spread = np.square(x - x.mean(axis=0)).sum() / len(x)
-    judge = SklearnRidge(penalty * spread).fit(x.astype(float), y)
-    np.testing.assert_allclose(stitch.transform(*asked), judge.predict(asked[0]), atol=5e-4)
 
 
 @pytest.mark.slow
@@ -146,15 +133,6 @@ def test_a_rotated_store_is_left_to_the_vectors(world, which):
     assert chosen.best.scores.overlap_at_10 > 0.999
 
 
-def test_texts_get_no_weight_where_the_vectors_say_it_all(make_world):
-    """So many dimensions that the vectors cannot make good what the texts blur."""
-    world = make_world(160, dim=100)
-    pairs = world.pairing(world.wordy, (world.wordy @ ortho_group.rvs(100, random_state=1)).astype(np.float32))
-    tuned = RidgeText().tuned(pairs.source, pairs.target, pairs.texts)
-    assert list(tuned.weighing.weights) == ["vector"]
-    assert overlap(tuned, pairs) > 0.99
-
-
 def test_a_kernel_finds_what_is_not_linear():
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, size=(200, 1))
@@ -163,24 +141,6 @@ def test_a_kernel_finds_what_is_not_linear():
     pairs = Pairing(x, y)
     assert overlap(new_stitch("ridge"), pairs) < 0.5
     assert overlap(new_stitch("kernel"), pairs) > 0.8
-
-
-def test_text_pays_no_attention_to_the_vectors(world, texts, asked):
-    x, y = mixed(world)
-    noise = np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
-    found, expected = (made(TextAlone).fit(one, y, texts).predict(one[:40], asked[1]) for one in (x, noise))
-    np.testing.assert_array_equal(found.vectors, expected.vectors)
-    np.testing.assert_array_equal(found.variance, expected.variance)
-
-
-def test_the_variance_is_larger_far_from_the_sample(world, texts):
-    x, y = mixed(world)
-    fitted = made(RidgeText).fit(x, y, texts)
-    inside = fitted.predict(x, texts).variance
-    foreign = world.reader.read([f"q{row}j zz{row} 数据 xq" for row in range(len(x))])
-    outside = fitted.predict(x, foreign).variance
-    assert outside.mean() > 1.5 * inside.mean()
-    assert (inside > -1e-4).all()
 
 
 @pytest.mark.parametrize("stitch", READERS)

@@ -33,7 +33,6 @@ def bent_pairs(n=900, seed=0):
 
 
 def noise_pairs(n=200, d=16, seed=0):
-    """Two sides that have nothing to do with each other."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(2, n, d)).astype(np.float32)
     return x, y
@@ -47,7 +46,7 @@ def learned(stitch):
     return {name: array.tobytes() for name, array in stitch.arrays().items()}
 
 
-@pytest.mark.parametrize("layers", [1, 3, 7])
+@pytest.mark.parametrize("layers", [1, 7])
 def test_a_linear_map_is_recovered_on_unseen_vectors(layers):
     x, y = linear_pairs(600)
     quiet = Training(noise=0.0, steps=500)
@@ -61,13 +60,6 @@ def test_a_bent_map_is_learned_where_no_linear_one_can_be():
     assert r2(Ridge().fit(x[fit], y[fit]), x[rest], y[rest]) < 0.1
     assert r2(Mlp(1, training=SHORT).fit(x[fit], y[fit]), x[rest], y[rest]) < 0.1
     assert r2(bent, x[rest], y[rest]) > 0.9
-
-
-@pytest.mark.parametrize(("p", "q"), [(5, 9), (9, 5)])
-def test_hidden_layers_are_as_wide_as_the_wider_space(p, q):
-    x, y = linear_pairs(30, p, q)
-    shapes = [layer.weights.shape for layer in Mlp(3, training=SHORT).fit(x, y).layers_]
-    assert shapes == [(p, 9), (9, 9), (9, q)]
 
 
 def test_training_stops_early_where_held_out_pairs_get_worse():
@@ -95,14 +87,6 @@ def held_out_loss(found, x, y):
         out = (np.maximum(out, 0) if index else out) @ weights + biases
     cosine = (out * truth).sum(1) / np.linalg.norm(out, axis=1) / np.linalg.norm(truth, axis=1)
     return np.square(out - truth).mean() + 1 - cosine.mean()
-
-
-def test_steps_grow_smaller_until_nothing_moves():
-    x, y = noise_pairs(40)
-    settings = Training(noise=0.0, patience=1.0, steps=100, batch_size=4)
-    losses = train(x, y, [16, 16], settings).curve[:, 1]
-    assert np.ptp(losses[:5]) > 0.1
-    assert np.ptp(losses[-3:]) < 0.002
 
 
 def test_held_out_pairs_are_never_trained_on():
@@ -151,24 +135,10 @@ def test_constant_columns_and_sides_do_no_harm():
         assert all(np.isfinite(array).all() for array in stitch.arrays().values())
 
 
-def test_the_units_of_either_side_do_not_matter():
-    x, y = linear_pairs(100)
-    plain = Mlp(2, training=SHORT).fit(x, y).transform(x)
-    scaled = Mlp(2, training=SHORT).fit(1024 * x, y / 1024).transform(1024 * x)
-    np.testing.assert_allclose(1024 * scaled, plain, rtol=1e-3, atol=1e-3)
-
-
 def test_training_that_runs_away_keeps_what_was_finite():
     x, y = linear_pairs(100)
     wild = Mlp(3, training=Training(learning_rate=1e30, steps=20, min_epochs=5)).fit(x, y)
     assert all(np.isfinite(array).all() for array in wild.arrays().values())
-
-
-def test_wide_spaces_fit():
-    x, y = noise_pairs(24, 1_040)
-    stitch = Mlp(2, training=Training(steps=2, min_epochs=2)).fit(x, y)
-    assert stitch.transform(x).shape == (24, 1_040)
-    assert len(stitch.loss_curve_) == 2
 
 
 def test_other_random_numbers_and_settings_of_torch_are_left_alone():

@@ -1,4 +1,3 @@
-import re
 import unicodedata
 import zlib
 
@@ -69,17 +68,6 @@ def test_counts_are_those_of_scikit_learn(words):
     assert found.dtype == np.float32
     assert found.shape == (len(words), BUCKETS)
     np.testing.assert_array_equal(found.toarray(), judge_counts(words))
-
-
-def test_ngrams_of_real_words_rarely_share_a_bucket(corpus):
-    """Nearly as few collisions as throwing them at random gives."""
-    words = sorted({word.lower() for document in corpus.documents for word in re.findall("[A-Za-z]+", document.text)})
-    analyze = CountVectorizer(analyzer="char_wb", ngram_range=(2, 5)).build_analyzer()
-    ngrams = {ngram for word in words for ngram in analyze(word)}
-    used = len(set(ngram_counts(words).indices.tolist()))
-    at_random = BUCKETS * (1 - (1 - 1 / BUCKETS) ** len(ngrams))
-    assert len(ngrams) > 5_000
-    assert used > 0.95 * at_random
 
 
 @pytest.mark.parametrize("words", [ENGLISH.split(), SCRIPTS, random_words(0), ["", "..."], []])

@@ -53,7 +53,6 @@ def pieces_of(tokenizer, limit=None, width=3):
 
 
 def through_words(pieces, text):
-    """The tokens of a text, word by word, as counts by id."""
     words = split_words([text])
     counts, lengths = pieces.counts(words.words)
     times = np.bincount(words.flat, minlength=len(words.words))
@@ -74,31 +73,6 @@ def test_tokens_through_words_are_those_of_the_tokenizer(name, lead, added, text
         found, length = through_words(pieces, text)
         np.testing.assert_array_equal(found, np.bincount(ids, minlength=len(pieces.kept)))
         assert length == len(ids)
-
-
-def test_pieces_that_are_not_kept_count_as_length_only(minilm):
-    every = pieces_of(minilm)
-    cat, dog = (minilm.token_to_id(word) for word in ("cat", "dog"))
-    used = np.zeros(len(every.kept), dtype=bool)
-    used[[cat, dog]] = True
-    kept = every.only(used)
-    assert sorted(kept.kept.tolist()) == sorted([cat, dog])
-    np.testing.assert_array_equal(kept.vectors, every.vectors[kept.kept])
-    counts, lengths = kept.counts(["cat", "dogcat", "bird", "zebra"])
-    expected = every.counts(["cat", "dogcat", "bird", "zebra"])
-    np.testing.assert_array_equal(counts.toarray(), expected[0].toarray()[:, kept.kept])
-    np.testing.assert_array_equal(lengths, expected[1])
-    none, lengths = every.only(np.zeros(len(used), dtype=bool)).counts(["cat"])
-    assert (none.shape, lengths.tolist()) == ((1, 0), [1])
-
-
-def test_vectors_are_brought_to_unit_length():
-    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "c": 2}, unk_token="a"))
-    table = np.array([[3, 4], [0, 0], [0, -2]], dtype=np.float32)
-    pieces = Pieces.of(TokenTable(tokenizer.to_str(), table, 7))
-    np.testing.assert_allclose(pieces.vectors, [[0.6, 0.8], [0, 0], [0, -1]])
-    assert pieces.limit == 7
-    assert table[0, 0] == 3
 
 
 def test_remembered_words_are_cut_as_at_first(minilm, monkeypatch):

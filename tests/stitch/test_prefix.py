@@ -86,11 +86,6 @@ def test_it_leans_on_first_tokens_that_say_much(make_pairs, landmarks):
     assert cosine(fitted, new) > cosine(without, new) + 0.1
 
 
-def test_first_tokens_of_noise_get_no_share(make_pairs):
-    stitch, _ = tune("prefix+text", make_pairs(1e6))
-    assert stitch.weighing.base_share == 0
-
-
 def test_the_others_do_not_read_them(make_pairs):
     pairs = make_pairs(0.1)
     bare = without_first_tokens(pairs)

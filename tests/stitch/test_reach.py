@@ -43,14 +43,6 @@ def test_a_sample_without_spread_has_a_reach(rows):
     np.testing.assert_array_equal(prior, 0)
 
 
-def test_no_reach_is_restored_from_a_stitch_without():
-    assert Reach.restore({"matrix": np.eye(2)}) is None
-    with pytest.raises(KeyError):
-        Reach.restore({"reach.mean": np.ones(3)})
-    with pytest.raises(ValueError, match="of a reach"):
-        Reach.restore({**Reach.fit(make_rows(9, 3)).arrays(), "reach.mean": np.ones(4)})
-
-
 def make_pairs(n, seed=0):
     """Documents that a model of few dimensions sees less of, the more there is in them besides."""
     rng = np.random.default_rng(seed)
@@ -62,7 +54,7 @@ def make_pairs(n, seed=0):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_training")
-@pytest.mark.parametrize("spec", ["procrustes", "ols", "ridge", "lowrank", "mlp:1"])
+@pytest.mark.parametrize("spec", ["ols", "lowrank", "mlp:1"])
 def test_stitches_of_vectors_alone_know_their_good_predictions_by_it(spec):
     pairs, asked = make_pairs(300), make_pairs(500, seed=1)
     stitch = new_stitch(spec).tuned(pairs.source, pairs.target)

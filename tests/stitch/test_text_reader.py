@@ -5,7 +5,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from tokenizers import Tokenizer
 
 from migrate.embedders.base import TokenTable
-from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, ngram_counts, split_words, word_counts
+from migrate.stitch.text_reader import TextReader, ngram_counts, split_words, word_counts
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}
 ASKED = ["a dictionary of unknown wörds", "", "the the THE the", " \n", "raise TypeError if x is 3.5; 数据库", "😀 ..."]
@@ -38,7 +38,6 @@ def unit(rows):
 
 
 def decayed(text):
-    """Its words with their weights."""
     return [(word, (1 + place) ** -0.3) for place, word in enumerate(text.split())]
 
 
@@ -66,13 +65,6 @@ def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
     assert reader.pieces.kept.tolist() == sorted(found.vocabulary_)  # what the texts use, and nothing else
     for column, token in enumerate(reader.pieces.kept):
         assert reader.term_idf[column] == pytest.approx(expected[found.vocabulary_[token]], rel=1e-6)
-
-
-def test_without_a_table_there_are_ngrams_and_topics_of_them_and_with_one_its_pieces_and_tokens(plain, reader):
-    assert set(plain.read(ASKED).views) == WITHOUT_TABLE and set(reader.read(ASKED).views) == WITH_TABLE
-    assert plain.state() == {}
-    for one in (plain, reader):
-        assert one.topics.shape == (len(one.term_idf), 150 // 4)
 
 
 def test_topics_without_a_table_are_of_the_weighted_sum_of_the_words(plain, texts):
@@ -135,18 +127,6 @@ def test_topics_are_the_leading_directions(texts, reader):
     np.testing.assert_allclose(found["topics"].matrix(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("which", ["reader", "plain"])
-def test_rows_have_unit_length_and_a_blank_text_is_a_row_of_zeros(which, request):
-    blank = [row for row, text in enumerate(ASKED) if not text.strip()]
-    for view in request.getfixturevalue(which).read(ASKED).views.values():
-        rows = dense(view.matrix())
-        assert rows.dtype == np.float32
-        norms = np.linalg.norm(rows, axis=1)
-        np.testing.assert_allclose(norms[(norms > 0)], 1, atol=1e-5)
-        assert not norms[blank].any()
-        assert norms[[0, 2, 4]].all()
-
-
 @pytest.mark.parametrize("block", [2_048, 4])
 @pytest.mark.parametrize("which", ["reader", "plain"])
 def test_a_view_is_its_matrix(which, block, request, monkeypatch):
@@ -166,36 +146,10 @@ def test_a_view_is_its_matrix(which, block, request, monkeypatch):
         np.testing.assert_allclose(some.gram(name), matrix[rows] @ matrix[rows].T, atol=1e-5)
 
 
-def test_a_text_does_not_depend_on_the_texts_beside_it(reader):
-    together = reader.read(ASKED).views
-    for row, text in enumerate(ASKED):
-        for name, view in reader.read([text]).views.items():
-            np.testing.assert_allclose(dense(view.matrix())[0], dense(together[name].matrix())[row], atol=1e-6)
-
-
-@pytest.mark.parametrize("which", ["reader", "plain"])
-def test_what_was_learned_can_be_put_away_and_taken_back(which, request):
-    learned = request.getfixturevalue(which)
-    restored = TextReader.restore(learned.arrays(), learned.state())
-    assert set(learned.state()) == ({TOKENIZER_FILE} if which == "reader" else set())
-    for name, view in learned.read(ASKED).views.items():
-        assert dense(restored.read(ASKED).views[name].matrix()).tobytes() == dense(view.matrix()).tobytes()
-    for name, array in restored.arrays().items():
-        assert array.tobytes() == learned.arrays()[name].tobytes()
-    assert restored.state() == learned.state()
-
-
 @pytest.mark.parametrize("limit", [None, 0, 40])
 def test_the_limit_is_put_away_too(texts, table, limit):
     learned = TextReader.fit(texts[:5], TokenTable(table.tokenizer, table.vectors, limit))
     assert TextReader.restore(learned.arrays(), learned.state()).pieces.limit == limit
-
-
-def test_the_same_texts_and_seed_give_the_same_reader(texts, table):
-    one, two, other = (TextReader.fit(texts[:40], table, seed=seed) for seed in (3, 3, 4))
-    for name, array in one.arrays().items():
-        assert array.tobytes() == two.arrays()[name].tobytes()
-    assert one.topics.tobytes() != other.topics.tobytes()
 
 
 @pytest.mark.parametrize("with_table", [False, True])
@@ -244,11 +198,3 @@ def test_a_text_ends_where_the_model_reads_no_further(limit):
         found = words.weights(lengths, limit)
         assert (found.dtype, found.shape) == (np.float32, (5, 5))
         np.testing.assert_allclose(found.toarray(), judge_weights(SHORT, words.words, lengths, limit), rtol=1e-6)
-
-
-@pytest.mark.parametrize("texts", [[], [""], ["", " "]])
-def test_texts_without_words_have_no_weights(texts):
-    words = split_words(texts)
-    assert words.words == ()
-    assert words.weights().shape == (len(texts), 0)
-    assert words.weights(np.empty(0, dtype=np.int64), 5).shape == (len(texts), 0)
