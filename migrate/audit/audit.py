@@ -19,7 +19,7 @@ from migrate.audit.inputs import prepare_audit
 from migrate.audit.locations import locations_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, margin_remarks
 from migrate.manifest import Manifest, ReportFacts
@@ -91,9 +91,9 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
 
 
 def _remarks(audit: Audit, skipped: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield caveats on the margin, and on two-stage arms that were asked for and are left out."""
+    """Yield caveats on the margin, and on arms with depths that were asked for and are left out."""
     yield from (Finding("caveat", remark) for remark in margin_remarks(audit.margin, audit.margin_from))
-    missing = [f"{name} {need}" for name, need in skipped.items() if name.startswith(TWO_STAGE)]
+    missing = [f"{name} {need}" for name, need in skipped.items() if name.startswith((TWO_STAGE, f"{TOGETHER} "))]
     if audit.stages and missing:
         yield Finding("caveat", f"left out: {'; '.join(missing)}")
 

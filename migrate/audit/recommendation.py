@@ -24,7 +24,7 @@ from migrate.audit.results import (
     ArmCost,
     ArmResult,
     plan_word,
-    two_stage_depths,
+    rerank_depths,
 )
 from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
@@ -75,7 +75,7 @@ class Option:
     @property
     def depth(self) -> int:
         """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
-        return next(iter(two_stage_depths(self.name)), 0)
+        return next(iter(rerank_depths(self.name)), 0)
 
     @property
     def share(self) -> str:
