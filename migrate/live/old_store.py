@@ -38,7 +38,7 @@ _SEEN_AFTER: Final = 0.05
 class Additions:
     """What the old store adds: the share, 0-1, of the first documents shown that it alone has found.
 
-    It is the mean of the last queries, about `FEWEST` of them, as it falls while true vectors come.
+    It is a mean over queries, in which the latest 200 or so count most: it falls while true vectors come.
     """
 
     share: float = 0.0
@@ -47,7 +47,7 @@ class Additions:
     def add(self, share: float) -> None:
         """Count a query more."""
         self.queries += 1
-        self.share += (share - self.share) / min(self.queries, FEWEST)
+        self.share += (share - self.share) / min(self.queries, 200)
 
     @property
     def is_needed(self) -> bool:
