@@ -36,7 +36,7 @@ _SEEN_AFTER: Final = 0.05
 
 @dataclass(slots=True)
 class Additions:
-    """What the old store adds: the share, 0-1, of the first documents shown that it alone has found.
+    """The share, 0-1, of the first documents shown that the old store alone has found.
 
     It is a mean over queries, in which the latest 200 or so count most: it falls while true vectors come.
     """

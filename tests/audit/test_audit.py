@@ -23,7 +23,18 @@ from topics import (
 )
 
 from migrate.audit.query_set import QuerySet, document_keys
-from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
+from migrate.audit.results import (
+    BM25,
+    FULL,
+    HYBRID,
+    HYBRID_FULL,
+    MEAN,
+    RANDOM,
+    STAY,
+    TOGETHER,
+    TRANSLATED,
+    win_tie_loss,
+)
 from migrate.audit.verdict import Outcome
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
@@ -78,8 +89,8 @@ def test_a_perfect_translation_retains_everything(metric, tmp_path):
 @pytest.mark.parametrize(
     ("with_source", "bm25", "arms"),
     [
-        (True, True, [FULL, TRANSLATED, STAY, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM]),
-        (True, False, [FULL, TRANSLATED, STAY, MEAN, RANDOM]),
+        (True, True, [FULL, TRANSLATED, STAY, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM, TOGETHER]),
+        (True, False, [FULL, TRANSLATED, STAY, MEAN, RANDOM, TOGETHER]),
         (False, True, [FULL, TRANSLATED, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM]),
         (False, False, [FULL, TRANSLATED, MEAN, RANDOM]),
     ],

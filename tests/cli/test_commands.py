@@ -50,8 +50,8 @@ def test_the_whole_path_by_hand(judged, write_vectors, lead_migrate):
     assert ended.code == CODES[outcome]
     assert ended.out.strip().split("\n\n")[-1].split("\n")[-1].strip() and outcome in ended.out
     names = [arm["name"] for arm in document["arms"]]
-    hybrid = ["hybrid", "hybrid, full", "BM25"]
-    assert names == ["full re-embed", "translated", "stay", *hybrid, "mean", "random", "two-stage 20", "two-stage 50"]
+    vectors, words = ["full re-embed", "translated", "stay"], ["hybrid", "hybrid, full", "BM25"]
+    assert names == [*vectors, *words, "mean", "random", "two-stage 20", "two-stage 50", "together"]
     assert max(map(len, ended.out.split("\n"))) <= 100
 
 
