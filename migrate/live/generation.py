@@ -146,7 +146,7 @@ class Generation:
     @property
     def is_in_memory(self) -> bool:
         """True if it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None or self.store.is_copy
+        return is_in_memory(self.store)
 
     def is_behind(self) -> bool:
         """Tell if it answers from a copy of a database that was written to since."""
@@ -222,6 +222,11 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
         confidence_of(store),
         marker,
     )
+
+
+def is_in_memory(store: Store) -> bool:
+    """Return whether an opened store answers alike whatever comes to its location."""
+    return as_files(store) is not None or store.is_copy
 
 
 def confidence_of(store: Store) -> Vectors | None:

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from migrate.errors import LeadMigrateError, StoreError, VectorError
-from migrate.live.generation import Texts, marker_at_rest
+from migrate.live.generation import Texts, is_in_memory, marker_at_rest
 from migrate.live.true_vectors import CountUp, LiveVectors, Pause
 from migrate.search.fusion import fuse_untrue
 from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
-from migrate.stores.faiss.search import open_search
+from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import Vectors, unit_rows
 
@@ -55,6 +55,15 @@ class Additions:
         return self.queries < FEWEST or self.share >= LITTLE
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A store, its search, and what `marker_at_rest` said before it was opened."""
+
+    store: Store
+    index: Store | IndexSearch
+    marker: Any
+
+
 class OldStore:
     """A store that is searched by queries of its own model, by several threads, each search in one of its own.
 
@@ -66,12 +75,12 @@ class OldStore:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="live-old")
         self._pause, self._lock = Pause(), threading.Lock()
         self._random = random.Random()  # noqa: S311 - which queries are looked at
-        self._open()
+        self._opened: _Opened | None = self._read()
 
-    def _open(self) -> None:
-        self._marker = marker_at_rest(self.location)
-        self.store: Store = open_store(self.location, verify=True)
-        info, model = self.store.info, self._vectors.embedder.identity
+    def _read(self) -> _Opened:
+        marker = marker_at_rest(self.location)
+        store = open_store(self.location, verify=True)
+        info, model = store.info, self._vectors.embedder.identity
         recorded = info.manifest.model if info.manifest is not None else None
         if recorded is not None and recorded.spec != model.spec:
             raise StoreError(
@@ -83,8 +92,9 @@ class OldStore:
                 f"{self.location}: {model.spec} has {model.dim} dimensions, the vectors of the old store {info.dim}; "
                 "name the model that it was built with"
             )
-        self._index = open_search(self.store)
-        self._index.search(np.ones((1, info.dim), np.float32), 1)  # what is read at the first search is read now
+        index = open_search(store)
+        index.search(np.ones((1, info.dim), np.float32), 1)  # what is read at the first search is read now
+        return _Opened(store, index, marker)
 
     def close(self) -> None:
         """Begin no further search."""
@@ -95,7 +105,7 @@ class OldStore:
         """Begin to search for the first `depth` documents; None where that is not worth it now."""
         with self._lock:
             is_seldom = not self.additions.is_needed and self._random.random() >= _SEEN_AFTER
-        if is_seldom or not self._pause.is_over:
+        if is_seldom or self._opened is None or not self._pause.is_over:
             return None
         try:
             return self._pool.submit(self._search, query, depth, where)
@@ -103,8 +113,13 @@ class OldStore:
             return None
 
     def _search(self, query: str, depth: int, where: Any) -> Hits:
-        vector = self._vectors.of_query(query)
-        return self._index.search(vector[None], depth, where)[0]
+        vector, opened = self._vectors.of_query(query), self._opened
+        if opened is None:
+            raise StoreError(f"{self.location}: the old store is gone")
+        hits = opened.index.search(vector[None], depth, where)[0]
+        if not is_in_memory(opened.store) and marker_at_rest(self.location) != opened.marker:
+            raise StoreError(f"{self.location}: another store has come to its place")
+        return hits
 
     def answer_of(self, search: Future[Hits], seconds: float) -> Hits | None:
         """Wait for a search for at most so long; None where it fails or is late, after which there is a pause."""
@@ -140,11 +155,14 @@ class OldStore:
         return [(doc_id, scores[doc_id]) for doc_id in order]
 
     def refresh(self) -> None:
-        """Look for another store at the location; raises as a new one if it is not of the old model."""
+        """Look for another store at the location, and for the old one after it was gone; raises as a new one does."""
+        if not self._pause.is_over:
+            return
         try:
-            if marker_at_rest(self.location) != self._marker:
-                self._open()
-        except LeadMigrateError:
+            if self._opened is None or marker_at_rest(self.location) != self._opened.marker:
+                self._opened = self._read()
+        except (LeadMigrateError, OSError):
+            self._opened = None
             self._pause.fail()
             raise
 

@@ -343,8 +343,6 @@ class LiveSearcher:
         """
         with self._refreshing:
             try:
-                if self._old is not None:
-                    self._old.refresh()
                 generation = self.generation
                 if generation.is_stale():
                     self._open_again()
@@ -357,6 +355,8 @@ class LiveSearcher:
                             self._open_again()
                     elif true is not None:
                         self.generation, self._marks = replace(generation, true_in_store=true), version
+                if self._old is not None:
+                    self._old.refresh()
             finally:
                 self._write_down()
 
