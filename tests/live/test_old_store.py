@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from live_tools import COUNT, DIM, make_store, noisy_vectors, served_by, texts, true_vectors
 from openai_server import KEY, status, vector_of
-from worker_tools import Hashed, Other
+from worker_tools import Hashed, Other, translate
 
 from migrate.errors import RemoteError, StoreError, UsageError, VectorError
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import LiveState, state_path, text_hash
 from migrate.live.status import status_of
+from migrate.steps.switch import switch
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -200,3 +201,20 @@ def test_what_is_no_old_store_is_refused(options, error, words, live):
 def test_a_search_has_some_time(value):
     with pytest.raises(UsageError, match="search_ms"):
         LiveLimits(search_ms=value)
+
+
+@pytest.mark.parametrize("kind", ["chroma", "lancedb", "milvus", "qdrant", "sqlite-vec"])
+def test_both_stores_may_be_in_a_database(kind, source_folder, place_of, tmp_path, own_folders):
+    new_model, old_model, new, old = Hashed(), Other(), place_of(kind, "new"), place_of(kind, "old")
+    first = {}
+    for place, model in ((new, new_model), (old, old_model)):
+        first[place] = translate(source_folder, model, place).search(model.one("a question")[None], 20)[0].ids
+    limits = LiveLimits(depth=20, max_documents=0)
+    with LiveSearcher(new, new_model, limits=limits, old=old, old_model=old_model) as searcher:
+        answer = searcher.search("a question")
+        assert answer.answered_by == ("new", "old")
+        assert set(answer.ids) <= {*first[new], *first[old]} and len(answer.ids) == 10
+        switch(old, new, unproven=True)
+        with pytest.raises(StoreError, match="the old store is of hashed, and its queries are embedded by other"):
+            searcher._old.refresh()
+        assert searcher._old.ask("a question", 5, None) is None
