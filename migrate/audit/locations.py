@@ -50,13 +50,15 @@ def locations_of(
 ) -> Locations:
     """Return the places of two stores, as their locations were given, and the names of their models."""
     old = translated if source is None else source
-    answers = source_embedder is not None and source_embedder.profile.embeds_new_texts
+    old_model = None
+    if source_embedder is not None and source_embedder.profile.kind != "file":  # a file has no new queries
+        old_model = source_embedder.identity.spec
     return Locations(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
         full=old.successor("full") or str(_free_sibling(translated)),
         target=("--target", embedder.identity.spec),
-        old_model=source_embedder.identity.spec if source_embedder is not None and answers else None,
+        old_model=old_model,
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
         can_serve=embedder.cacheable or embedder.is_cached,

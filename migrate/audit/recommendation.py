@@ -307,7 +307,9 @@ class _Advice:
         if option.needs_old:
             again = f", the first {option.depth} ranked again by true vectors" if option.depth else ""
             model = self.locations.old_model or "the old model"
-            return f"{safe} as long as {model} answers too: the old and the new store together{again} {retained}{more}"
+            return (
+                f"{safe} as long as {model} answers too: the old store asked beside the new one{again} {retained}{more}"
+            )
         if option.depth:
             stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {retained}"
             if not self.locations.can_serve:
@@ -369,6 +371,8 @@ class _Advice:
             return self._switch(report.reference_at, needs_proof=False)
         if option.depth and report.plan == option.name and not option.needs_old:
             return self._switch(locations.translated, needs_proof=True)
+        if option.needs_old and locations.old_model is None:
+            return None, "serve it by your own program: the old model is not at hand for queries that are new"
         if (option.depth or option.needs_old) and locations.can_serve:
             limit = worker_limit(locations.target[1]) if len(locations.target) > 1 else ()
             model = (word for word in locations.model if word != "--cache=none")  # `live` wants to keep what it embeds
@@ -448,7 +452,9 @@ class _Advice:
         if not (option.depth or option.needs_old) or not locations.translated or not locations.can_serve:
             return ()
         if option.needs_old:
-            old = (locations.source or "", locations.old_model or "")
+            if locations.source is None or locations.old_model is None:
+                return ()
+            old = (locations.source, locations.old_model)
         switched = self.report.plan == option.name and locations.can_switch and old is None
         location = locations.source if switched and locations.source is not None else locations.translated
         flag = "--base-url="
