@@ -108,7 +108,6 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
     assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
 
 
-@pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
 def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_model_answers():
     made = report(locations=replace(PLACES, old_model="tfidf:8", model=("--target", "tfidf:32")))
     made = replace(made, arms=(*made.arms, arm("together", 10.0)), family={TWO_STAGE: SURE, "together": SURE})
@@ -127,6 +126,7 @@ def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_mo
     assert safe.plan == TRANSLATED, "one store is less than two"
 
 
+@pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
 def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, plan):
     pool = replace(POOL, tokens=round(paid * 1e7), usd=None, full_usd=None)
     found = recommend(without_prices(report(two_stage=SURE, pool=pool, is_kept=True, locations=PLACES)))
