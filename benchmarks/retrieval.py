@@ -13,7 +13,7 @@ for the stitches that read texts, how well the confidence ranks the true errors 
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
 target were behind an API. `vectors` is `auto` among the stitches that read no texts; `staying`, if it is asked for,
-is the old model, asked in its own space.
+is the old model, asked in its own space, and `together` what `auto` finds and what the old model finds, fused by rank.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from migrate.datasets.beir import BeirSet, load_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
+from migrate.search.fusion import reciprocal_rank_fusion
 from migrate.search.runs import Rankings, search
 from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.confidence import spearman
@@ -49,7 +50,7 @@ from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
 SETS = ("scifact", "nfcorpus")
 SPACES = ("tfidf:256", "wordpieces", "layer3-cls", "layer4-mean", "layer5-mean")
 TARGET, TARGET_MODEL = "minilm", "packaged:all-MiniLM-L6-v2"
-VECTORS, AUTO, STAYING = "vectors", "auto", "staying"
+VECTORS, AUTO, STAYING, TOGETHER = "vectors", "auto", "staying", "together"
 STITCHES = ("mean", *AUTO_CANDIDATES, "text", VECTORS, AUTO)
 
 
@@ -186,19 +187,33 @@ class HeldOut:
 
     def judge(self, selection: Selection) -> Result:
         """Fit the chosen stitch and translate what is left."""
+        translated, confidence = self.translated(selection)
+        rank = np.nan
+        if confidence is not None:
+            cosine = np.einsum("ij,ij->i", translated, unit_rows(self.target.documents[self.rows[1]]))
+            rank = spearman(confidence.astype(np.float64), cosine.astype(np.float64))
+        return replace(self.compare(translated, self.target.queries), rank=rank, chosen=selection.chosen)
+
+    def translated(self, selection: Selection) -> tuple[Vectors, Vectors | None]:
+        """The vectors, (m, dim), of what is left, by a stitch that is fitted now, and the confidence of each, (m,)."""
         assert selection.stitch is not None
         rest = self.rows[1]
         fitted = self.pairing.fit(selection.stitch)
         found = fitted.predict(self.source.documents[rest], self.texts.take(rest) if fitted.reads_texts else None)
-        rank, translated = np.nan, Sphere.fit(self.pairing.target).of(found.vectors)
-        if selection.confidence is not None:
-            cosine = np.einsum("ij,ij->i", translated, unit_rows(self.target.documents[rest])).astype(np.float64)
-            rank = spearman(selection.confidence.of(found).astype(np.float64), cosine)
-        return replace(self.compare(translated, self.target.queries), rank=rank, chosen=selection.chosen)
+        confidence = None if selection.confidence is None else selection.confidence.of(found)
+        return Sphere.fit(self.pairing.target).of(found.vectors), confidence
 
-    def stay(self) -> Result:
-        """The old model on what is left."""
-        return self.compare(unit_rows(self.source.documents[self.rows[1]]), unit_rows(self.source.queries))
+    @cached_property
+    def stayed(self) -> Rankings:
+        """What the old model answers from what is left."""
+        rest = self.rows[1]
+        documents, queries = unit_rows(self.source.documents[rest]), unit_rows(self.source.queries)
+        return run_over(self.collection, rest, documents, queries)
+
+    def together(self, selection: Selection) -> Result:
+        """The translated documents and the old model, by the ranks in both."""
+        translated = run_over(self.collection, self.rows[1], self.translated(selection)[0], self.target.queries)
+        return self.compare_run(reciprocal_rank_fusion([translated, self.stayed]))
 
     def compare(self, documents: Vectors, queries: Vectors) -> Result:
         """Retrieval from what is left, by unit vectors of its documents, (m, d), and of all queries, (k, d)."""
@@ -216,7 +231,10 @@ def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, R
     known, tuned = dict[str, Result](), dict[str, Stitch]()
     for spec in stitches:
         if spec == STAYING:
-            yield spec, held_out.stay()
+            yield spec, held_out.compare_run(held_out.stayed)
+            continue
+        if spec == TOGETHER:
+            yield spec, held_out.together(held_out.select(AUTO, tuned))
             continue
         if spec == "identity" and spec not in applicable(held_out.pairing):
             yield spec, NOT_APPLICABLE
@@ -344,7 +362,8 @@ def print_choices(cells: Cells) -> None:
     """What `auto` took, and how much less retention that is than of the best other stitch: the mean, and the worst."""
     rows, every = [], []
     for (name, space), found in cells.items():
-        others = [[one.retention for one in several] for spec, several in found.items() if spec not in (AUTO, STAYING)]
+        stitches = [several for spec, several in found.items() if spec not in (AUTO, STAYING, TOGETHER)]
+        others = [[one.retention for one in several] for several in stitches]
         lost = np.nanmax([*others, [one.retention for one in found[AUTO]]], axis=0)
         lost -= [one.retention for one in found[AUTO]]
         taken = Counter(one.chosen for one in found[AUTO])

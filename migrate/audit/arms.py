@@ -22,6 +22,7 @@ from migrate.audit.results import (
     RANDOM,
     REEMBEDDED,
     STAY,
+    TOGETHER,
     TRANSLATED,
     TWO_STAGE,
     TWO_STAGE_DEPTHS,
@@ -31,6 +32,7 @@ from migrate.audit.results import (
     all_scores,
     find_plan,
     prefix_name,
+    rerank_depths,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
 from migrate.audit.rules import Rules
@@ -38,6 +40,7 @@ from migrate.audit.verdict import Bounds
 from migrate.cost import usd_of
 from migrate.embedders.prefix import unit_of
 
+NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
 
 
@@ -83,7 +86,7 @@ def _translated(retriever: Retriever) -> Choices:
 
 def _stay(retriever: Retriever) -> Choices:
     if STAY not in retriever.stores:
-        yield Skipped(STAY, "needs the store before the migration and its model: --source STORE, --source-model SPEC")
+        yield Skipped(STAY, NO_OLD_STORE)
         return
     meaning = "the source store, queries embedded by the source model: doing nothing"
     yield Arm(STAY, meaning, partial(retriever.search, STAY), partial(retriever.cost_of_share, 0))
@@ -157,7 +160,8 @@ def _two_stage(retriever: Retriever) -> Choices:
         return
     for depth in retriever.rerank_depths:
         meaning = f"the translated store's first {depth} for each query, embedded by the target model and reranked"
-        retrieve, cost = partial(retriever.rerank, depth), partial(_reranking_cost, retriever, depth)
+        retrieve = partial(retriever.rerank, depth, TWO_STAGE)
+        cost = partial(_reranking_cost, retriever, depth, TWO_STAGE)
         yield Arm(f"{TWO_STAGE} {depth}", meaning, retrieve, cost, is_alternative=True)
     for depth in sorted(set(TWO_STAGE_DEPTHS if stages is None else stages).difference(retriever.rerank_depths)):
         need = f"needs {_beyond(depth, retriever)}"
@@ -166,9 +170,9 @@ def _two_stage(retriever: Retriever) -> Choices:
         yield Skipped(f"{TWO_STAGE} {depth}", need)
 
 
-def _reranking_cost(retriever: Retriever, depth: int) -> ArmCost:
+def _reranking_cost(retriever: Retriever, depth: int, name: str) -> ArmCost:
     """Return the cost of the documents that the audit's queries retrieve, and of those with true vectors already."""
-    reranking = retriever.reranking(depth)
+    reranking = retriever.reranking(depth, name)
     sample = retriever.cost_of_share(retriever.true_share).tokens or 0.0
     tokens = reranking.tokens_per_query * len(retriever.query_set.queries) + sample
     return ArmCost(tokens, usd_of(tokens, retriever.tally.price), reranking)
@@ -182,6 +186,36 @@ def _beyond(depth: int, retriever: Retriever) -> str:
     elif retriever.settings.most_deep is not None and depth > retriever.settings.most_deep:
         remedy = f"pool_depth={depth} of migrate.audit"
     return f"the first {depth} documents of every query, of which the pool has {retriever.pool_depth}: {remedy}"
+
+
+def _together(retriever: Retriever) -> Choices:
+    """Yield both stores as one, by ranks alone and with the first documents ranked by true vectors.
+
+    Nothing is embedded for the ranks, so that this serves from the first query on, while the old model answers.
+    """
+    if STAY not in retriever.stores:
+        yield Skipped(TOGETHER, NO_OLD_STORE)
+        return
+    meaning = (
+        "the translated and the source store, each by queries of its own model, fused by rank: two query embeddings"
+    )
+    cost = partial(retriever.cost_of_share, retriever.true_share)
+    yield Arm(TOGETHER, meaning, retriever.together, cost, is_alternative=True)
+    if retriever.settings.stages is None:
+        yield Skipped(f"{TOGETHER} N", "needs depths that are asked for: --two-stage 20,50")
+    can_rerank = retriever.stores[FULL].info.has_texts and (retriever.in_pool or retriever.has_same_ids)
+    for depth in retriever.rerank_depths if can_rerank and retriever.reranks_together else ():
+        name = f"{TOGETHER} {depth}"
+        if not retriever.can_rerank(TOGETHER, depth):
+            need = (
+                f"needs the first {depth} documents of both stores for every query in the pool: `--two-stage {depth}`"
+            )
+            yield Skipped(name, need)
+            continue
+        meaning = f"the first {depth} of `{TOGETHER}` for each query, embedded by the target model and reranked"
+        retrieve = partial(retriever.rerank, depth, TOGETHER)
+        cost = partial(_reranking_cost, retriever, depth, TOGETHER)
+        yield Arm(name, meaning, retrieve, cost, is_alternative=True)
 
 
 def _prefixes(retriever: Retriever) -> Choices:
@@ -217,6 +251,7 @@ _BUILT_IN = (
     _bm25_arms,
     _controls,
     _two_stage,
+    _together,
     _prefixes,
     _budgets,
 )
@@ -268,13 +303,15 @@ def measure_arms(retriever: Retriever, rules: Rules) -> Measures:
 def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -> dict[str, Bounds]:
     """Return retention of the arms that could serve instead, by their deciding `scores`; bounds hold for all at once.
 
-    Two-stage arms that a pool does not reach count too: how far it grows depends on what it has shown. So do the usual
-    ones where one of them is the plan: it may have been picked for what an audit of all has shown.
+    Arms with depths that a pool does not reach count too: how far it grows depends on what it has shown. So do the
+    usual ones where one of them is the plan: it may have been picked for what an audit of all has shown.
     """
     usual = () if retriever.settings.plan == TRANSLATED else TWO_STAGE_DEPTHS
     counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
+    n_reranking = len(counted) * (2 if retriever.reranks_together else 1)
+    n_others = n_reranking - sum(bool(rerank_depths(name)) for name in scores)
     full = retriever.deciding_scores(retriever.search(FULL).run)
-    return rules.bootstrap(in_pool=True).family(scores, full, n_others=len(counted) - len(retriever.rerank_depths))
+    return rules.bootstrap(in_pool=True).family(scores, full, n_others=n_others)
 
 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:

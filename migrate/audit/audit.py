@@ -19,7 +19,7 @@ from migrate.audit.inputs import prepare_audit
 from migrate.audit.locations import locations_of
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, margin_remarks
 from migrate.manifest import Manifest, ReportFacts
@@ -85,15 +85,15 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         reference_at=None if audit.full is None else audit.full.info.location,
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
-        locations=locations_of(audit.translated, audit.source_store, audit.embedder),
+        locations=locations_of(audit.translated, audit.source_store, audit.embedder, audit.source_embedder),
     )
     return report if find.has_standard(rules, scores) else report.without_standard()
 
 
 def _remarks(audit: Audit, skipped: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield caveats on the margin, and on two-stage arms that were asked for and are left out."""
+    """Yield caveats on the margin, and on arms with depths that were asked for and are left out."""
     yield from (Finding("caveat", remark) for remark in margin_remarks(audit.margin, audit.margin_from))
-    missing = [f"{name} {need}" for name, need in skipped.items() if name.startswith(TWO_STAGE)]
+    missing = [f"{name} {need}" for name, need in skipped.items() if name.startswith((TWO_STAGE, f"{TOGETHER} "))]
     if audit.stages and missing:
         yield Finding("caveat", f"left out: {'; '.join(missing)}")
 

@@ -19,8 +19,9 @@ class Locations:
     `source`, `translated` and `stitch` are where these are, `full` is where a full re-embed can be written to, and
     `server` where a store like the source can lie beside it, where that is on a server and the new store in files.
     `target` are words that name the target model, `--target SPEC` and the options that belong to it, `model` those for
-    a command that finds the model's name in the store. `report` is the JSON report, `audit_again` the command
-    that audits the same again and keeps its report. `can_switch` says that the new store can trade names with the
+    a command that finds the model's name in the store. `old_model` is the spec of the source's model, where that embeds
+    queries that are new to it. `report` is the JSON report, `audit_again` the command that audits the same again and
+    keeps its report. `can_switch` says that the new store can trade names with the
     source, `can_serve` that `live` takes the target model: one whose vectors are worth keeping.
     """
 
@@ -30,6 +31,7 @@ class Locations:
     full: str = ""
     target: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
+    old_model: str | None = None
     report: str | None = None
     audit_again: tuple[str, ...] = ()
     has_texts: bool = True
@@ -43,14 +45,20 @@ class Locations:
         return self.translated if self.source is None else self.source
 
 
-def locations_of(translated: Store, source: Store | None, embedder: Embedder) -> Locations:
-    """Return the places of two stores, as their locations were given, and the name of the target model."""
+def locations_of(
+    translated: Store, source: Store | None, embedder: Embedder, source_embedder: Embedder | None = None
+) -> Locations:
+    """Return the places of two stores, as their locations were given, and the names of their models."""
     old = translated if source is None else source
+    old_model = None
+    if source_embedder is not None and source_embedder.profile.kind != "file":  # a file has no new queries
+        old_model = source_embedder.identity.spec
     return Locations(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
         full=old.successor("full") or str(_free_sibling(translated)),
         target=("--target", embedder.identity.spec),
+        old_model=old_model,
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
         can_serve=embedder.cacheable or embedder.is_cached,

@@ -33,7 +33,7 @@ from migrate.audit.outside import (
 )
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import prove_pool
-from migrate.audit.results import FULL, STAY, TRANSLATED
+from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bootstrap, Outcome, Verdict
@@ -245,7 +245,7 @@ class GrownPool:
             return False
         if (settings.most_deep or 0) < _STAGES or not retriever.stores[FULL].info.has_texts:
             return False
-        runs = {str(depth): retriever.rerank(depth).run for depth in retriever.rerank_depths}
+        runs = {f"{TWO_STAGE} {depth}": retriever.rerank(depth, TWO_STAGE).run for depth in retriever.rerank_depths}
         scores = {name: retriever.deciding_scores(run) for name, run in runs.items()}
         return not any(bounds.lower >= settings.margin for bounds in family_of(retriever, rules, scores).values())
 
@@ -266,14 +266,21 @@ def judged_documents(query_set: QuerySet) -> set[str]:
 
 
 def expected_documents(
-    translated: Store, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, seed: int
+    translated: Store,
+    query_set: QuerySet,
+    arms: int,
+    *,
+    stages: Sequence[int] | None = None,
+    together: bool = False,
+    seed: int,
 ) -> Iterator[Document]:
     """Yield about what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
-    `arms` is of how many arms the pool has the first documents. They are taken to lie anywhere: in a small store some
-    come up again.
+    `arms` is of how many arms the pool has the first documents, and where the old store is searched `together` with the
+    new one, it has as many of both. They are taken to lie anywhere: in a small store some come up again.
     """
     depth = max(first_depth(query_set, stages), *(stages or ()), 0)
+    depth += max(stages or (0,)) if together else 0
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
     all_of_them = translated.info.count
     drawn = len(judged_documents(query_set)) + near + 3 * SAMPLED  # about how many a first step draws at random
@@ -341,6 +348,8 @@ class _Pool:
         self.arm_run = retriever.search(TRANSLATED).run
         # The other arms bring the pool nearer to the full re-embed, and carry no guarantee
         self.others = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
+        if STAY in retriever.stores:
+            self.others.append(retriever.together().run)
         if retriever.documents is not None:
             by_words = retriever.bm25
             self.others += [by_words.run, retriever.fuse(retriever.search(TRANSLATED), by_words).run]
@@ -401,8 +410,10 @@ class _Pool:
         is_first = not self.steps
         documents = judged_documents(self.query_set) if is_first else set()
         reranked: set[str] = set()
+        for name in (TWO_STAGE, TOGETHER) if self.retriever.reranks_together else (TWO_STAGE,):
+            for first, depth in zip(self.retriever.candidates(name), depths.tolist(), strict=True):
+                reranked.update(first[:depth])  # ranked alike, but for ties
         for query, query_id in enumerate(self.query_set.query_ids):
-            reranked.update(self.retriever.candidates[query][: depths[query]])  # ranked alike, but for ties
             if matters[query]:
                 documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in self.others))
             if is_first and not self.query_set.is_judged:

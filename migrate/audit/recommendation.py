@@ -20,11 +20,12 @@ from migrate.audit.results import (
     PREFIX,
     REEMBEDDED,
     STAY,
+    TOGETHER,
     TRANSLATED,
     ArmCost,
     ArmResult,
     plan_word,
-    two_stage_depths,
+    rerank_depths,
 )
 from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
@@ -75,7 +76,12 @@ class Option:
     @property
     def depth(self) -> int:
         """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
-        return next(iter(two_stage_depths(self.name)), 0)
+        return next(iter(rerank_depths(self.name)), 0)
+
+    @property
+    def needs_old(self) -> bool:
+        """True where the old store and its model are asked too, for each query."""
+        return self.name.startswith(TOGETHER)
 
     @property
     def share(self) -> str:
@@ -267,11 +273,15 @@ class _Advice:
             return options[report.plan]  # it was asked for
         if STAY in options and options[STAY].retention.lower >= 1:
             return options[STAY]
+        may_ask_both = self.locations.old_model is not None and self.locations.can_serve
         safe = [option for option in options.values() if option.is_safe and option.name != STAY]
+        safe = [option for option in safe if may_ask_both or not option.needs_old]
         if self.is_whole:
             safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
         # of two stages that cost the same now, the shallower one costs less with every new query
-        best = min(safe, key=lambda one: (one.remaining, self._is_work(one), one.depth, -one.retention.lower))
+        best = min(
+            safe, key=lambda one: (one.remaining, self._is_work(one), one.needs_old, one.depth, -one.retention.lower)
+        )
         is_weighed = full.usd_left is not None or seconds_left(full, report) is not None
         # 5 % of a full re-embed are not worth serving in two stages to put them off, by tokens if nobody knows the cost
         return full if best.depth and not is_weighed and full.remaining <= 0.05 * full.cost else best
@@ -294,6 +304,12 @@ class _Advice:
             return self._full_lead(more)
         if name == TRANSLATED and self.is_whole:
             return "the store is a full re-embed itself: every vector is the model's own"
+        if option.needs_old:
+            again = f", the first {option.depth} ranked again by true vectors" if option.depth else ""
+            model = self.locations.old_model or "the old model"
+            return (
+                f"{safe} as long as {model} answers too: the old store asked beside the new one{again} {retained}{more}"
+            )
         if option.depth:
             stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {retained}"
             if not self.locations.can_serve:
@@ -353,12 +369,15 @@ class _Advice:
             return self._switch(locations.translated, needs_proof=not self.is_whole)
         if option.name == FULL and report.reference_at is not None:
             return self._switch(report.reference_at, needs_proof=False)
-        if option.depth and report.plan == option.name:
+        if option.depth and report.plan == option.name and not option.needs_old:
             return self._switch(locations.translated, needs_proof=True)
-        if option.depth and locations.can_serve:
+        if option.needs_old and locations.old_model is None:
+            return None, "serve it by your own program: the old model is not at hand for queries that are new"
+        if (option.depth or option.needs_old) and locations.can_serve:
             limit = worker_limit(locations.target[1]) if len(locations.target) > 1 else ()
             model = (word for word in locations.model if word != "--cache=none")  # `live` wants to keep what it embeds
-            return ("live", "run", locations.translated, *model, *limit), self._two_stage_remark(option)
+            remark = self._together_remark() if option.needs_old else self._two_stage_remark(option)
+            return ("live", "run", locations.translated, *model, *limit), remark
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
         if option.name == FULL or option.depth or option.share or option.first_tokens:
@@ -408,6 +427,12 @@ class _Advice:
             )
         return None, "`switch` wants the report of the audit: keep it as JSON"
 
+    def _together_remark(self) -> str:
+        return (
+            "keep the old store and its model for now: the worker puts true vectors into the new one meanwhile, and "
+            "`live status` says when the old one adds nothing any more"
+        )
+
     def _two_stage_remark(self, option: Option) -> str:
         locations, remarks = self.locations, []
         if len(locations.target) > 1 and worker_limit(locations.target[1]):
@@ -423,18 +448,21 @@ class _Advice:
 
     def _serving(self, option: Option) -> tuple[str, ...]:
         """Return lines that serve two stages as the audit ranks them: all of the first documents by true vectors."""
-        locations = self.locations
-        if not option.depth or not locations.translated or not locations.can_serve:
+        locations, old = self.locations, None
+        if not (option.depth or option.needs_old) or not locations.translated or not locations.can_serve:
             return ()
-        switched = self.report.plan == option.name and locations.can_switch
+        if option.needs_old:
+            if locations.source is None or locations.old_model is None:
+                return ()
+            old = (locations.source, locations.old_model)
+        switched = self.report.plan == option.name and locations.can_switch and old is None
         location = locations.source if switched and locations.source is not None else locations.translated
         flag = "--base-url="
         servers = [word.removeprefix(flag) for word in locations.target if word.startswith(flag)]
         if servers:
-            return serving_lines(location, option.depth, locations.target[1], server=servers[0])
-        return serving_lines(
-            location, option.depth, locations.model[1] if locations.model[:1] == ("--target",) else None
-        )
+            return serving_lines(location, option.depth, locations.target[1], server=servers[0], old=old)
+        spec = locations.model[1] if locations.model[:1] == ("--target",) else None
+        return serving_lines(location, option.depth, spec, old=old)
 
 
 def worker_limit(spec: str) -> tuple[str, ...]:
@@ -442,13 +470,28 @@ def worker_limit(spec: str) -> tuple[str, ...]:
     return ("--budget=100%",) if may_cost_money(spec) else ()
 
 
-def serving_lines(location: str, depth: int, spec: str | None = None, *, server: str | None = None) -> tuple[str, ...]:
-    """Return lines of Python that serve a store in two stages, by its own model or by that of a spec and a server."""
+def serving_lines(
+    location: str,
+    depth: int,
+    spec: str | None = None,
+    *,
+    server: str | None = None,
+    old: tuple[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Return lines of Python that serve a store, by its own model or by that of a spec and a server.
+
+    The first `depth` documents are ranked by true vectors, where there are any; the `old` store, by its location and
+    the spec of its model, is asked too.
+    """
     model = repr(spec) if server is None else f"load_embedder({spec!r}, base_url={server!r})"
     named = repr(location) if spec is None else f"{location!r}, {model}"
+    options = [] if old is None else [f"old={old[0]!r}", f"old_model={old[1]!r}"]
+    if depth:
+        options.append(f"limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=60_000)")
+    names = ["LiveLimits"] * bool(depth) + ["LiveSearcher"] + ["load_embedder"] * (server is not None)
     return (
-        f"from migrate import LiveLimits, LiveSearcher{'' if server is None else ', load_embedder'}",
-        f"searcher = LiveSearcher({named}, limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=60_000))",
+        f"from migrate import {', '.join(names)}",
+        f"searcher = LiveSearcher({', '.join([named, *options])})",
         'answer = searcher.search("a question", k=10)',
     )
 

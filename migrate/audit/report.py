@@ -17,7 +17,18 @@ from migrate.audit.measures import Scores
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import FULL, NDCG, REEMBEDDED, STAY, TRANSLATED, TWO_STAGE, ArmResult, Comparison, find_plan
+from migrate.audit.results import (
+    FULL,
+    NDCG,
+    REEMBEDDED,
+    STAY,
+    TOGETHER,
+    TRANSLATED,
+    TWO_STAGE,
+    ArmResult,
+    Comparison,
+    find_plan,
+)
 from migrate.audit.verdict import UNKNOWN, Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
@@ -142,7 +153,7 @@ class AuditReport:
         What is trained on vectors is trained on those of the translated store, however it is searched.
         """
         outcome = self.verdict.outcome if name == TRANSLATED else self._outcome_in_family(name)
-        serves_translated = name == TRANSLATED or name.startswith(TWO_STAGE)
+        serves_translated = name == TRANSLATED or name.startswith((TWO_STAGE, TOGETHER))
         outcomes = {outcome} | ({self.downstream.outcome} if self.downstream and serves_translated else set())
         worst_first = (Outcome.NOT_SAFE, Outcome.INCONCLUSIVE, Outcome.SAFE)
         return next(outcome for outcome in worst_first if outcome in outcomes)

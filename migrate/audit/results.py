@@ -29,13 +29,13 @@ TIE = 1e-9
 FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
 HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
 MEAN, RANDOM = "mean", "random"
-TWO_STAGE, REEMBEDDED, PREFIX = "two-stage", "translated + k%", "prefix"
+TWO_STAGE, TOGETHER, REEMBEDDED, PREFIX = "two-stage", "together", "translated + k%", "prefix"
 
 NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 """The measures that verdicts rest on."""
 
 TWO_STAGE_DEPTHS = (20, 50, 200)
-"""How many documents two stages embed for a query by default."""
+"""How many documents the arms `two-stage` and `together` embed for a query by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +140,13 @@ def plan_word(name: str) -> str:
     return name.strip().lower().replace(" ", "-")
 
 
-def two_stage_depths(plan: str) -> tuple[int, ...]:
-    """Return how many documents a plan ranks again, if it is one of two stages.
+def rerank_depths(plan: str) -> tuple[int, ...]:
+    """Return how many documents a plan ranks again by true vectors, if it ranks any.
 
-    >>> two_stage_depths("two-stage-20"), two_stage_depths("translated")
-    ((20,), ())
+    >>> rerank_depths("two-stage-20"), rerank_depths("together 50"), rerank_depths("translated")
+    ((20,), (50,), ())
     """
-    match = re.fullmatch(f"{TWO_STAGE}-([1-9][0-9]{{0,8}})", plan_word(plan))
+    match = re.fullmatch(f"(?:{TWO_STAGE}|{TOGETHER})-([1-9][0-9]{{0,8}})", plan_word(plan))
     return () if match is None else (int(match[1]),)
 
 
@@ -155,16 +155,15 @@ def check_plan(plan: str, count: int, own_arms: Iterable[str] | None = ()) -> No
 
     `count` is the number of documents, and `own_arms` are the arms of somebody's own, None where they are known later.
     """
-    word, plans = (
-        plan_word(plan),
-        [TRANSLATED, BRIDGE, f"{TWO_STAGE}-20", f"{PREFIX}:24", *map(plan_word, own_arms or ())],
-    )
-    pattern = f"{TRANSLATED}|{BRIDGE}|(?:{TWO_STAGE}-|{PREFIX}:)[1-9][0-9]{{0,8}}"
+    word = plan_word(plan)
+    plans = [TRANSLATED, TOGETHER, BRIDGE, f"{TWO_STAGE}-20", f"{TOGETHER}-20", f"{PREFIX}:24"]
+    plans += map(plan_word, own_arms or ())
+    pattern = f"{TRANSLATED}|{TOGETHER}|{BRIDGE}|(?:{TWO_STAGE}-|{TOGETHER}-|{PREFIX}:)[1-9][0-9]{{0,8}}"
     if own_arms is not None and word not in plans and not re.fullmatch(pattern, word):
         close = get_close_matches(word, plans, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(plans)}"
         raise UsageError(f"--plan: there is no plan {plan!r}; {remedy}")
-    if any(depth >= count for depth in two_stage_depths(plan)):
+    if any(depth >= count for depth in rerank_depths(plan)):
         raise UsageError(
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "
             "does that once, or rank fewer, such as two-stage-20"

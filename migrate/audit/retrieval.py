@@ -6,7 +6,7 @@ import heapq
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,16 @@ from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.query_set import Keys, QuerySet
 from migrate.audit.reference import ReferenceProof
-from migrate.audit.results import BM25, FULL, STAY, TRANSLATED, TWO_STAGE, TWO_STAGE_DEPTHS, ArmCost, Reranking
+from migrate.audit.results import (
+    BM25,
+    FULL,
+    STAY,
+    TRANSLATED,
+    TWO_STAGE,
+    TWO_STAGE_DEPTHS,
+    ArmCost,
+    Reranking,
+)
 from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
 from migrate.audit.verdict import Finding, Floor
@@ -244,42 +253,62 @@ class Retriever:
         fused = self._timed(lambda: reciprocal_rank_fusion([timed.run for timed in runs], depth=self.depth))
         return TimedRun(fused.run, sum(timed.seconds for timed in runs) + fused.seconds)
 
-    @cached_property
-    def candidates(self) -> Sequence[Sequence[str]]:
-        """The translated store's first ids for each query, best first, as many as the deepest two-stage arm reranks."""
+    @property
+    def reranks_together(self) -> bool:
+        """True where arms rank the first documents of both stores again: they are asked for, as they embed more."""
+        return STAY in self.stores and bool(self.settings.stages)
+
+    def together(self) -> TimedRun:
+        """Fuse the translated and the source store, each searched by queries of its own model, by their ranks."""
+        return self.fuse(self.search(TRANSLATED), self.search(STAY))
+
+    def candidates(self, name: str) -> Sequence[Sequence[str]]:
+        """Return the first ids for each query, best first, as many as the deepest arm of that name reranks.
+
+        `name` is `two-stage`, for those of the translated store, or `together`, for those of both stores.
+        """
         depth, ids = max(self.asked_depths, default=0), self.query_set.query_ids
         if not depth:
             return [()] * len(ids)
-        metric, vectors = self.stores[TRANSLATED].info.metric, self.vectors[TRANSLATED]
 
-        def timed_search() -> TimedRun:
-            return TimedRun(search(self._checked(TRANSLATED), ids, vectors, metric=metric, depth=depth), 0.0)
+        def first_of(store: str) -> TimedRun:
+            metric, vectors = self.stores[store].info.metric, self.vectors[store]
+            return TimedRun(search(self._checked(store), ids, vectors, metric=metric, depth=depth), 0.0)
 
-        run = self._once(TWO_STAGE, timed_search).run
+        def first_of_both() -> TimedRun:
+            runs = [self._once(TWO_STAGE, partial(first_of, TRANSLATED)).run, first_of(STAY).run]
+            present = set(self.keys[TRANSLATED])  # a document of the source may be gone from the translated store
+            fused = reciprocal_rank_fusion(runs, depth=2 * depth).rankings.items()
+            return TimedRun(Rankings({q: tuple(d for d in top if d in present) for q, top in fused}), 0.0)
+
+        run = self._once(name, partial(first_of, TRANSLATED) if name == TWO_STAGE else first_of_both).run
         return [run.top(query_id, depth) for query_id in ids]
 
     @cached_property
-    def _candidate_rows(self) -> list[NDArray[np.int64]]:
-        """The rows of the candidates in the reference."""
-        row_of = {doc_id: row for row, doc_id in enumerate(all_ids(self.stores[FULL]))}
-        depth = max(self.rerank_depths)
-        return [
-            np.array([row_of[doc_id] for doc_id in candidates[:depth]], dtype=np.int64)
-            for candidates in self.candidates
-        ]
+    def _row_in_reference(self) -> Mapping[str, int]:
+        return {doc_id: row for row, doc_id in enumerate(all_ids(self.stores[FULL]))}
 
-    def rerank(self, depth: int) -> TimedRun:
-        """Rank the translated store's first `depth` documents of each query by their true vectors."""
-        return self._timed(lambda: self._reranked(depth))
+    def can_rerank(self, name: str, depth: int) -> bool:
+        """Return whether the reference has the first `depth` candidates of every query."""
+        return all(doc_id in self._row_in_reference for first in self.candidates(name) for doc_id in first[:depth])
 
-    def _reranked(self, depth: int) -> Rankings:
-        count = len(self._candidate_rows)
+    def _candidate_rows(self, name: str, depth: int) -> list[NDArray[np.int64]]:
+        """Return the rows of the first `depth` candidates of each query in the reference."""
+        row_of = self._row_in_reference
+        return [np.array([row_of[doc_id] for doc_id in first[:depth]], np.int64) for first in self.candidates(name)]
+
+    def rerank(self, depth: int, name: str) -> TimedRun:
+        """Rank the first `depth` candidates of each query by their true vectors."""
+        return self._timed(lambda: self._reranked(self._candidate_rows(name, depth), depth))
+
+    def _reranked(self, rows_of: Sequence[NDArray[np.int64]], depth: int) -> Rankings:
+        count = len(rows_of)
         step = max((1 << 28) // (4 * self.stores[FULL].info.dim * depth), 1)  # queries to 256 MiB of vectors
         rankings: dict[str, tuple[str, ...]] = {}
         for start in range(0, count, step):
             self.progress(f"rank {depth} again", start, count)
             block = range(start, min(start + step, count))
-            for run in self._ranked(block, [self._candidate_rows[number][:depth] for number in block]):
+            for run in self._ranked(block, [rows_of[number] for number in block]):
                 rankings |= run.rankings
         return Rankings(rankings)
 
@@ -296,10 +325,11 @@ class Retriever:
             top.add([keys[batch.ids[position]] for position in positions], batch.vectors[positions])
             yield top.run()
 
-    def reranking(self, depth: int) -> Reranking:
-        """Return what a two-stage arm embeds."""
-        price, count = self.tally.price, len(self._candidate_rows)
-        embedded, times = np.unique(np.concatenate([rows[:depth] for rows in self._candidate_rows]), return_counts=True)
+    def reranking(self, depth: int, name: str) -> Reranking:
+        """Return what an arm embeds that ranks the first `depth` candidates of each query again."""
+        rows_of = self._candidate_rows(name, depth)
+        price, count = self.tally.price, len(rows_of)
+        embedded, times = np.unique(np.concatenate(rows_of), return_counts=True)
         tokens = self.tally.cost(self.stores[FULL].documents(embedded)).tokens
         first, each = tokens / len(embedded) * depth, tokens / count
         further = each * float((times == 1).mean())

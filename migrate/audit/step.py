@@ -255,10 +255,10 @@ class Audit(JudgedStep["AuditReport"]):
     @property
     def stages(self) -> Sequence[int] | None:
         """The depths of the two-stage arms, with that of the plan; none for `none`, and None for the usual ones."""
-        from migrate.audit.results import two_stage_depths
+        from migrate.audit.results import rerank_depths
 
         depths = _numbers(self.two_stage, "--two-stage", "documents such as 50,200, or none")
-        planned = two_stage_depths(self.plan)
+        planned = rerank_depths(self.plan)
         return (*(depths or ()), *planned) if planned else depths
 
     @property
@@ -461,7 +461,10 @@ class Audit(JudgedStep["AuditReport"]):
             return self.translated.documents()
         extras = (self.source_embedder, self.bridge_stitch)
         arms = 1 + sum(extra is not None for extra in extras) + len(self.prefixes)
-        return expected_documents(self.translated, self.judging, arms, stages=self.stages, seed=self.seed)
+        both = self.source_embedder is not None
+        return expected_documents(
+            self.translated, self.judging, arms, stages=self.stages, together=both, seed=self.seed
+        )
 
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and the stores of first tokens; audit, and try the frontier."""

@@ -168,7 +168,7 @@ def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
     bare, settings = split_settings(target or identity.spec)
     spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
-        locations_of(step.translated, step.source_store, step.embedder),
+        locations_of(step.translated, step.source_store, step.embedder, step.source_embedder),
         stitch=None if request.frontier is None else str(request.frontier),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),

@@ -27,7 +27,7 @@ from migrate.stores.database import DatabaseStore
 from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import find_exchange, open_store, path_in
-from migrate.vectors import Document, Vectors
+from migrate.vectors import Batch, Document, Vectors
 
 _log = logging.getLogger(__name__)
 
@@ -91,17 +91,21 @@ class Texts:
             raise StoreError(f"{self._store.info.location}: {_CHANGED}")
         return dict(zip(present, documents, strict=True))
 
-    def vectors(self, ids: Sequence[str]) -> Vectors | None:
-        """Return the vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
+    def vectors_there(self, ids: Sequence[str]) -> Batch | None:
+        """Return the vectors of those documents that are in the store; None where they cannot be read now."""
         try:
             with self.turn:
                 if self._records is not None:
-                    read = self._records.find_vectors(ids)
-                else:
-                    read = self._store.get(np.array([self.rows[doc_id] for doc_id in ids], np.int64))
-        except (LeadMigrateError, KeyError):  # another store has come to its place, or they are gone
+                    return self._records.find_vectors(ids)
+                rows = [self.rows[doc_id] for doc_id in ids if doc_id in self.rows]
+                return self._store.get(np.array(rows, np.int64))
+        except LeadMigrateError:  # another store has come to its place
             return None
-        return read.vectors if list(read.ids) == list(ids) else None
+
+    def vectors(self, ids: Sequence[str]) -> Vectors | None:
+        """Return the vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
+        read = self.vectors_there(ids)
+        return None if read is None or list(read.ids) != list(ids) else read.vectors
 
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
         """Return the hash of the text that each document has now; None where it has none, or cannot be read now."""
@@ -142,7 +146,7 @@ class Generation:
     @property
     def is_in_memory(self) -> bool:
         """True if it answers alike whatever happens to the files."""
-        return as_files(self.store) is not None or self.store.is_copy
+        return is_in_memory(self.store)
 
     def is_behind(self) -> bool:
         """Tell if it answers from a copy of a database that was written to since."""
@@ -193,7 +197,7 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors],
 
 
 def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s: float) -> Generation:
-    marker = _marker_at_rest(location)  # from before anything is read that is kept
+    marker = marker_at_rest(location)  # from before anything is read that is kept
     store = open_store(location, verify=True)
     model, manifest = model_of(store), store.info.manifest
     if model not in vectors:
@@ -220,6 +224,11 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
     )
 
 
+def is_in_memory(store: Store) -> bool:
+    """Return whether an opened store answers alike whatever comes to its location."""
+    return as_files(store) is not None or store.is_copy
+
+
 def confidence_of(store: Store) -> Vectors | None:
     """Return the confidence of each document, (count,); None where there is none, or documents came or went since."""
     try:
@@ -228,7 +237,7 @@ def confidence_of(store: Store) -> Vectors | None:
         return None
 
 
-def _marker_at_rest(location: str) -> Any:
+def marker_at_rest(location: str) -> Any:
     """Wait for the end of a switch, in which tables have traded names and what lies beside them has not."""
     for _ in range(100):
         if (marker := _marker(open_store(location))) is not None:

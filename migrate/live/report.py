@@ -34,6 +34,8 @@ _COUNTERS: Final = {
     "embedder_timeouts": "Times that the model was too slow for a query.",
     "refused_documents": "Texts that the model takes no vector of.",
     "refits": "Times that the stitch was fitted again.",
+    "old_queries": "Queries that the old store answered too.",
+    "old_shown": "Documents among the first ten of an answer that the old store alone has found.",
 }
 
 
@@ -86,6 +88,17 @@ def _worker_sentence(status: LiveStatus) -> str:
     return f"{sentence}; spent {cost}"
 
 
+def _old_sentence(status: LiveStatus) -> str | None:
+    """Return what the store before the migration still adds, and whether it may be switched off."""
+    old = status.old
+    if old is None:
+        return None
+    sentence = f"the old store adds {percent(old.share)} of the documents shown, over {old.queries:,} queries"
+    if old.is_needed:
+        return f"{sentence}: keep it and its model for now"
+    return f"{sentence}: it and its model may be switched off (leave `old` out of LiveSearcher)"
+
+
 def run_text(report: WorkerReport) -> str:
     """Return the end of a run of the worker."""
     refused = f", {report.refused:,} refused" if report.refused else ""
@@ -107,6 +120,8 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
         "worker": worker,
         "counters": status.counters,
     }
+    if status.old is not None:
+        entry["old"] = {"share": status.old.share, "queries": status.old.queries, "needed": status.old.is_needed}
     return document("live status", entry)
 
 
@@ -149,7 +164,7 @@ def status_sections(status: LiveStatus) -> Report:
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     verdict = verdict_sentence(status)
     mark = stamp(status.outcome, COLOURS[status.outcome])
-    lines = [_true_sentence(status), _worker_sentence(status)]
+    lines = [_true_sentence(status), _worker_sentence(status), *filter(None, [_old_sentence(status)])]
     counters = [(about.rstrip("."), _number(status.counters[name])) for name, about in _COUNTERS.items()]  # type: ignore[index]
     charts = [chart.figure() for chart in (_quality(status), _progress(status), _spending(status)) if chart is not None]
     return Report(

@@ -16,8 +16,9 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -28,9 +29,10 @@ from migrate.embedders import Embedder, Role, load_known
 from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
-from migrate.errors import LeadMigrateError, UsageError
+from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.live.generation import Generation, Texts, model_of, open_generation
-from migrate.live.state import Counter, LiveState, ServedQuery, state_path, text_hash
+from migrate.live.old_store import Additions, OldStore, joined
+from migrate.live.state import OLD_STORE, Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores, rerank
@@ -70,6 +72,7 @@ class LiveLimits:
     budget : documents that queries may have embedded in all, by all searchers of the store; None for no end. They hear
         of each other every `refresh_s` seconds, and what is under way comes to its end. The worker has its own budget
     max_ms : milliseconds that a query may wait for them; what is late serves the next one
+    search_ms : milliseconds that the searches of an old and a new store may take; then the other answers alone
     sampled : the share of queries that is kept for the monitor
     refresh_s : seconds between looks for another store at the location or a changed text of a database, and between
         writes of what was counted
@@ -80,6 +83,7 @@ class LiveLimits:
     max_documents: int = 8
     budget: int | None = None
     max_ms: float = 200.0
+    search_ms: float = 2_000.0
     sampled: float = 0.1
     refresh_s: float = 1.0
     memory_bytes: int = 512 << 20
@@ -90,10 +94,12 @@ class LiveLimits:
             number = getattr(self, name)
             if not isinstance(number, int) or number < smallest:
                 raise UsageError(f"LiveLimits: {name} is {number!r}; give a whole number from {smallest} on")
-        if not (self.max_ms >= 0 and self.refresh_s > 0 and 0 <= self.sampled <= 1):  # also where one is not a number
+        is_above_0 = self.refresh_s > 0 and self.search_ms > 0
+        if not (self.max_ms >= 0 and is_above_0 and 0 <= self.sampled <= 1):  # also where one is not a number
             raise UsageError(
-                f"LiveLimits: max_ms {self.max_ms}, refresh_s {self.refresh_s} or sampled {self.sampled} is out of its "
-                "range; give max_ms from 0 on, refresh_s above 0, and sampled from 0 to 1"
+                f"LiveLimits: max_ms {self.max_ms}, search_ms {self.search_ms}, refresh_s {self.refresh_s} or sampled "
+                f"{self.sampled} is out of its range; give max_ms from 0 on, search_ms and refresh_s above 0, and "
+                "sampled from 0 to 1"
             )
 
 
@@ -102,13 +108,16 @@ class LiveAnswer:
     """The documents that answer a query, best first, with their scores, (n,), by the metric of the store.
 
     `untrue` counts the documents that were ranked without a true vector, of the pool, and `generation` names the
-    store that answered: index, texts and query model were those of one.
+    store that answered: index, texts and query model were those of one. `answered_by` has `new`, `old` or both stores:
+    where both have answered, documents are in the order of their ranks in both, and where the old one did alone, scores
+    are its own.
     """
 
     ids: tuple[str, ...]
     scores: NDArray[np.float32]
     untrue: int
     generation: str
+    answered_by: tuple[str, ...] = ("new",)
 
 
 @dataclass
@@ -121,6 +130,7 @@ class _Buffer:
     queries: list[ServedQuery] = field(default_factory=list)
 
 
+_Found = tuple[Generation, Vectors, Hits]
 Models = str | Embedder | Sequence[str | Embedder] | None
 
 
@@ -140,13 +150,18 @@ class LiveSearcher:
         the store that answers it.
     limits
         Limits of what is done for a query.
+    old, old_model
+        The store before the migration and its model, an embedder or a spec, if that still answers: both stores are
+        searched at once, and either answers where the other one fails. What the old one adds falls as true vectors
+        come; once it is next to nothing, it is asked for few queries.
     cache
         The embedding cache of models that have none yet; None for the user's.
 
     Raises
     ------
     LeadMigrateError
-        There is no store, its model is not among the models or of another dimension, or the state cannot be opened.
+        There is no store, its model is not among the models or of another dimension, or the state cannot be opened; or
+        so of the old store.
     """
 
     def __init__(
@@ -155,6 +170,8 @@ class LiveSearcher:
         models: Models = None,
         *,
         limits: LiveLimits | None = None,
+        old: str | Path | None = None,
+        old_model: str | Embedder | None = None,
         cache: Path | None = None,
     ) -> None:
         self.location = absolute_location(location)
@@ -173,9 +190,13 @@ class LiveSearcher:
             embedder.identity: LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
         }
-        self._pause = Pause()
+        self._pause, self._late = Pause(), Pause()
+        self._old: OldStore | None = None
+        self._searches = ThreadPoolExecutor(8, thread_name_prefix="live-new")
         try:
             self.generation = self._opened()
+            if old is not None or old_model is not None:
+                self._old = self._old_store(old, old_model, cache and cache.absolute())
         except BaseException:
             self._stop()
             raise
@@ -199,6 +220,9 @@ class LiveSearcher:
         self._stop()
 
     def _stop(self) -> None:
+        self._searches.shutdown(wait=False, cancel_futures=True)
+        if self._old is not None:
+            self._old.close()
         for vectors in self._vectors.values():
             vectors.close()
         if hasattr(self, "generation"):  # it could be opened
@@ -229,17 +253,14 @@ class LiveSearcher:
                 self._thread = threading.Thread(target=self._keep_up, name="live-refresh", daemon=True)
                 self._thread.start()
         started = time.perf_counter()
-        while True:
-            generation = self.generation
-            vector = self._vector(generation, query)
-            hits = generation.index.search(vector[None], max(self.limits.depth, k, _MONITORED), where)[0]
-            # A database may have been switched before it answered, and switched back since: its vectors would be of
-            # another model.
-            is_latest = self.generation.index is generation.index
-            if generation.is_in_memory or (is_latest and not generation.is_stale()):
-                break
-            self.refresh()
-        answer = self._answer(generation, query, vector, hits, k)
+        depth = max(self.limits.depth, k, _MONITORED)
+        found = self._search_stores(query, depth, where)
+        if isinstance(found, Hits):
+            with self._lock:
+                self._buffer.counts.update({"queries": 1, "degraded_queries": 1})
+            return LiveAnswer(found.ids[:k], found.scores[:k], len(found.ids), self.generation.key, ("old",))
+        (generation, vector, hits), old = found
+        answer = self._answer(generation, query, vector, hits, k, old)
         with self._lock:
             counts = self._buffer.counts
             counts["queries"] += 1
@@ -248,7 +269,53 @@ class LiveSearcher:
             if where is None and len(self._buffer.queries) < 1_000 and self._random.random() < self.limits.sampled:
                 self._buffer.queries.append(ServedQuery(vector, answer.ids, answer.scores, answer.untrue))
             counts["query_seconds"] += round(time.perf_counter() - started, 6)  # type: ignore[assignment]
-        return LiveAnswer(answer.ids[:k], answer.scores[:k], answer.untrue, generation.key)
+        return replace(answer, ids=answer.ids[:k], scores=answer.scores[:k])
+
+    def _search_new(self, query: str | Vectors, depth: int, where: Any) -> _Found:
+        while True:
+            generation = self.generation
+            vector = self._vector(generation, query)
+            hits = generation.index.search(vector[None], depth, where)[0]
+            # A database may have been switched before it answered, and switched back since: its vectors would be of
+            # another model.
+            is_latest = self.generation.index is generation.index
+            if generation.is_in_memory or (is_latest and not generation.is_stale()):
+                return generation, vector, hits
+            self.refresh()
+
+    def _search_stores(self, query: str | Vectors, depth: int, where: Any) -> tuple[_Found, Hits | None] | Hits:
+        """Search the new store, and the old one meanwhile; return what the old one has found if only that answers.
+
+        A vector of the new model says nothing to the old store, and a store of true vectors does without it.
+        """
+        store, beside = self._old, None
+        if store is not None and isinstance(query, str) and self.generation.is_translated:
+            beside = store.ask(query, depth, where)
+        if store is None or beside is None:
+            return self._search_new(query, depth, where), None
+        until, failure = time.monotonic() + self.limits.search_ms / 1000, None
+        found: _Found | None = None
+        if self._late.is_over:
+            try:
+                search = self._searches.submit(self._search_new, query, depth, where)
+                found = search.result(self.limits.search_ms / 1000)
+            except (RemoteError, TimeoutError) as error:
+                failure = error
+                if self._late.fail():
+                    _log.warning("%s: the old store answers alone: %s", self.location, str(error) or "the new is late")
+            else:
+                self._late.end()
+        hits = store.answer_of(beside, until - time.monotonic())
+        if found is not None:
+            return found, hits
+        if hits is not None:
+            return hits
+        if isinstance(failure, RemoteError):
+            raise failure
+        raise RemoteError(
+            f"{self.location}: neither the new nor the old store has answered within {self.limits.search_ms:g} ms; "
+            "look at the servers of their models, or raise LiveLimits(search_ms=...)"
+        )
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
         """Search as `search`, in a thread of its own."""
@@ -288,12 +355,22 @@ class LiveSearcher:
                             self._open_again()
                     elif true is not None:
                         self.generation, self._marks = replace(generation, true_in_store=true), version
+                if self._old is not None:
+                    self._old.refresh()
             finally:
                 self._write_down()
 
     # Answering.
 
-    def _answer(self, generation: Generation, query: str | Vectors, vector: Vectors, hits: Hits, k: int) -> LiveAnswer:
+    def _answer(
+        self,
+        generation: Generation,
+        query: str | Vectors,
+        vector: Vectors,
+        hits: Hits,
+        k: int,
+        old: Hits | None,
+    ) -> LiveAnswer:
         """Rank the first hits of a query by true vectors: those at hand, of the cache, and what may be embedded now.
 
         The answer has as many documents as the monitor wants to see.
@@ -302,7 +379,10 @@ class LiveSearcher:
         info, texts = generation.store.info, generation.texts
         vectors, cosine = generation.vectors, is_cosine(info)
         query_vector = unit_rows(vector[None])[0] if cosine else vector
-        pool = hits.ids[: max(self.limits.depth, k)]
+        depth, new_ids, old_ranks = max(self.limits.depth, k), hits.ids, dict[str, int]()
+        if old is not None:
+            hits, old_ranks = joined(info, texts, query_vector, hits, old.ids, depth=depth)
+        pool = hits.ids[:depth]
         scores: NDArray[np.floating] = hits.scores
         hashes = texts.hashes(pool)
         lacking = generation.untrue(pool, hashes)
@@ -330,7 +410,9 @@ class LiveSearcher:
                     query_vector, hits.scores[lacking], translated, present, true, metric=info.metric
                 )
 
-            order = np.argsort(estimates() if info.metric == "l2" else -estimates(), kind="stable").tolist()
+            order: Iterable[int] = range(len(ids))  # of the ranks in both
+            if old is None:
+                order = np.argsort(estimates() if info.metric == "l2" else -estimates(), kind="stable").tolist()
             accepted = [pair for pair in missing(order).items() if vectors.refusal(pair[1]) is None]
             if chosen := dict(accepted[: self._allowed()]):
                 documents = self._documents(texts, chosen)
@@ -345,10 +427,15 @@ class LiveSearcher:
             lacking[present],
             unit_rows(rows) if cosine else rows,
             metric=info.metric,
-            depth=min(max(k, _MONITORED), len(hits.ids)),
+            depth=min(max(k, _MONITORED), len(hits.ids)) if old is None else len(hits.ids),
         )
+        answered_by = ("new",) if old is None else ("new", "old")
+        if old is not None and self._old is not None:
+            true = set(hits.ids).difference(ids).union(ids[row] for row in present.tolist())
+            best = self._old.fuse(best, new_ids, old_ranks, true)[: max(k, _MONITORED)]
         ranked = np.array([score for _, score in best], np.float32)
-        return LiveAnswer(tuple(doc_id for doc_id, _ in best), ranked, len(ids) - len(present), generation.key)
+        shown = tuple(doc_id for doc_id, _ in best)
+        return LiveAnswer(shown, ranked, len(ids) - len(present), generation.key, answered_by)
 
     def _vector(self, generation: Generation, query: str | Vectors) -> Vectors:
         if isinstance(query, str):
@@ -390,6 +477,20 @@ class LiveSearcher:
         }
 
     # In the background.
+
+    def _old_store(self, location: str | Path | None, model: str | Embedder | None, cache: Path | None) -> OldStore:
+        """Open the store before the migration, with its model behind a cache."""
+        if location is None or model is None:
+            raise UsageError("old and old_model go together: the store before the migration, and the model it is of")
+        place = absolute_location(location)
+        store = open_store(place)
+        recorded = store.info.manifest.model if store.info.manifest is not None else None
+        embedder = whole_embedder(load_known(model, recorded, state=store.folder) if isinstance(model, str) else model)
+        if embedder.cacheable:
+            embedder = CachedEmbedder(embedder, cache or default_cache_path())
+        vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
+        noted = self._state.value(OLD_STORE) or {}
+        return OldStore(place, vectors, Additions(**noted), count=self._count)
 
     def _opened(self) -> Generation:
         started, marked = time.monotonic(), self._state.true_documents()
@@ -439,6 +540,8 @@ class LiveSearcher:
                     self._state.keep_queries(buffer.queries)
                 if buffer.counts:
                     self._state.count(buffer.counts)
+                if buffer.counts["old_queries"] and self._old is not None:
+                    self._state.note(OLD_STORE, asdict(self._old.additions))
             if self.limits.budget is not None:
                 self._embedded = int(self._state.counters()["embedded_by_queries"])
         except BaseException:

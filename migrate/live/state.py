@@ -44,10 +44,15 @@ Counter = Literal[
     "embedder_timeouts",
     "refused_documents",
     "refits",
+    "old_queries",
+    "old_shown",
 ]
 """A name of what is counted, upwards. A query is degraded if it ranked documents without their true vectors."""
 
 WorkerPhase = Literal["none", "running", "paused", "stopped", "complete", "failed"]
+
+OLD_STORE: Final = "old store"
+"""Under this name a searcher notes what the old store adds."""
 
 STOP: Final = "stop"
 """Under this name a worker is asked to come to an end (`LiveState.note`)."""

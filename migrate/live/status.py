@@ -10,7 +10,8 @@ from migrate.audit.verdict import Outcome
 from migrate.errors import UsageError
 from migrate.live.generation import generation_of
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
-from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
+from migrate.live.old_store import Additions
+from migrate.live.state import OLD_STORE, Counter, LiveState, WorkerFacts, state_path
 from migrate.live.worker import is_running, translation_of
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
@@ -24,7 +25,8 @@ class LiveStatus:
     `verdict` is None before a worker has looked at it, `true` where neither a worker nor a searcher has seen the store
     that is there now. `waiting` are queries that were sampled and not looked at yet,
     of which `needed` are left to go before any is scored. `queued` are documents that were asked for and are not true.
-    `history` are facts over time, as `LiveState.note_history` keeps them.
+    `history` are facts over time, as `LiveState.note_history` keeps them. `old` is what the store before the migration
+    adds to the answers, None where it was not asked.
     """
 
     location: str
@@ -38,6 +40,7 @@ class LiveStatus:
     worker: WorkerFacts
     counters: Mapping[Counter, float]
     history: tuple[tuple[float, Mapping[str, Any]], ...]
+    old: Additions | None = None
 
     @property
     def is_all_true(self) -> bool:
@@ -93,4 +96,5 @@ def status_of(location: str) -> LiveStatus:
             worker=state.worker(),
             counters=state.counters(),
             history=tuple(state.history()),
+            old=None if (noted := state.value(OLD_STORE)) is None else Additions(**noted),
         )

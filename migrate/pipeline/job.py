@@ -285,9 +285,13 @@ class RunJob:
             cap=step.cap,
         )
         report = audit.execute()
-        locations = locations_of(audit.translated, self.store, self.embedder)
+        locations = locations_of(audit.translated, self.store, self.embedder, self.source_embedder)
         places = replace(
-            self.locations, can_switch=locations.can_switch, can_serve=locations.can_serve, server=locations.server
+            self.locations,
+            can_switch=locations.can_switch,
+            can_serve=locations.can_serve,
+            server=locations.server,
+            old_model=locations.old_model,
         )
         stores = {"source": content_of(self.store)} if "source" not in report.stores else {}
         return replace(report, locations=places, stores={**report.stores, **stores})

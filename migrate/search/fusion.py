@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from migrate.search.runs import DEPTH, Rankings, rank
 
@@ -24,3 +24,24 @@ def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> R
                 scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + position)
         rankings[query_id] = tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
     return Rankings(rankings)
+
+
+def fuse_untrue(ranking: Sequence[str], old_ranks: Mapping[str, int], true: Collection[str]) -> list[str]:
+    """Order documents by the ranks of the new model and of the old one, which counts as far as the new is not sure.
+
+    Each document is given the reciprocal of its rank in the `ranking` by the new model, and of its rank from 1 by the
+    old one, if it has one; for those with a `true` vector the new rank counts twice. So what is true is ordered by the
+    new model alone.
+
+    >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true=())
+    ['a', 'c', 'b']
+    >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true={"a", "b", "c"})
+    ['a', 'b', 'c']
+    """
+
+    def score(rank: int, doc_id: str) -> float:
+        other = rank if doc_id in true else old_ranks.get(doc_id)
+        return 1 / (60 + rank) + (0.0 if other is None else 1 / (60 + other))
+
+    scores = {doc_id: score(rank, doc_id) for rank, doc_id in enumerate(ranking, start=1)}
+    return sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))

@@ -23,7 +23,18 @@ from topics import (
 )
 
 from migrate.audit.query_set import QuerySet, document_keys
-from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED, win_tie_loss
+from migrate.audit.results import (
+    BM25,
+    FULL,
+    HYBRID,
+    HYBRID_FULL,
+    MEAN,
+    RANDOM,
+    STAY,
+    TOGETHER,
+    TRANSLATED,
+    win_tie_loss,
+)
 from migrate.audit.verdict import Outcome
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
@@ -76,7 +87,7 @@ def test_a_perfect_translation_retains_everything(metric, tmp_path):
 def test_every_arm_that_can_be_had_is_there(reference, source, translated):
     report = audit(translated, reference, source=source, source_model=SOURCE)
     arms = [arm.name for arm in report.arms]
-    assert arms == [FULL, TRANSLATED, STAY, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM]
+    assert arms == [FULL, TRANSLATED, STAY, HYBRID, HYBRID_FULL, BM25, MEAN, RANDOM, TOGETHER]
     assert list(report.comparisons) == arms[1:]
     assert all(set(arm.scores) == MEASURES for arm in report.arms)
     assert all(scores.shape == (N_QUERIES,) for arm in report.arms for scores in arm.scores.values())

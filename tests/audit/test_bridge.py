@@ -102,7 +102,15 @@ def test_a_bridge_from_the_same_model_is_as_good_as_staying(audit, source, old_m
 def test_it_changes_no_other_arm_and_no_verdict(audit, source, old_model, bridge):
     options = {"source": source, "source_model": old_model}
     without, with_it = audit(**options), audit(bridge=bridge, **options)
-    assert [arm.name for arm in with_it.arms] == ["full re-embed", "translated", "stay", "bridge", "mean", "random"]
+    assert [arm.name for arm in with_it.arms] == [
+        "full re-embed",
+        "translated",
+        "stay",
+        "bridge",
+        "mean",
+        "random",
+        "together",
+    ]
     assert with_it.verdict == without.verdict
     assert with_it.comparisons[STAY] == without.comparisons[STAY]
     report = audit(source=copy_store(source), bridge=bridge)

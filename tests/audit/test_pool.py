@@ -472,6 +472,21 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(t
     assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
 
 
+@judged_or_not
+def test_the_old_store_beside_the_new_one_scores_what_it_does_by_all_documents(query_set, far, reference, tmp_path):
+    source = make_store(tmp_path / "source", SOURCE, DOCUMENTS)
+    options = {"source": source, "source_model": SOURCE, "two_stage": [10]}
+    full, pooled = (audit(far, by, query_set, **options) for by in (reference, by_pool()))
+    assert not pooled.pool.is_exact
+    for name in ("together", "together 10"):
+        ours, whole = pooled.arm(name).scores[pooled.measure], full.arm(name).scores[pooled.measure]
+        if query_set is QUERY_SET:
+            assert ours.tolist() == whole.tolist()
+        assert pooled.family[name].lower <= full.family[name].estimate + 1e-9
+    shallow = audit(far, by_pool(), query_set, **{**options, "two_stage": None})
+    assert "together" in shallow.family and "together 20" not in shallow.family
+
+
 def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
     full, pooled = (audit(far, by, source=source, source_model=SOURCE) for by in (reference, by_pool()))

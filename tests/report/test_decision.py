@@ -109,6 +109,24 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
     assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
 
 
+def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_model_answers():
+    made = report(locations=replace(PLACES, old_model="tfidf:8", model=("--target", "tfidf:32")))
+    made = replace(made, arms=(*made.arms, arm("together", 10.0)), family={TWO_STAGE: SURE, "together": SURE})
+    found = recommend(made)
+    assert found.plan == "together" and found.remaining == "nothing"
+    assert found.headline.startswith(
+        "SAFE as long as tfidf:8 answers too: the old store asked beside the new one keeps"
+    )
+    assert found.command == ("live", "run", "new", "--target", "tfidf:32")
+    assert found.serving[1] == "searcher = LiveSearcher('new', 'tfidf:32', old='old', old_model='tfidf:8')"
+    gone = recommend(replace(made, locations=PLACES))
+    assert gone.plan == TWO_STAGE, "an old model that answers no new queries serves nothing"
+    asked = recommend(replace(made, locations=PLACES, plan="together"))
+    assert (asked.plan, asked.command, asked.serving) == ("together", None, ())
+    safe = recommend(replace(made, verdict=replace(made.verdict, outcome=Outcome.SAFE, retention=SURE)))
+    assert safe.plan == TRANSLATED, "one store is less than two"
+
+
 @pytest.mark.parametrize(("paid", "plan"), [(0.98, FULL), (0.9, TWO_STAGE)])
 def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, plan):
     pool = replace(POOL, tokens=round(paid * 1e7), usd=None, full_usd=None)

@@ -1,0 +1,196 @@
+"""The store before the migration, which a live searcher asks beside the new one while the old model still answers."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from migrate.errors import LeadMigrateError, StoreError, VectorError
+from migrate.live.generation import Texts, is_in_memory, marker_at_rest
+from migrate.live.true_vectors import CountUp, LiveVectors, Pause
+from migrate.search.fusion import fuse_untrue
+from migrate.stores import open_store
+from migrate.stores.base import Store, StoreInfo
+from migrate.stores.faiss.search import IndexSearch, open_search
+from migrate.stores.serving import Hits, is_cosine
+from migrate.vectors import Vectors, unit_rows
+
+_log = logging.getLogger(__name__)
+
+FEWEST: Final = 500
+"""Queries that are counted before anything is concluded from what the old store adds."""
+LITTLE: Final = 0.005
+"""The share of what is shown below which the old store is no longer needed."""
+_SHOWN: Final = 10
+"""Documents of an answer that are looked at for what the old store adds."""
+_SEEN_AFTER: Final = 0.05
+"""The share of queries that it is asked then, to see that this stays so."""
+
+
+@dataclass(slots=True)
+class Additions:
+    """The share, 0-1, of the first documents shown that the old store alone has found.
+
+    It is a mean over queries, in which the latest 200 or so count most: it falls while true vectors come.
+    """
+
+    share: float = 0.0
+    queries: int = 0
+
+    def add(self, share: float) -> None:
+        """Count a query more."""
+        self.queries += 1
+        self.share += (share - self.share) / min(self.queries, 200)
+
+    @property
+    def is_needed(self) -> bool:
+        """True until it has added next to nothing over enough queries."""
+        return self.queries < FEWEST or self.share >= LITTLE
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A store, its search, and what `marker_at_rest` said before it was opened."""
+
+    store: Store
+    index: Store | IndexSearch
+    marker: Any
+
+
+class OldStore:
+    """A store that is searched by queries of its own model, by several threads, each search in one of its own.
+
+    One that fails is left alone for a while.
+    """
+
+    def __init__(self, location: str, vectors: LiveVectors, additions: Additions, *, count: CountUp) -> None:
+        self.location, self._vectors, self.additions, self._count = location, vectors, additions, count
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="live-old")
+        self._pause, self._lock = Pause(), threading.Lock()
+        self._random = random.Random()  # noqa: S311 - which queries are looked at
+        self._opened: _Opened | None = self._read()
+
+    def _read(self) -> _Opened:
+        marker = marker_at_rest(self.location)
+        store = open_store(self.location, verify=True)
+        info, model = store.info, self._vectors.embedder.identity
+        recorded = info.manifest.model if info.manifest is not None else None
+        if recorded is not None and recorded.spec != model.spec:
+            raise StoreError(
+                f"{self.location}: the old store is of {recorded.spec}, and its queries are embedded by {model.spec}; "
+                "name the store that was translated, and its own model"
+            )
+        if model.dim != info.dim:
+            raise VectorError(
+                f"{self.location}: {model.spec} has {model.dim} dimensions, the vectors of the old store {info.dim}; "
+                "name the model that it was built with"
+            )
+        index = open_search(store)
+        index.search(np.ones((1, info.dim), np.float32), 1)  # what is read at the first search is read now
+        return _Opened(store, index, marker)
+
+    def close(self) -> None:
+        """Begin no further search."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._vectors.close()
+
+    def ask(self, query: str, depth: int, where: Any) -> Future[Hits] | None:
+        """Begin to search for the first `depth` documents; None where that is not worth it now."""
+        with self._lock:
+            is_seldom = not self.additions.is_needed and self._random.random() >= _SEEN_AFTER
+        if is_seldom or self._opened is None or not self._pause.is_over:
+            return None
+        try:
+            return self._pool.submit(self._search, query, depth, where)
+        except RuntimeError:  # closed meanwhile
+            return None
+
+    def _search(self, query: str, depth: int, where: Any) -> Hits:
+        vector, opened = self._vectors.of_query(query), self._opened
+        if opened is None:
+            raise StoreError(f"{self.location}: the old store is gone")
+        hits = opened.index.search(vector[None], depth, where)[0]
+        if not is_in_memory(opened.store) and marker_at_rest(self.location) != opened.marker:
+            raise StoreError(f"{self.location}: another store has come to its place")
+        return hits
+
+    def answer_of(self, search: Future[Hits], seconds: float) -> Hits | None:
+        """Wait for a search for at most so long; None where it fails or is late, after which there is a pause."""
+        try:
+            hits = search.result(max(seconds, 0))
+        except Exception as error:
+            search.cancel()
+            if self._pause.fail():
+                reason = "is late" if isinstance(error, TimeoutError) else str(error)
+                _log.warning("%s: the new store answers alone: the old one %s", self.location, reason)
+            return None
+        self._pause.end()
+        return hits
+
+    def fuse(
+        self,
+        best: Sequence[tuple[str, float]],
+        new_ids: Sequence[str],
+        ranks: Mapping[str, int],
+        true: Collection[str],
+    ) -> list[tuple[str, float]]:
+        """Return documents and their scores in the order of their ranks in both stores, and count what this one adds.
+
+        `best` is in the order of scores of the new store, which has found `new_ids` itself; `ranks` are of this one.
+        """
+        scores, found = dict(best), set(new_ids)
+        order = fuse_untrue(list(scores), ranks, true)
+        alone = [doc_id for doc_id in scores if doc_id in found][:_SHOWN]
+        added = len(set(order[:_SHOWN]).difference(alone))
+        with self._lock:
+            self.additions.add(added / _SHOWN)
+        self._count({"old_queries": 1, "old_shown": added})
+        return [(doc_id, scores[doc_id]) for doc_id in order]
+
+    def refresh(self) -> None:
+        """Look for another store at the location, and for the old one after it was gone; raises as a new one does."""
+        if not self._pause.is_over:
+            return
+        try:
+            if self._opened is None or marker_at_rest(self.location) != self._opened.marker:
+                self._opened = self._read()
+        except (LeadMigrateError, OSError):
+            self._opened = None
+            self._pause.fail()
+            raise
+
+
+def joined(
+    info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Sequence[str], *, depth: int
+) -> tuple[Hits, dict[str, int]]:
+    """Return the first `depth` documents of both stores, by the sum of reciprocal ranks, and their old ranks.
+
+    All have a score of the new store, whose `hits` these are; of documents that only the `old` one has found, it is
+    that of their vector in the new one. `query`, (dim,), is of the new model, of unit length where the store compares
+    by cosine. Documents that the new store lacks are left out.
+    """
+    ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
+    scores = dict(zip(hits.ids, np.asarray(hits.scores, np.float64).tolist(), strict=True))
+    places = {doc_id: rank for rank, doc_id in enumerate(hits.ids, start=1)}
+    fused = {
+        doc_id: sum(1 / (60 + found[doc_id]) for found in (places, ranks) if doc_id in found)
+        for doc_id in (*places, *(doc_id for doc_id in ranks if doc_id not in places))
+    }
+    first = sorted(fused, key=lambda doc_id: (-fused[doc_id], doc_id))[:depth]
+    if lacking := [doc_id for doc_id in first if doc_id not in scores]:
+        batch = texts.vectors_there(lacking)
+        if batch is not None and len(batch):
+            rows = unit_rows(batch.vectors) if is_cosine(info) else batch.vectors
+            near = rows.astype(np.float64) @ query.astype(np.float64)
+            if info.metric == "l2":
+                near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
+            scores |= dict(zip(batch.ids, near.tolist(), strict=True))
+    ids = [doc_id for doc_id in first if doc_id in scores]
+    return Hits(tuple(ids), np.array([scores[doc_id] for doc_id in ids], np.float32)), ranks

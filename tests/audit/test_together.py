@@ -1,0 +1,90 @@
+"""The arms of a translated store and the old one together, against loops in numpy."""
+
+import numpy as np
+import pytest
+from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, TARGET, audit, make_store, noisy, shown
+
+from migrate.audit.results import TRANSLATED
+from migrate.errors import UsageError
+
+pytestmark = pytest.mark.slow
+
+IDS = np.array([document.id for document in DOCUMENTS])
+TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
+ASKED = TARGET.embed_queries(QUERIES).astype(float)
+OLD = SOURCE.embed_documents(DOCUMENTS).astype(float)
+ASKED_OLD = SOURCE.embed_queries(QUERIES).astype(float)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """A translated store, a full re-embed and the old store."""
+    folder = tmp_path_factory.mktemp("stores")
+    translated = make_store(folder / "translated", vectors=noisy(1.0))
+    return translated, make_store(folder / "reference"), make_store(folder / "old", SOURCE)
+
+
+@pytest.fixture
+def judge(stores):
+    translated, reference, old = stores
+
+    def run(by=reference, **options):
+        return audit(translated, by, source=old, source_model=SOURCE, **options)
+
+    return run
+
+
+def fused(depth):
+    """The rows of each query by the sum of 1 / (60 + rank) over the first `depth` of both stores."""
+    new, old = (
+        np.argsort(-(asked @ vectors.T), axis=1)[:, :depth]
+        for asked, vectors in ((ASKED, noisy(1.0).astype(float)), (ASKED_OLD, OLD))
+    )
+    for first, other in zip(new, old, strict=True):
+        scores = np.zeros(len(DOCUMENTS))
+        for ranking in (first, other):
+            scores[ranking] += 1 / (60 + np.arange(1, depth + 1))
+        yield np.lexsort((IDS, -scores))[: np.count_nonzero(scores)]
+
+
+def ndcg(rows, query):
+    gains = [QRELS[query.id].get(IDS[row], 0) for row in rows[:10]]
+    ideal = sorted(QRELS[query.id].values(), reverse=True)[:10]
+    discounts = 1 / np.log2(np.arange(2, 12))
+    return np.dot(gains, discounts[: len(gains)]) / np.dot(ideal, discounts[: len(ideal)])
+
+
+def test_ranks_of_both_stores_are_fused(judge):
+    report = judge()
+    scores = [ndcg(rows, query) for rows, query in zip(fused(100), QUERIES, strict=True)]
+    assert report.arm("together").mean("nDCG@10") == pytest.approx(np.mean(scores))
+    assert report.arm("together").tokens == report.arm(TRANSLATED).tokens == 0, "nothing is embedded for it"
+    assert "together" in report.family and "together 20" not in report.family
+    assert "two query embeddings" in report.arm("together").meaning
+
+
+@pytest.mark.parametrize("depth", [7, 50])
+def test_the_first_of_both_are_ranked_by_true_vectors(depth, judge):
+    report = judge(two_stage=[depth])
+    firsts = [rows[:depth] for rows in fused(depth)]
+    rankings = [first[np.argsort(-TRUTH[first] @ asked)] for first, asked in zip(firsts, ASKED, strict=True)]
+    arm = report.arm(f"together {depth}")
+    assert arm.mean("nDCG@10") == pytest.approx(np.mean([ndcg(*pair) for pair in zip(rankings, QUERIES, strict=True)]))
+    embedded = len(set(np.concatenate(firsts).tolist()))
+    assert arm.reranking.documents_per_query == pytest.approx(embedded / len(QUERIES))
+
+
+def test_without_the_old_store_the_report_says_what_is_missing(stores):
+    translated, reference, old = stores
+    report = audit(translated, reference)
+    assert report.skipped_arms["together"].startswith("needs the store before the migration")
+    with pytest.raises(UsageError, match=r"'together' is not an arm of this audit.*needs the store before"):
+        audit(translated, reference, plan="together")
+    report = audit(translated, reference, source=old, source_model=SOURCE, two_stage=None)
+    assert report.skipped_arms["together N"] == "needs depths that are asked for: --two-stage 20,50"
+
+
+def test_the_exit_code_may_be_about_both(judge):
+    report = judge(plan="together-20")
+    assert report.plan == "together 20" and report.outcome is report.outcome_of("together 20")
+    assert "together 20" in shown(report)

@@ -1,0 +1,220 @@
+"""The live searcher over a translated store and the one before the migration, which both of their models answer for."""
+
+import time
+
+import numpy as np
+import pytest
+from live_tools import COUNT, DIM, make_store, noisy_vectors, served_by, texts, true_vectors
+from openai_server import KEY, status, vector_of
+from worker_tools import Hashed, Other, translate
+
+from migrate.errors import RemoteError, StoreError, UsageError, VectorError
+from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.state import LiveState, state_path, text_hash
+from migrate.live.status import status_of
+from migrate.steps.switch import switch
+from migrate.stores import open_store
+
+pytestmark = pytest.mark.slow
+
+OLD = Hashed()
+IDS = [f"d{row}" for row in range(COUNT)]
+ONLY_RANK = LiveLimits(depth=30, max_documents=0, sampled=1.0)
+QUESTIONS = [f"which one is about question {number}?" for number in range(15)]
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture
+def folder(server, tmp_path):
+    return make_store(tmp_path / "new", noisy_vectors(), served_by(server).identity)
+
+
+@pytest.fixture
+def old(tmp_path):
+    return make_store(tmp_path / "old", np.stack([OLD.one(text) for text in texts()]), OLD.identity, source=None)
+
+
+@pytest.fixture
+def live(folder, old, server, tmp_path):
+    """Opens searchers of both stores."""
+    opened = []
+
+    def make(limits=ONLY_RANK, **options):
+        options = {"old": old, "old_model": OLD, **options}
+        searcher = LiveSearcher(folder, served_by(server), limits=limits, cache=tmp_path / "cache.sqlite", **options)
+        opened.append(searcher)
+        return searcher
+
+    yield make
+    for searcher in opened:
+        searcher.close()
+
+
+def first_of(vectors, query, depth=30):
+    return [IDS[row] for row in np.argsort(-(vectors @ query), kind="stable")[:depth]]
+
+
+def old_order(question):
+    return first_of(np.stack([OLD.one(text) for text in texts()]), OLD.one(question))
+
+
+def fused(*rankings):
+    scores = dict.fromkeys(doc_id for ranking in rankings for doc_id in ranking)
+    for doc_id in scores:
+        scores[doc_id] = sum(1 / (61 + ranking.index(doc_id)) for ranking in rankings if doc_id in ranking)
+    return sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
+
+
+def by_both(question, store=None):
+    """The first 30 of both stores by their ranks in both, as long as no vector is a true one."""
+    vectors, query = noisy_vectors() if store is None else store, vector_of(question, DIM)
+    first = fused(first_of(vectors, query), old_order(question))[:30]
+    new = sorted(first, key=lambda doc_id: -(vectors[IDS.index(doc_id)] @ query))
+    both = fused(new, [doc_id if doc_id in first else "" for doc_id in old_order(question)])
+    return [doc_id for doc_id in both if doc_id]
+
+
+def test_documents_are_in_the_order_of_their_ranks_in_both(live):
+    searcher = live()
+    for question in QUESTIONS:
+        answer = searcher.search(question)
+        assert answer.answered_by == ("new", "old")
+        assert list(answer.ids) == by_both(question)[:10]
+        rows = [IDS.index(doc_id) for doc_id in answer.ids]
+        np.testing.assert_allclose(answer.scores, noisy_vectors()[rows] @ vector_of(question, DIM), rtol=1e-4)
+
+
+def test_true_vectors_are_ranked_by_the_new_model_alone(live):
+    searcher = live(LiveLimits(depth=30, max_documents=30, max_ms=20_000))
+    for question in QUESTIONS[:5]:
+        query = vector_of(question, DIM)
+        answer = searcher.search(question)
+        first = fused(first_of(noisy_vectors(), query), old_order(question))[:30]
+        assert answer.untrue == 0
+        assert list(answer.ids) == sorted(first, key=lambda doc_id: -(true_vectors()[IDS.index(doc_id)] @ query))[:10]
+
+
+def test_a_vector_is_of_the_new_model_alone(live):
+    answer = live().search(vector_of("a", DIM))
+    assert answer.answered_by == ("new",)
+    assert list(answer.ids) == first_of(noisy_vectors(), vector_of("a", DIM))[:10]
+
+
+def test_the_old_store_answers_where_the_new_model_does_not(live, server):
+    searcher = live(LiveLimits(depth=30, max_documents=0, search_ms=5_000))
+    server.faults.extend([status(500)] * 100)
+    answer = searcher.search("new")
+    assert answer.answered_by == ("old",) and list(answer.ids) == old_order("new")[:10]
+    server.faults.clear()
+    for _ in range(200):
+        if searcher.search("another").answered_by == ("new", "old"):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the new model is never asked again")
+
+
+def test_a_model_that_hangs_is_not_waited_for(live, server):
+    searcher = live(LiveLimits(depth=30, max_documents=0, search_ms=100))
+    server.latency_s = 5.0
+    assert searcher.search("late").answered_by == ("old",)
+
+
+def test_the_new_store_answers_where_the_old_model_does_not(live, caplog):
+    model = Hashed()
+    searcher = live(old_model=model)
+    model.fails = 1
+    for question in QUESTIONS[:3]:  # the old one is left alone for a while
+        answer = searcher.search(question)
+        assert answer.answered_by == ("new",)
+        assert list(answer.ids) == first_of(noisy_vectors(), vector_of(question, DIM))[:10]
+    assert "the new store answers alone: the old one the model does not answer" in caplog.text
+
+
+def test_where_neither_answers_the_error_is_of_the_new_model(live, server):
+    model = Hashed()
+    searcher = live(LiveLimits(depth=30, search_ms=5_000), old_model=model)
+    model.fails = 100
+    server.faults.extend([status(500)] * 100)
+    with pytest.raises(RemoteError):
+        searcher.search("nobody")
+
+
+def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, folder):
+    searcher = live()
+    for question in QUESTIONS:
+        searcher.search(question)
+    searcher.refresh()
+    added = status_of(str(folder)).old
+    shown = [
+        set(by_both(question)[:10]) - set(first_of(noisy_vectors(), vector_of(question, DIM))[:10])
+        for question in QUESTIONS
+    ]
+    assert added.queries == len(QUESTIONS) and added.is_needed
+    assert added.share == pytest.approx(sum(map(len, shown)) / len(QUESTIONS) / 10, abs=0.03)
+    searcher.close()
+    with LiveState(state_path(open_store(folder))) as state:
+        state.mark_true({doc_id: text_hash(text) for doc_id, text in zip(IDS, texts(), strict=True)})
+    again = live()
+    counts = [again.search(f"question {number}").answered_by for number in range(700)]
+    again.refresh()
+    added = status_of(str(folder)).old
+    assert added.share < 0.005 and not added.is_needed
+    assert counts[:400].count(("new", "old")) == 400 and counts[-100:].count(("new", "old")) < 25
+
+
+def test_a_complete_store_needs_no_old_one(server, live, tmp_path, old):
+    whole = make_store(tmp_path / "whole", true_vectors(), served_by(server).identity, source=None)
+    with LiveSearcher(whole, served_by(server), old=old, old_model=OLD, cache=tmp_path / "cache.sqlite") as searcher:
+        assert searcher.search("a question").answered_by == ("new",)
+
+
+def test_another_store_that_comes_to_the_place_of_the_old_one_does_not_answer(live, old, folder, tmp_path, server):
+    searcher = live()
+    assert searcher.search("one").answered_by == ("new", "old")
+    old.rename(tmp_path / "elsewhere")
+    make_store(old, noisy_vectors(), served_by(server).identity)
+    with pytest.raises(StoreError, match="the old store is of openai:tiny, and its queries are embedded by hashed"):
+        searcher.refresh()
+    assert searcher.search("two").answered_by == ("new",)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"old_model": None}, UsageError, "old and old_model go together"),
+        ({"old": None}, UsageError, "old and old_model go together"),
+        ({"old_model": Other()}, StoreError, "the old store is of hashed, and its queries are embedded by other"),
+        ({"old_model": Hashed(5)}, VectorError, "hashed has 5 dimensions, the vectors of the old store 12"),
+        ({"old": "nowhere"}, StoreError, "nowhere"),
+    ],
+)
+def test_what_is_no_old_store_is_refused(options, error, words, live):
+    with pytest.raises(error, match=words):
+        live(**options)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
+def test_a_search_has_some_time(value):
+    with pytest.raises(UsageError, match="search_ms"):
+        LiveLimits(search_ms=value)
+
+
+@pytest.mark.parametrize("kind", ["chroma", "lancedb", "milvus", "qdrant", "sqlite-vec"])
+def test_both_stores_may_be_in_a_database(kind, source_folder, place_of, tmp_path, own_folders):
+    new_model, old_model, new, old = Hashed(), Other(), place_of(kind, "new"), place_of(kind, "old")
+    first = {}
+    for place, model in ((new, new_model), (old, old_model)):
+        first[place] = translate(source_folder, model, place).search(model.one("a question")[None], 20)[0].ids
+    limits = LiveLimits(depth=20, max_documents=0)
+    with LiveSearcher(new, new_model, limits=limits, old=old, old_model=old_model) as searcher:
+        answer = searcher.search("a question")
+        assert answer.answered_by == ("new", "old")
+        assert set(answer.ids) <= {*first[new], *first[old]} and len(answer.ids) == 10
+        switch(old, new, unproven=True)
+        with pytest.raises(StoreError, match="the old store is of hashed, and its queries are embedded by other"):
+            searcher._old.refresh()
+        assert searcher._old.ask("a question", 5, None) is None
