@@ -132,42 +132,6 @@ def check_sound(path, rows):
         assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (rows,)
 
 
-def embed_200(url, path):
-    embedder = load_embedder("openai:tiny", base_url=url, cache=Path(path), batch_size=10, concurrency=1)
-    vectors = embedder.embed_documents([Document(str(n), f"text {n}") for n in range(200)])
-    sys.stdout.buffer.write(vectors.tobytes())
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_where_it_was(path, server):
-    process = start(embed_200, server.url, path)
-
-    def kill(number):
-        if number == 8:
-            process.kill()
-            process.wait(WAIT_S)
-
-    server.gate = kill
-    with process:
-        assert process.wait(WAIT_S) == -signal.SIGKILL
-    assert server.billed[:70] == [f"text {number}" for number in range(70)]
-    server.gate = None
-    del server.requests[:]
-    output = finish(start(embed_200, server.url, path))
-    assert [text for request in server.requests for text in request.inputs] == [f"text {n}" for n in range(70, 200)]
-    assert output == np.stack([fake.vector_of(f"text {number}") for number in range(200)]).tobytes()
-
-
-@pytest.mark.slow
-def test_two_processes_use_one_cache(path, server):
-    outputs = [finish(process) for process in [start(embed_200, server.url, path) for _ in range(2)]]
-    assert outputs[0] == outputs[1]
-    before = len(server.requests)
-    finish(start(embed_200, server.url, path))
-    assert len(server.requests) == before
-    check_sound(path, 200)
-
-
 def make_caches(begin, folder):
     texts = [Document(str(n), f"text {n}") for n in range(12)]
     for turn in range(25):
@@ -270,11 +234,6 @@ def test_a_lock_that_is_held_too_long_is_named(path, documents, monkeypatch):
         database.execute("BEGIN IMMEDIATE")
         with pytest.raises(LockedError, match="another run"):
             CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("b"))
-
-
-def test_an_empty_text_is_refused(path, documents):
-    with pytest.raises(InputError, match="'d1'"):
-        CachedEmbedder(CountingEmbedder(), path).embed_documents(documents("a", " "))
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from migrate.vectors import Document
 
 class TestTfidf(EmbedderTests):
     spec = "tfidf:4"
+    tolerance = 0.0
 
     @pytest.fixture
     def make(self):

@@ -50,21 +50,6 @@ def test_two_processes_write_the_bytes_of_one(tmp_path):
     assert np.array_equal(first, second)
 
 
-def test_two_processes_keep_to_one_rate(server, tmp_path):
-    arrivals = []
-    server.gate = lambda number: arrivals.append((time.monotonic(), len(server.requests[number - 1].inputs)))
-    loaded = load_embedder(SMALL, base_url=server.url, batch_size=32, rate="20/s", concurrency=8)
-    begun = time.monotonic()
-    embed_corpus(partial(victims.documents, 24 * 32), elsewhere(loaded, TWO), tmp_path / "new")
-    of_workers = [arrived for arrived, texts in arrivals if texts == 32]
-    assert len(of_workers) == 24 and len(arrivals) == 24 + 4, "two prove the model, twice"
-    # From the beginning on, what the rate allows and one more for each of the two: a slow machine only adds time
-    for number, arrived in enumerate(sorted(of_workers), start=1):
-        assert number <= 20 * (arrived - begun) + 2
-    for number, (arrived, _) in enumerate(sorted(arrivals), start=1):  # and the two from here, while workers ask too
-        assert number <= 20 * (arrived - begun) + 2 + 2
-
-
 def test_two_processes_share_the_requests_in_flight(server, tmp_path):
     server.latency_s = 0.05
     loaded = load_embedder(SMALL, base_url=server.url, batch_size=4, concurrency=4)

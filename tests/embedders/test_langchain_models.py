@@ -125,17 +125,6 @@ def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, 
     assert "not known if" not in capsys.readouterr().err
 
 
-def test_an_exception_of_the_object_ends_with_exit_code_7(source_folder, models, monkeypatch, capsys):
-    def fail(rows):
-        raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr(models.Spoiled, "change", staticmethod(fail))
-    spec = "langchain:langchain_models:Spoiled"
-    assert run(["check", str(source_folder), "--cache", "none", "--full", "--model", spec]) == 7
-    assert f"{spec}: embedding 1 texts failed with ConnectionError: no route to host;" in capsys.readouterr().err
-    assert run(["check", str(source_folder), "--model", "langchain:no_such_module:A"]) == 2
-
-
 def test_a_stitch_does_not_read_texts_by_code_that_a_file_names(source_folder, models, tmp_path, capsys):
     fit = ["fit", str(source_folder), "--target", "tfidf:8", "-o", str(tmp_path / "s"), "--cache", "none"]
     assert run([*fit, "--kind", "ridge+text", "--view", MAKE]) == 2

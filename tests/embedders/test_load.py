@@ -1,7 +1,6 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from migrate.embedders import load_embedder, parse_spec
@@ -128,15 +127,6 @@ def test_caches_only_what_can_be_cached(spec, is_cached, tmp_path):
     assert isinstance(load_embedder(spec, cache=cache), CachedEmbedder) == is_cached
     assert not isinstance(load_embedder(spec, document_prefix="", query_prefix=""), CachedEmbedder)
     assert not cache.exists()
-
-
-@pytest.mark.slow
-def test_a_cached_local_model_gives_the_same_vectors(tmp_path, minilm, documents):
-    texts = documents("tea", "milk", "tea")
-    for _ in range(2):
-        cached = load_embedder(MINILM, cache=tmp_path / "cache.sqlite")
-        np.testing.assert_allclose(cached.embed_documents(texts), minilm.embed_documents(texts), atol=1e-6)
-    assert (cached.hits, cached.misses) == (3, 0)
 
 
 def test_no_heavy_library_is_imported_before_it_is_needed():

@@ -5,23 +5,9 @@ import types
 import pytest
 
 from migrate.embedders import tokens as counters
-from migrate.embedders.openai import fair_share, requests_per_s, split_requests
+from migrate.embedders.openai import requests_per_s
 from migrate.embedders.tokens import find_api_counter
 from migrate.errors import UsageError
-
-
-def test_a_text_larger_than_a_request_travels_alone():
-    assert list(split_requests([3, 400_000, 3])) == [range(1), range(1, 2), range(2, 3)]
-    assert list(split_requests([])) == []
-
-
-@pytest.mark.parametrize("concurrency", [1, 3, 8, 256])
-@pytest.mark.parametrize("count", [1, 15, 100, 1_000, 1_024, 8_192, 100_000])
-def test_a_share_keeps_every_place_busy_and_no_request_tiny(count, concurrency):
-    share = fair_share(count, concurrency, 2_048)
-    assert 16 <= share <= 2_048
-    if share > 16:
-        assert -(-count // share) >= min(concurrency, count // 128)
 
 
 @pytest.fixture

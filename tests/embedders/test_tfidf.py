@@ -46,12 +46,6 @@ def test_agrees_with_the_pipeline_of_scikit_learn(fitted):
         np.testing.assert_allclose(fitted.embed_documents(texts), expected, atol=1e-6)
 
 
-def test_a_text_is_embedded_the_same_in_any_company(fitted):
-    together = fitted.embed_documents(CORPUS)
-    alone = np.concatenate([fitted.embed_queries([text]) for text in CORPUS])
-    np.testing.assert_array_equal(together, alone)
-
-
 def test_a_text_without_a_known_word_gets_the_mean_direction(fitted):
     vector = fitted.embed_queries([QUERIES[1]])[0]
     mean = fitted.embed_documents(CORPUS).mean(axis=0)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from migrate.embedders import load_embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.vectors import Document
@@ -39,16 +38,3 @@ def test_the_quick_identity_is_the_identity_and_loads_nothing(minilm):
     fresh = SentenceTransformersEmbedder(packaged=True, document_prefix="passage: ")
     assert fresh.quick_identity() == SentenceTransformersEmbedder(packaged=True, document_prefix="passage: ").identity
     assert "model" not in vars(fresh)
-
-
-def test_models_without_variants_say_so():
-    embedder = load_embedder("tfidf:4")
-    assert list(embedder.variants()) == [] and embedder.with_prefixes("a", "b") is None
-    assert embedder.quick_identity() == embedder.identity
-
-
-def test_other_prefixes_at_a_server_leave_the_first_embedder_as_it_was():
-    embedder = load_embedder("openai:text-embedding-3-small", base_url="http://127.0.0.1:9/v1")
-    other = embedder.with_prefixes("a: ", "b: ")
-    assert other.cache_scope("document") != embedder.cache_scope("document")
-    assert other.identity.document_prefix == "a: " and embedder.identity.document_prefix == ""
