@@ -5,7 +5,6 @@ import asyncio
 import numpy as np
 import pytest
 from langchain_core.documents import Document as LangchainDocument
-from langchain_core.runnables import RunnableLambda
 from live_tools import DIM, make_store, noisy_vectors, texts, true_vectors
 from openai_server import KEY, OpenAIServer, vector_of
 
@@ -70,11 +69,6 @@ def test_it_takes_filters_and_is_awaited(searcher):
         return await store.asimilarity_search(QUESTION, k=3, filter={"topic": 2})
 
     assert [document.id for document in asyncio.run(ask())] == ids
-
-
-def test_it_is_a_part_of_a_chain(searcher):
-    chain = LiveVectorStore(searcher).as_retriever(search_kwargs={"k": 2}) | RunnableLambda(len)
-    assert chain.batch([QUESTION, "another"]) == [2, 2]
 
 
 def test_writing_is_refused_and_says_where_to(searcher):

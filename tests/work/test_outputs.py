@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from dying import interrupt_at
 
-from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
-from migrate.files import output_lock
+from migrate.errors import OutputError, StoreError, UsageError, VectorError
 from migrate.work.jobs import Configuration, StoreJob
 from migrate.work.outputs import RunState, open_steps, rows_done, rows_left, write_store
 from migrate.work.runner import LOCAL, LocalRunner
@@ -263,11 +262,6 @@ def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replaceme
     with pytest.raises(UsageError, match="`force=True`"):
         maker.run(restart=True)
     assert names(out) == ["mine"]
-
-
-def test_the_folder_is_locked_while_it_is_made(maker, out):
-    with output_lock(out), pytest.raises(LockedError):
-        maker.run()
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
