@@ -10,7 +10,7 @@ from stores_tools import make_store
 
 from migrate.cli.main import run
 from migrate.errors import InputError
-from migrate.lab.carry.carry import carry, read_rows, write_rows
+from migrate.lab.carry.carry import carry, write_rows
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
@@ -233,10 +233,3 @@ def test_a_stitch_of_too_few_pairs_judges_nothing(tmp_path):
     store, fitted = make(tmp_path, old[:12], new[:12])
     with pytest.raises(InputError, match="12 documents, and 20 are needed"):
         carry(store, fitted, directions={"d": direction})
-
-
-def test_rows_are_read_as_they_were_written(tmp_path):
-    rows = {"file": np.ones(3, np.float32), "a/b": np.ones((2, 3), np.float32)}
-    write_rows(tmp_path / "x.npz", rows)
-    read = read_rows(tmp_path / "x.npz", 3)
-    assert sorted(read) == sorted(rows) and read["a/b"].shape == (2, 3)

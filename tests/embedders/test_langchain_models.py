@@ -87,24 +87,20 @@ def test_scopes_name_module_class_and_model(models):
         load_embedder(f"langchain:langchain_models:{name}").cache_scope("document") for name in ("ready", "make_fake")
     }
     assert len(scopes) == 2 and all("DeterministicFakeEmbedding" in scope for scope in scopes)
-    real = load_embedder("langchain:langchain_models:MiniLM", dimensions=384)
-    assert "all-MiniLM-L6-v2" in real.cache_scope("document") != real.cache_scope("query")
+    named = load_embedder("langchain:langchain_models:Named", dimensions=384)
+    assert "their-model" in named.cache_scope("document") != named.cache_scope("query")
 
 
-@pytest.fixture(scope="module")
-def fake_store(short_corpus, tmp_path_factory):
-    """A store of the corpus by the packaged model, without a manifest, as an app leaves it."""
-    folder = tmp_path_factory.mktemp("stores") / "minilm"
-    embed_corpus(lambda: short_corpus.documents[:40], load_embedder("packaged:all-MiniLM-L6-v2", device="cpu"), folder)
-    (folder / "lead-migrate.json").unlink()
-    return folder
-
-
-def test_check_says_that_the_same_model_by_way_of_langchain_is_compatible(fake_store, models, capsys):
-    arguments = ["check", str(fake_store), "--cache", "none", "--sample", "8", "--model"]
-    assert run([*arguments, "langchain:langchain_models:MiniLM"]) == 0
-    assert capsys.readouterr().out.startswith("compatible with langchain:langchain_models:MiniLM")
-    assert run([*arguments, MAKE]) == 1
+def test_check_says_that_the_same_model_by_way_of_langchain_is_compatible(
+    short_corpus, models, tmp_path, monkeypatch, capsys
+):
+    embed_corpus(lambda: short_corpus.documents[:40], LangChainEmbedder(models.ready), tmp_path / "store")
+    (tmp_path / "store" / "lead-migrate.json").unlink()
+    arguments = ["check", str(tmp_path / "store"), "--cache", "none", "--sample", "8", "--model"]
+    assert run([*arguments, MAKE]) == 0
+    assert capsys.readouterr().out.startswith(f"compatible with {MAKE}")
+    monkeypatch.setattr(models.Spoiled, "change", staticmethod(lambda rows: [row[::-1] for row in rows]))
+    assert run([*arguments, "langchain:langchain_models:Spoiled"]) == 1
 
 
 def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, models, tmp_path, capsys):
