@@ -29,7 +29,7 @@ from migrate.work.runner import LocalRunner
 
 pytestmark = pytest.mark.slow
 
-ROWS, PARTS = 8_000, 16
+ROWS = 8_000
 HERE = Path(__file__).parent
 
 
@@ -281,24 +281,21 @@ def test_an_embedding_goes_on_whoever_is_killed(tmp_path):
         assert victims.digest(tmp_path / "new") == victims.digest(tmp_path / "expected")
 
 
-def test_no_key_stands_in_what_dask_shows(tmp_path):
+def test_no_key_stands_in_what_dask_shows(cluster, tmp_path, monkeypatch):
     from openai_server import KEY, OpenAIServer
 
-    with OpenAIServer(key=KEY) as server, processes(tmp_path) as started:  # which have no key of their own
-        runner = DaskRunner(str(started.file))
-        os.environ["OPENAI_API_KEY"] = KEY
-        try:
-            model = elsewhere(load_embedder("openai:tiny", base_url=server.url, dimensions=8), runner)
-            embed_corpus(partial(victims.documents, 600), model, tmp_path / "new")
-        finally:
-            del os.environ["OPENAI_API_KEY"]
+    runner = DaskRunner(str(cluster.file))  # of workers that have no key of their own
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer(key=KEY) as server:
+        model = elsewhere(load_embedder("openai:tiny", base_url=server.url, dimensions=8), runner)
+        embed_corpus(partial(victims.documents, 600), model, tmp_path / "new")
         assert len(set(server.texts_served)) == 600
-        with runner.cluster() as cluster:
-            shown = str(cluster.client.run_on_scheduler(lambda dask_scheduler: (
-                list(dask_scheduler.tasks), list(dask_scheduler.transition_log), dask_scheduler.get_logs(),
-            )))  # fmt: skip
-        assert KEY not in shown
-    assert not any(KEY in path.read_text() for path in tmp_path.glob("*.log"))
+    with runner.cluster() as running:
+        shown = str(running.client.run_on_scheduler(lambda dask_scheduler: (
+            list(dask_scheduler.tasks), list(dask_scheduler.transition_log), dask_scheduler.get_logs(),
+        )))  # fmt: skip
+    assert KEY not in shown
+    assert not any(KEY in path.read_text() for path in cluster.folder.glob("*.log"))
 
 
 def test_sigterm_is_not_needed_to_end_local_workers(tmp_path):

@@ -62,14 +62,6 @@ def test_asks_only_for_what_it_has_not_seen_and_once_for_what_occurs_twice(path,
     assert cached.are_cached(documents("a", "z", "a"), "document") == [True, False, True]
 
 
-def test_progress_shows_what_was_known_and_what_is_new(path, documents):
-    cached = CachedEmbedder(CountingEmbedder(), path)
-    cached.embed_documents(documents("a", "b"))
-    seen = []
-    cached.embed_documents(documents(*"abcdefgg"), progress=lambda *step: seen.append(step))
-    assert seen == [("embed", 3, 8), ("embed", 7, 8), ("embed", 8, 8)]
-
-
 @pytest.mark.parametrize(
     ("other", "role", "asks"),
     [

@@ -155,17 +155,3 @@ def test_a_query_of_llamaindex_may_bring_its_vector(nodes):
 
     asked = QueryBundle("something else", embedding=vector_of(QUESTION, DIM).tolist())
     assert [one.node.node_id for one in nodes.retrieve(asked)] == best(3)[0]
-
-
-def test_it_is_a_part_of_a_query_engine(nodes):
-    from llama_index.core import PromptTemplate
-    from llama_index.core.llms import MockLLM
-    from llama_index.core.query_engine import RetrieverQueryEngine
-    from llama_index.core.response_synthesizers import get_response_synthesizer
-
-    synthesizer = get_response_synthesizer(
-        llm=MockLLM(), text_qa_template=PromptTemplate("{context_str}"), response_mode="simple_summarize"
-    )
-    answer = RetrieverQueryEngine(nodes, response_synthesizer=synthesizer).query(QUESTION)
-    assert [one.node.node_id for one in answer.source_nodes] == best(3)[0]
-    assert all(texts()[int(doc_id[1:])] in str(answer) for doc_id in best(3)[0])

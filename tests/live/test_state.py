@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.errors import InputError, LockedError, OutputError
+from migrate.errors import LockedError, OutputError
 from migrate.live import state as module
 from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_path, text_hash
 from migrate.stores import open_store
@@ -151,28 +151,6 @@ def test_what_was_written_outlives_a_kill_and_others_go_on(path):
     with LiveState(path) as state:
         assert state.true_documents().keys() >= {str(number) for number in range(last + 1)}
         state.count({"queries": 1})
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("my notes, which are long enough to be taken for something" * 30, "damaged"),
-        (["CREATE TABLE mine (id)"], "another application"),
-        (["PRAGMA application_id = {}", "PRAGMA user_version = 7"], "version 7, where this release reads 1; remove it"),
-    ],
-)
-def test_a_file_of_something_else_is_left_alone(content, message, path):
-    path.parent.mkdir()
-    if isinstance(content, str):
-        path.write_text(content)
-    else:
-        with closing(sqlite3.connect(path)) as database:
-            for statement in content:
-                database.execute(statement.format(LiveState.application_id))
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=message):
-        LiveState(path)
-    assert path.read_bytes() == before
 
 
 def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):
