@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.vectors import Document
 
@@ -23,15 +22,6 @@ def test_variants_pool_the_same_tokens_and_cut_the_same_texts_otherwise(minilm):
     np.testing.assert_allclose(cut[0], own[0], atol=1e-5)
     assert cut[1] @ own[1] < 1 - 1e-4
     np.testing.assert_array_equal(minilm.embed_documents(DOCUMENTS), own)  # and the model is as it was
-
-
-def test_other_prefixes_need_no_other_model(minilm, tmp_path):
-    other = CachedEmbedder(minilm, tmp_path / "cache").with_prefixes("passage: ", "query: ")
-    assert other.embedder.model is minilm.model
-    assert (other.identity.document_prefix, other.identity.query_prefix) == ("passage: ", "query: ")
-    assert minilm.identity.document_prefix == ""
-    prefixed = [Document(document.id, "passage: " + document.text) for document in DOCUMENTS]
-    np.testing.assert_allclose(other.embed_documents(DOCUMENTS), minilm.embed_documents(prefixed), atol=1e-6)
 
 
 def test_the_quick_identity_is_the_identity_and_loads_nothing(minilm):

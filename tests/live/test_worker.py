@@ -32,6 +32,7 @@ from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions, is_running, stop_worker
+from migrate.live.writing import writer_of
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
 from migrate.steps.switch import switch
@@ -502,35 +503,24 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
 
 
 @every_database
-def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_given(location, embedder):
-    ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
-    worker = Worker(location, embedder, options(budget="80%"))
-    worker._wait = lambda seconds: None
-    vectors = {}
-
-    def change():
-        edit(location, changed=ours)
-        batch = open_store(location).find_vectors(ours)
-        vectors.update(zip(batch.ids, batch.vectors.copy(), strict=True))
-
-    before_embedding(embedder, change)
-    put = worker.writer.put
-
-    def put_once(store, documents, rows):
-        written = put(store, documents, rows)
-        assert not {document.id for document in documents} & set(ours) or written < len(documents)
-        with state_of(location) as state:
-            assert not set(ours) & state.true_documents().keys()
-        now = open_store(location).find_vectors(ours)
-        assert all(np.allclose(row, vectors[doc_id]) for doc_id, row in zip(now.ids, now.vectors, strict=True))
-        raise KeyboardInterrupt
-
-    worker.writer.put = put_once
+def test_a_text_that_changed_since_it_was_embedded_keeps_the_vector_that_it_was_given(location, embedder):
+    store, true = open_store(location), true_ids(location)
+    ours = [document for document in store.documents() if document.id not in true][:3]
+    ids = [document.id for document in ours]
+    edit(location, changed=ids)
+    before = vectors_by_id(location, ids)
     with state_of(location) as state:
-        state.want(dict.fromkeys(ours, (9, 0.5)))
-    with pytest.raises(KeyboardInterrupt):
-        worker.run()
-    assert len(vectors) == 3
+        writer = writer_of(store, state, share=1, seconds=60)
+        assert writer.put(store, ours, embedder.embed_documents(ours)) == 0
+        assert not state.true_documents().keys() & set(ids)
+    after = vectors_by_id(location, ids)
+    assert sorted(after) == sorted(ids)
+    assert all(np.allclose(after[doc_id], vector) for doc_id, vector in before.items())
+
+
+def vectors_by_id(location, ids):
+    batch = open_store(location).find_vectors(ids)
+    return dict(zip(batch.ids, batch.vectors.copy(), strict=True))
 
 
 def test_the_pace_holds_within_one_call(tmp_path, embedder):

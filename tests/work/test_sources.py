@@ -1,14 +1,13 @@
 """Sources that change or vanish, within a run and between two; disks that are full, too small or read-only."""
 
 import os
-from dataclasses import replace
 
 import pytest
 import victims
 
 import migrate
 import migrate.embed
-from migrate.errors import OutputError, StoreError, UsageError
+from migrate.errors import StoreError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.vectors import Document
@@ -61,13 +60,6 @@ def test_a_source_that_changes_during_a_run_leaves_nothing(store, act):
         assert not any((store.parent / name).exists() for name in ("output", ".output.work"))
 
 
-def test_a_source_that_vanishes_during_a_run_is_told(store):
-    path = sorted(store.iterdir())[-1]
-    with pytest.raises(OutputError, match=f"{path.name}.*No such file"):
-        translate(store, progress=Disturb(800, path.unlink))
-    assert not (store.parent / "output").exists()
-
-
 def test_a_source_that_changed_between_two_runs_is_refused(store):
     for path in sorted(store.iterdir()):
         with pytest.raises(KeyboardInterrupt):
@@ -76,14 +68,6 @@ def test_a_source_that_changed_between_two_runs_is_refused(store):
         with pytest.raises(StoreError, match="`restart=True`"):
             translate(store)
     assert translate(store, restart=True).count == 1_500
-
-
-def test_another_stitch_is_refused(store):
-    with pytest.raises(KeyboardInterrupt):
-        translate(store, progress=Disturb(1_200, interrupt))
-    fitted = replace(load_stitch(store.parent / "stitch"), norm=2.0)
-    with pytest.raises(UsageError, match=r"other values of stitch; .*`restart=True`"):
-        migrate.translate(open_store(store), fitted, store.parent / "output")
 
 
 @pytest.mark.parametrize("change", ["text", "id", "fewer"])
