@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from contextlib import suppress
 
 import numpy as np
@@ -26,29 +27,39 @@ ADA = "openai:text-embedding-ada-002"
 TARGET = f"{SMALL},dimensions=24"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with OpenAIServer() as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with OpenAIServer() as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", running.url)
+        patch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path_factory.mktemp("none")))
         yield running
+
+
+@pytest.fixture(autouse=True)
+def own_cache(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def lead_migrate(*arguments):
     return run([str(argument) for argument in arguments])
 
 
+@pytest.fixture(scope="module")
+def made(source_folder, server, tmp_path_factory):
+    """A stitch `st`, a store `new` that it translated, and the `cache` of the 50 vectors that it was fitted on."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        fit = ["--target", TARGET, "--sample", 50, "--kind", "ridge", "-o", folder / "st"]
+        assert lead_migrate("fit", source_folder, *fit) == 0
+        assert lead_migrate("translate", source_folder, folder / "st", "-o", folder / "new") == 0
+    return folder
+
+
 @pytest.fixture
-def translated(source_folder, server, tmp_path):
-    fit = ["--target", TARGET, "--sample", 50, "--kind", "ridge", "-o", tmp_path / "st"]
-    assert lead_migrate("fit", source_folder, *fit) == 0
-    assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", tmp_path / "new") == 0
+def translated(made, tmp_path):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return tmp_path / "new"
 
 
@@ -60,7 +71,7 @@ def words_of(printed):
     return " ".join(printed.split())
 
 
-def test_a_store_is_completed_and_says_so(translated, server, tmp_path, capsys):
+def test_a_store_is_completed_and_says_so(translated, tmp_path, capsys):
     capsys.readouterr()
     assert lead_migrate("live", "run", translated, "--once", "--budget", "90", "--json") == 0
     done = json.loads(capsys.readouterr().out)
@@ -88,7 +99,7 @@ def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, 
     assert status_of(str(translated)).true == 105
 
 
-def test_a_stitch_at_a_url_is_fitted_again(translated, server, source_folder, tmp_path, capsys):
+def test_a_stitch_at_a_url_is_fitted_again(translated, source_folder, tmp_path, capsys):
     load_stitch(tmp_path / "st").save(f"memory://{tmp_path.name}/st")
     live = ("live", "run", translated, "--once", "--budget", "90", "--source", source_folder, "--refit-at", "50%")
     for place, code in ((f"memory://{tmp_path.name}/none", 4), ("nothing://bucket/st", 2)):
@@ -99,7 +110,7 @@ def test_a_stitch_at_a_url_is_fitted_again(translated, server, source_folder, tm
     assert json.loads(capsys.readouterr().out)["true"] == 90
 
 
-def test_counters_are_what_prometheus_reads(translated, server, tmp_path, capsys):
+def test_counters_are_what_prometheus_reads(translated, tmp_path, capsys):
     parser = pytest.importorskip("prometheus_client.parser")
     lead_migrate("live", "run", translated, "--once", "--budget", "70")
     metrics, page = tmp_path / "live.prom", tmp_path / "live.html"

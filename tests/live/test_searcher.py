@@ -19,7 +19,7 @@ from migrate.search.rerank import estimate_scores
 from migrate.steps.switch import rollback, switch
 from migrate.stores import open_store
 
-QUESTIONS = [f"which one is about question {number}?" for number in range(40)]
+QUESTION = "which one is about question 0?"
 PATIENT = LiveLimits(depth=20, max_documents=20, max_ms=20_000, sampled=1.0)
 
 
@@ -80,20 +80,6 @@ def wait_for_true(searcher, query):
 def embedded(server):
     """How often each document was embedded."""
     return [text for text in server.texts_served if text in set(texts())]
-
-
-def test_what_the_store_finds_is_ranked_by_true_vectors(live):
-    searcher = live()
-    changed = 0
-    for question in QUESTIONS[:15]:
-        query = vector_of(question, DIM)
-        answer = searcher.search(question)
-        assert list(answer.ids) == expected(query)
-        rows = [int(doc_id[1:]) for doc_id in answer.ids]
-        np.testing.assert_allclose(answer.scores, true_vectors()[rows] @ query, rtol=1e-5)
-        assert answer.untrue == 0
-        changed += list(answer.ids) != order_of(noisy_vectors(), query)[:10]
-    assert changed > 5, "the translated order is another one"
 
 
 def test_a_vector_will_do_for_a_query(live):
@@ -201,18 +187,6 @@ def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, s
     assert searcher.search(query).untrue == 20
     wait_for_true(searcher, query)
     assert len(embedded(server)) == 20
-
-
-def test_what_was_embedded_is_there_for_the_next_process_even_while_the_model_is_out(live, server):
-    first = live()
-    answers = [first.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]]
-    first.close()
-    served = len(embedded(server))
-    server.key = "another"
-    second = live(models=served_by(server))
-    assert [second.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]] == answers
-    assert second.search(vector_of("something else", DIM)).untrue > 0
-    assert len(embedded(server)) == served
 
 
 def test_a_document_that_the_model_refuses_does_not_stand_in_the_way(model, live, server, tmp_path):
@@ -334,9 +308,9 @@ def test_a_process_that_goes_to_another_folder_finds_the_store_again(live, folde
 def test_models_are_named_by_specs(live, server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    before = live().search(QUESTIONS[0])
+    before = live().search(QUESTION)
     for models in (["openai:tiny"], ("openai:tiny", served_by(server, "text-embedding-3-small", dimensions=DIM))):
-        assert live(models=models).search(QUESTIONS[0]).ids == before.ids
+        assert live(models=models).search(QUESTION).ids == before.ids
 
 
 @pytest.mark.parametrize("models", [[], [None], 7, ["openai:tiny", 7], {"openai:tiny": 1}])
@@ -347,13 +321,13 @@ def test_what_is_no_model_is_refused(models, folder, tmp_path):
 
 def test_a_searcher_is_awaited_as_long_as_it_is_not_closed(live):
     searcher = live()
-    answer = asyncio.run(searcher.asearch(QUESTIONS[0]))
-    assert list(answer.ids) == expected(vector_of(QUESTIONS[0], DIM))
+    answer = asyncio.run(searcher.asearch(QUESTION))
+    assert list(answer.ids) == expected(vector_of(QUESTION, DIM))
     searcher.close()
     with pytest.raises(UsageError, match="this searcher was closed; make another"):
-        searcher.search(QUESTIONS[0])
+        searcher.search(QUESTION)
     with pytest.raises(UsageError, match="this searcher was closed; make another"):
-        asyncio.run(searcher.asearch(QUESTIONS[0]))
+        asyncio.run(searcher.asearch(QUESTION))
 
 
 def test_no_state_no_error(live, folder):
