@@ -48,12 +48,20 @@ ONCE = WorkerOptions(once=True)
 KINDS = ["folder", *DATABASES]
 
 
+@pytest.fixture(scope="module")
+def fitted(source_folder, tmp_path_factory):
+    """A stitch of 40 of the documents, and the cache of their vectors."""
+    cache = tmp_path_factory.mktemp("fitted") / "cache.sqlite"
+    return migrate.fit(open_store(source_folder), CachedEmbedder(Hashed(), cache), kind="ridge", sample=40), cache
+
+
 @pytest.fixture
-def location(source_folder, embedder, place_of, request):
+def location(source_folder, fitted, embedder, place_of, request):
     """150 documents, 40 of them with true vectors."""
+    stitch, cache = fitted
     place = place_of(getattr(request, "param", "folder"))
-    translate(source_folder, embedder, place)
-    embedder.embedder.asked.clear()
+    shutil.copy(cache, embedder.path)
+    migrate.translate(open_store(source_folder), stitch, place)
     return place
 
 
