@@ -23,7 +23,7 @@ def run_in(folder, command):
 
 # Stores of all kinds but the first go through the same steps, and take longer for each
 @pytest.mark.parametrize(
-    ("kind", "stride"), [("flat", 1), ("embed", 2), ("langchain", 6), ("ivf", 6), ("texts", 6), ("re-embed", 6)]
+    ("kind", "stride"), [("flat", 1), ("embed", 2), ("langchain", 10), ("ivf", 10), ("texts", 10), ("re-embed", 10)]
 )
 def test_a_run_that_dies_at_any_step_is_continued_to_the_same_bytes(kind, stride, folder):
     rows = "1000" if kind in ("embed", "texts") else "1500"
