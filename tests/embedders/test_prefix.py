@@ -11,7 +11,7 @@ from migrate.embedders import load_embedder, recorded_options
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.kinds import runs_code
-from migrate.embedders.prefix import PrefixEmbedder, first_tokens, unit_of
+from migrate.embedders.prefix import PrefixEmbedder, first_tokens, unit_of, whole_embedder
 from migrate.embedders.tokens import WORD_PIECES, EstimateCounter
 from migrate.errors import InputError, UsageError
 from migrate.manifest import ModelIdentity
@@ -154,6 +154,11 @@ def test_a_manifest_runs_no_code_behind_it_and_has_the_options_of_the_model(tmp_
     np.savez(tmp_path / "v.npz", doc_ids=["a"], docs=np.ones((1, 4), dtype=np.float32))
     with pytest.raises(UsageError, match="vectors of whole documents"):
         load_embedder(f"prefix:24:file:{tmp_path / 'v.npz'}")
+
+
+def test_the_whole_model_is_inside_even_behind_a_cache(tmp_path):
+    behind = whole_embedder(CachedEmbedder(PrefixEmbedder(Letters(), 2), tmp_path / "cache.sqlite"))
+    assert behind.identity == Letters().identity and isinstance(behind, CachedEmbedder)
 
 
 @pytest.mark.slow

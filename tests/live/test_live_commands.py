@@ -63,9 +63,6 @@ def translated(made, tmp_path):
     return tmp_path / "new"
 
 
-COMPLETE = "complete: all 150 vectors are the model's own, to the bit"
-
-
 def words_of(printed):
     """What is printed, whatever the lines that it was wrapped to."""
     return " ".join(printed.split())
@@ -76,8 +73,9 @@ def test_a_store_is_completed_and_says_so(translated, tmp_path, capsys):
     assert lead_migrate("live", "run", translated, "--once", "--budget", "90", "--json") == 0
     done = json.loads(capsys.readouterr().out)
     assert (done["phase"], done["true"], done["count"]) == ("paused", 90, 150)
-    assert lead_migrate("live", "run", translated, "--once", "--budget", "$1") == 0
-    assert COMPLETE in words_of(capsys.readouterr().out)
+    for _ in range(2):
+        assert lead_migrate("live", "run", translated, "--once", "--budget", "$1") == 0
+        assert "complete: all 150 vectors are the model's own, to the bit" in words_of(capsys.readouterr().out)
     assert lead_migrate("live", "status", translated) == 0
     said = capsys.readouterr().out
     assert said.startswith("SAFE: every vector is the model's own"), "the verdict comes first"

@@ -235,6 +235,13 @@ def test_a_store_without_texts_is_searched_as_it_is(model, live, server, tmp_pat
     assert not embedded(server)
 
 
+def test_a_store_that_lost_its_texts_is_searched_as_it_is(live, folder, server):
+    searcher, query = live(), vector_of("q", DIM)
+    (folder / "docs.jsonl").unlink()
+    assert list(searcher.search(query).ids) == order_of(noisy_vectors(), query)[:10]
+    assert not embedded(server)
+
+
 def test_a_complete_store_is_searched_alone(model, live, server, tmp_path):
     folder = make_store(tmp_path / "full", true_vectors(), model.identity, source=None)
     query = vector_of("q", DIM)

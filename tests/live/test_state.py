@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from migrate.errors import LockedError, OutputError
+from migrate.errors import InputError, LockedError, OutputError
 from migrate.live import state as module
 from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_path, text_hash
 from migrate.stores import open_store
@@ -151,6 +151,16 @@ def test_what_was_written_outlives_a_kill_and_others_go_on(path):
     with LiveState(path) as state:
         assert state.true_documents().keys() >= {str(number) for number in range(last + 1)}
         state.count({"queries": 1})
+
+
+def test_a_database_of_something_else_is_left_alone(path):
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE mine (id)")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="another application"):
+        LiveState(path)
+    assert path.read_bytes() == before
 
 
 def test_a_holder_is_waited_for_and_then_named(path, monkeypatch):

@@ -211,6 +211,17 @@ def before_embedding(embedder, act):
     embedder.embedder.embed = embed_after
 
 
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_a_worker_that_is_interrupted_says_that_it_stopped(location, embedder):
+    before_embedding(embedder, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Worker(location, embedder, ONCE).run()
+    assert (state_of(location).worker().phase, state_of(location).worker().message) == ("stopped", "interrupted")
+
+
 @every_database
 def test_documents_that_come_change_and_go_get_true_vectors_of_their_texts(location, embedder):
     complete(location, embedder)
