@@ -15,7 +15,6 @@ from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.linear import Ridge
-from migrate.stitch.persistence import load_stitch
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +51,6 @@ SPOILT = {
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A store, a stitch, and files to carry."""
     old, new, direction, probe = world()
     make(tmp_path, old, new)
     write_rows(tmp_path / "d.npz", {"file": direction, "rows": np.stack([direction, probe])})
@@ -75,14 +73,6 @@ def test_a_direction_is_the_difference_that_it_makes_to_what_a_regression_predic
         moved = model.predict(np.atleast_2d(start + given[name])) - model.predict(start[None])
         np.testing.assert_allclose(np.atleast_2d(carried[name]), moved, atol=1e-4)
         assert carried[name].dtype == np.float32 and carried[name].shape == (*given[name].shape[:-1], Q)
-
-
-def test_a_stitch_may_be_at_a_url(place):
-    load_stitch(place / "stitch").save(f"memory://{place.name}/stitch")
-    assert run(["carry", "store", "stitch", "--directions", "d.npz", "-o", "out"]) == 0
-    assert run(["carry", "store", f"memory://{place.name}/stitch", "--directions", "d.npz", "-o", "same"]) == 0
-    assert Path("same/directions.npz").read_bytes() == Path("out/directions.npz").read_bytes()
-    assert run(["carry", "store", f"memory://{place.name}/none", "--directions", "d.npz", "-o", "not"]) == 4
 
 
 def test_a_probe_is_the_ridge_regression_of_its_scores_on_the_new_vectors(place):

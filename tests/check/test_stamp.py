@@ -15,8 +15,6 @@ TEXTS = [f"{colour} {thing}" for colour in COLOURS for thing in ("boat", "car", 
 
 
 class CountingEmbedder(WrappedEmbedder):
-    """The model, which remembers how many texts it was given."""
-
     embedded = 0
 
     def around(self, embedder):

@@ -19,7 +19,6 @@ def prose(n_words: int, seed: int, *, vocabulary: int = 1_000) -> str:
 
 
 def words(texts) -> np.ndarray:
-    """A counter: words and punctuation marks."""
     return np.array([len(re.findall(r"\w+|[^\w\s]", text)) for text in texts], dtype=np.int64)
 
 

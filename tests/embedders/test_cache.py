@@ -27,8 +27,6 @@ TESTS = Path(__file__).parent
 
 
 class CountingEmbedder(Embedder):
-    """Gives the fake server's vectors without a server, and remembers what it was asked."""
-
     batch_size = 4
 
     def __init__(self, *, dim=8, spec="count", revision=None, document_prefix="", query_prefix=""):

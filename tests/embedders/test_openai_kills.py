@@ -30,7 +30,6 @@ DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(TEXTS)
 
 @pytest.fixture
 def embed(server, tmp_path):
-    """The command that embeds a corpus."""
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(json.dumps({"id": one.id, "text": one.text}) for one in DOCUMENTS))
     model = ["--model", MODEL, "--base-url", server.url, "--cache", str(tmp_path / "cache.sqlite")]
@@ -53,7 +52,6 @@ def start(tmp_path):
 
 
 def ended(child, within_s=60):
-    """The exit code of a process."""
     child.join(within_s)
     return child.exitcode
 

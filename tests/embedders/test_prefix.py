@@ -22,8 +22,6 @@ LONG = "Zinc fingers bind DNA, and unbelievably long words too. They do so in ev
 
 
 class Letters(Embedder):
-    """Counts letters, and remembers what it was given."""
-
     def __init__(self):
         self.given = []
 
@@ -37,8 +35,6 @@ class Letters(Embedder):
 
 
 class PaidLetters(Letters):
-    """The same for money."""
-
     @property
     def profile(self):
         return replace(super().profile, is_paid=True)

@@ -32,7 +32,6 @@ def fit(corpus, seed=3):
 
 
 def saved(embedder, folder):
-    """The bytes of a state."""
     folder.mkdir()
     embedder.save_state(folder)
     return b"".join((folder / name).read_bytes() for name in (STATE_NAME, WEIGHTS_NAME))

@@ -9,7 +9,6 @@ VECTOR = [1.0] * 12
 
 
 def edit(location, new=(), changed=(), gone=()):
-    """Add, change and delete documents by their ids."""
     kind, _, rest = location.partition(":")
     place, _, name = rest.partition("#")
     texts = {**dict.fromkeys(new, "a new text"), **dict.fromkeys(changed, "another text")}

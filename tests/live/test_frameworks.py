@@ -115,8 +115,6 @@ except ImportError:
 
 @pytest.mark.skipif(RetrieversIntegrationTests is None, reason="langchain-tests is not installed")
 class TestLangchainsOwnSuite(RetrieversIntegrationTests or object):
-    """What LangChain asks of every retriever."""
-
     @pytest.fixture(autouse=True)
     def _searcher(self, searcher):
         type(self).shared = searcher

@@ -64,7 +64,6 @@ def translated(made, tmp_path):
 
 
 def words_of(printed):
-    """What is printed, whatever the lines that it was wrapped to."""
     return " ".join(printed.split())
 
 
@@ -172,7 +171,6 @@ def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):
 
 
 def is_known(place):
-    """Whether a worker has begun there."""
     with suppress(LeadMigrateError):
         return status_of(place) is not None
     return False

@@ -43,7 +43,6 @@ def folder(model, tmp_path):
 
 @pytest.fixture
 def live(folder, model, tmp_path):
-    """Opens searchers of the folder, all with one cache."""
     opened = []
 
     def make(limits=PATIENT, models=None, location=folder):
@@ -72,7 +71,6 @@ def expected(query, depth=20):
 
 
 def wait_for_true(searcher, query):
-    """Ask until the answer is ranked by true vectors."""
     wait_for(lambda: not searcher.search(query).untrue, 120)
     assert list(searcher.search(query).ids) == expected(query)
 
@@ -152,7 +150,6 @@ def test_many_queries_at_once_share_one_embedding_of_a_document(live, server):
 
 
 def counters(searcher, folder):
-    """What a searcher has counted."""
     searcher.refresh()
     with LiveState(state_path(open_store(folder))) as state:
         return state.counters()

@@ -57,7 +57,6 @@ def fitted(source_folder, tmp_path_factory):
 
 @pytest.fixture
 def location(source_folder, fitted, embedder, place_of, request):
-    """150 documents, 40 of them with true vectors."""
     stitch, cache = fitted
     place = place_of(getattr(request, "param", "folder"))
     shutil.copy(cache, embedder.path)
@@ -136,7 +135,6 @@ def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
 
 @contextmanager
 def running(worker):
-    """The worker in a thread, until the block ends."""
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     try:

@@ -46,8 +46,6 @@ def texts_by_id(store):
 
 
 class Counting(Embedder):
-    """Counts what it is asked to embed; may fail after so many batches."""
-
     batch_size = 10
 
     def __init__(self, model, batches=10**9):

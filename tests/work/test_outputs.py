@@ -19,8 +19,6 @@ WHOLE = b"head" + ROWS.tobytes() + b"tail"
 
 
 class RowWriter(FlatFileWriter):
-    """A file of five rows."""
-
     def __init__(self, folder):
         super().__init__(folder / "rows", b"head", 2, 5)
 
@@ -113,8 +111,6 @@ def names(folder):
 
 
 class Backwards:
-    """A runner that begins with the last shard."""
-
     def run(self, work, shards):
         yield from work.make_here(reversed(list(shards)))
 

@@ -72,7 +72,6 @@ def work(tmp_path):
 
 
 def processes(work, shards):
-    """Which processes made them."""
     found = ShardFolder(work.path / "shards")
     assert list(found) == sorted(shards) == list(work.shards)
     assert [found.array(shard, "vectors")[0, 0] for shard in found] == [shard.start for shard in found]
@@ -120,8 +119,6 @@ def test_breaking_off_is_quiet(work, recwarn):
 
 @dataclass(frozen=True)
 class Echo(Task):
-    """Makes a shard at once."""
-
     def name_of(self, *arguments):
         return "ec0"
 
