@@ -92,8 +92,6 @@ def test_a_search_that_is_not_there_is_refused_in_a_line(searcher):
     with pytest.raises(UsageError, match=r'no search by maximal marginal relevance .*use search_type="similarity"'):
         retriever.invoke(QUESTION)
     with pytest.raises(UsageError, match="maximal marginal relevance"):
-        asyncio.run(retriever.ainvoke(QUESTION))
-    with pytest.raises(UsageError, match="maximal marginal relevance"):
         store.max_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4)
     with pytest.raises(UsageError, match="maximal marginal relevance"):
         asyncio.run(store.amax_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4))
