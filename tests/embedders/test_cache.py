@@ -106,7 +106,7 @@ def start(function, *arguments):
     """Call a function of this module in a process of its own; it takes paths and numbers as strings."""
     call = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import test_cache; test_cache.{function.__name__}"
     command = [sys.executable, "-W", "error", "-c", f"{call}(*sys.argv[1:])", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def finish(process):
@@ -122,17 +122,26 @@ def check_sound(path, rows):
         assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (rows,)
 
 
-def make_caches(begin, folder):
+def make_caches(folder):
     texts = [Document(str(n), f"text {n}") for n in range(12)]
+    print("ready", flush=True)
+    begin = float(sys.stdin.readline())
     for turn in range(25):
-        while time.time() < float(begin) + turn * 0.02:
+        while time.time() < begin + turn * 0.02:
             pass
         CachedEmbedder(CountingEmbedder(), Path(folder, f"{turn}.sqlite")).embed_documents(texts)
 
 
 @pytest.mark.slow
 def test_processes_may_come_upon_a_new_cache_at_once(tmp_path):
-    for process in [start(make_caches, time.time() + 2, tmp_path) for _ in range(3)]:
+    processes = [start(make_caches, tmp_path) for _ in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == b"ready\n"
+    begin = time.time() + 0.1
+    for process in processes:
+        process.stdin.write(f"{begin}\n".encode())
+        process.stdin.flush()
+    for process in processes:
         finish(process)
     assert len(list(tmp_path.glob("*.sqlite"))) == 25
 

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import openai_server as fake
@@ -171,7 +171,12 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, error, server, t
     assert sorted(server.billed) == sorted(text.text for text in texts), "nothing is paid twice"
 
 
-def test_one_that_waits_is_not_waited_for(server, texts):
+def wait_half_a_second(futures, timeout=None, **options):
+    return wait(futures, timeout=timeout and 0.5, **options)
+
+
+def test_one_that_waits_is_not_waited_for(server, texts, monkeypatch):
+    monkeypatch.setattr("migrate.embedders.openai.wait", wait_half_a_second)
     server.faults.extend([fake.Fault()] * 4 + [fake.status(429, retry_after="100")])
     started = time.monotonic()
     with pytest.raises(Stop):
