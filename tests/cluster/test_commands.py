@@ -2,11 +2,15 @@
 
 import re
 import time
+from functools import partial
 
 import pytest
 import victims
+from dask_processes import processes
+from openai_server import KEY, OpenAIServer
 from s3_server import BUCKET, s3_server
 
+import migrate.embed.corpus
 from migrate.cli.main import run
 from migrate.cluster import DaskRunner
 from migrate.embedders import load_embedder
@@ -52,8 +56,6 @@ def test_what_is_embedded_has_the_bytes_of_one_process_whoever_embeds_it(
 
 def test_what_a_killed_run_has_paid_for_is_not_paid_for_again(cluster, tmp_path, left_in):
     """Without a cache: what workers have left in files is taken by the next run."""
-    from openai_server import OpenAIServer
-
     batch = [Document(str(row), f"text {row}") for row in range(20)]
     with OpenAIServer() as server:
         for _ in range(2):  # the first comes to its end before anything is released
@@ -80,12 +82,6 @@ def test_the_device_is_that_of_the_workers_model(cluster):
 
 
 def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
-    from functools import partial
-
-    from openai_server import OpenAIServer
-
-    import migrate.embed.corpus
-
     monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 64)
     arrivals = []
     with OpenAIServer() as server:
@@ -103,9 +99,6 @@ def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
 
 
 def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_file, tmp_path, capfd, monkeypatch):
-    from dask_processes import processes
-    from openai_server import KEY, OpenAIServer
-
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     target, place = f"file:{target_file}", f"s3://{BUCKET}/of/ours"
     with s3_server(tmp_path) as variables, processes(tmp_path, environment=variables) as started:

@@ -12,9 +12,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import faiss
+import numpy as np
 import pytest
 import victims
 from dask_processes import ENVIRONMENT, kill, processes
+from openai_server import KEY, OpenAIServer
 
 import migrate
 from migrate.cluster import DaskRunner
@@ -93,9 +96,6 @@ def test_local_workers_write_the_bytes_of_one_process(folder, tmp_path, expected
 
 
 def test_a_bad_row_is_told_as_on_one_machine(cluster, tmp_path):
-    import faiss
-    import numpy as np
-
     victims.prepare("flat", tmp_path, 1_000)
     index = faiss.read_index(str(tmp_path / "source" / "index.faiss"))
     vectors = index.reconstruct_n(0, index.ntotal)
@@ -196,8 +196,6 @@ def test_a_place_that_a_worker_cannot_write_to_is_named(folder, tmp_path):
 @pytest.fixture
 def paid(tmp_path, monkeypatch):
     """Embeds 40 texts by an API, whose vectors workers leave at a place; which texts were asked for."""
-    from openai_server import OpenAIServer
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with OpenAIServer() as server:
 
@@ -278,8 +276,6 @@ def test_an_embedding_goes_on_whoever_is_killed(tmp_path):
 
 
 def test_no_key_stands_in_what_dask_shows(cluster, tmp_path, monkeypatch):
-    from openai_server import KEY, OpenAIServer
-
     runner = DaskRunner(str(cluster.file))  # of workers that have no key of their own
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer(key=KEY) as server:
