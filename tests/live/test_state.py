@@ -133,6 +133,7 @@ with LiveState(Path(sys.argv[1])) as state:
 """
 
 
+@pytest.mark.slow
 def test_what_was_written_outlives_a_kill_and_others_go_on(path):
     command = [sys.executable, "-c", WRITER, str(path)]
     killed, other = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
@@ -187,6 +188,7 @@ def test_the_state_lies_beside_a_folder_whichever_way_it_is_named(source_folder,
     assert state_path(open_store(link)) == expected
 
 
+@pytest.mark.slow
 def test_tables_of_one_folder_have_states_of_their_own_by_whatever_name(tmp_path):
     lancedb = pytest.importorskip("lancedb")
     rows = [{"id": "a", "text": "x", "vector": np.ones(4, np.float32)}]

@@ -97,6 +97,7 @@ def stitch(source_folder, target_file, tmp_path, monkeypatch):
     return fit
 
 
+@pytest.mark.slow
 def test_a_stitch_is_written_to_a_url_and_read_from_it(url, stitch, source_folder, tmp_path, capsys):
     assert stitch(tmp_path / "here") == 0
     assert stitch(url) == 0
@@ -110,6 +111,7 @@ def test_a_stitch_is_written_to_a_url_and_read_from_it(url, stitch, source_folde
     assert (tmp_path / "new" / "index.faiss").read_bytes() == (tmp_path / "same" / "index.faiss").read_bytes()
 
 
+@pytest.mark.slow
 def test_no_half_of_a_stitch_is_taken_for_one(url, stitch, source_folder, tmp_path, capsys):
     assert stitch(url) == 0
     folder = Folder(url, url)
