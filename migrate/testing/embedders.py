@@ -192,9 +192,11 @@ class EmbedderTests:
         assert reopened.misses == 0, f"{reopened.misses} texts embedded again"
 
     def test_a_cache_keeps_prefixes_apart(self, embedder: Embedder) -> None:
+        identity = embedder.identity
         prefixed = embedder.with_prefixes("passage: ", "query: ")
         if prefixed is None:
             pytest.skip("it takes no prefixes")
+        assert embedder.identity == identity, "the first embedder has other prefixes now"
         assert prefixed.identity.document_prefix == "passage: ", "the identity has another document prefix"
         assert prefixed.identity.query_prefix == "query: ", "the identity has another query prefix"
         for role in _roles():

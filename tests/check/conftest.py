@@ -94,8 +94,6 @@ def make_store(tmp_path):
 
 @pytest.fixture
 def edit_manifest():
-    """Change the model that a store's manifest names."""
-
     def edit(folder, **changes):
         path = folder / "lead-migrate.json"
         facts = json.loads(path.read_text())

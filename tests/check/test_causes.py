@@ -99,24 +99,16 @@ WITH_PREFIX = {"no prefix", "prefix twice", "query prefix", "a part without pref
 
 
 @pytest.fixture(scope="module")
-def said():
-    """What was said of each store, shown at the end with pytest -s."""
-    rows = {}
-    yield rows
-    print("\n" + "\n".join(f"{name:26} {cause.value:30} {sentence}" for name, (cause, sentence) in rows.items()))
-
-
-@pytest.fixture(scope="module")
 def context(texts, plain, by_hand, lexical):
     return SimpleNamespace(texts=texts, plain=plain, by_hand=by_hand, lexical=lexical)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_cause_is_told_from_the_others(name, context, minilm, prefixed, make_store, said):
+def test_each_cause_is_told_from_the_others(name, context, minilm, prefixed, make_store):
     build, cause, words = CASES[name]
     store = make_store(*build(context), metadata=TITLES if "title" in name else ())
     found = check_store(store, prefixed if name in WITH_PREFIX else minilm, sample=SAMPLES.get(name, 20))
-    said[name] = found.cause, found.sentence
+
     assert found.cause is cause, found.sentence
     assert words in found.sentence
     assert found.compatible == (cause is Cause.COMPATIBLE) == all(finding.ok for finding in found.findings)

@@ -96,7 +96,6 @@ def test_a_bad_vector_is_an_error_that_names_its_document(make_store, trees, vec
 
 
 def coded_store(make_store, texts, rows, kind, name):
-    """A store whose index keeps its vectors in codes of a kind."""
     index = faiss.index_factory(rows.shape[1], kind)
     index.train(rows)
     index.add(rows)

@@ -6,7 +6,7 @@ import pytest
 from migrate.check import Cause, check_store, stamp_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
-from migrate.errors import StoreError, UsageError
+from migrate.errors import StoreError
 from migrate.stores import open_store
 from migrate.vectors import Document
 
@@ -15,8 +15,6 @@ TEXTS = [f"{colour} {thing}" for colour in COLOURS for thing in ("boat", "car", 
 
 
 class CountingEmbedder(WrappedEmbedder):
-    """The model, which remembers how many texts it was given."""
-
     embedded = 0
 
     def around(self, embedder):
@@ -67,13 +65,6 @@ def test_what_is_not_compatible_is_not_stamped_and_no_trust_stretches_to_another
     assert done.path is None and not done.checked.compatible and digest(store.folder) == before
     done = stamp_store(make_store(TEXTS, random, name="longer"), model, trust=True)
     assert done.path is None and done.checked.cause is Cause.DIMENSION
-
-
-def test_a_manifest_is_replaced_only_by_force(store, model):
-    stamp_store(store, model)
-    with pytest.raises(UsageError, match="stamped already"):
-        stamp_store(open_store(store.folder), model)
-    assert stamp_store(open_store(store.folder), model, force=True).path
 
 
 @pytest.mark.parametrize(

@@ -10,5 +10,4 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def left_in():
-    """The files at a place of shards."""
     return lambda folder: [path for path in folder.rglob("*") if path.is_file()]

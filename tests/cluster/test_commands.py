@@ -2,11 +2,15 @@
 
 import re
 import time
+from functools import partial
 
 import pytest
 import victims
+from dask_processes import processes
+from openai_server import KEY, OpenAIServer
 from s3_server import BUCKET, s3_server
 
+import migrate.embed.corpus
 from migrate.cli.main import run
 from migrate.cluster import DaskRunner
 from migrate.embedders import load_embedder
@@ -15,8 +19,6 @@ from migrate.errors import RemoteError
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
-
-MODEL = "packaged:all-MiniLM-L6-v2"
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def lead_migrate(*arguments):
     return run([str(argument) for argument in arguments])
 
 
-@pytest.fixture(params=["workers", "dask", "files"])
+@pytest.fixture
 def running(request, cluster, tmp_path):
     if request.param == "workers":
         return ("--workers", "2")
@@ -37,9 +39,11 @@ def running(request, cluster, tmp_path):
     return ("--runner", f"dask:{cluster.file}", *shards)
 
 
-@pytest.mark.parametrize("command", ["embed", "reembed"])
+@pytest.mark.parametrize(
+    ("command", "running"), [("embed", "workers"), ("embed", "dask"), ("reembed", "files")], indirect=["running"]
+)
 def test_what_is_embedded_has_the_bytes_of_one_process_whoever_embeds_it(
-    command, beir, source_folder, target_file, running, tmp_path, left_in
+    command, running, beir, source_folder, target_file, tmp_path, left_in
 ):
     words = (source_folder, "--target", f"file:{target_file}")
     if command == "embed":
@@ -52,8 +56,6 @@ def test_what_is_embedded_has_the_bytes_of_one_process_whoever_embeds_it(
 
 def test_what_a_killed_run_has_paid_for_is_not_paid_for_again(cluster, tmp_path, left_in):
     """Without a cache: what workers have left in files is taken by the next run."""
-    from openai_server import OpenAIServer
-
     batch = [Document(str(row), f"text {row}") for row in range(20)]
     with OpenAIServer() as server:
         for _ in range(2):  # the first comes to its end before anything is released
@@ -70,29 +72,16 @@ def test_what_a_killed_run_has_paid_for_is_not_paid_for_again(cluster, tmp_path,
         assert not left_in(tmp_path / "shards")
 
 
-def test_the_device_is_that_of_the_workers_model(tmp_path):
-    from dask_processes import processes
-
-    with processes(tmp_path, workers=1) as started:
-        runner = DaskRunner(str(started.file))
-        model = load_embedder(MODEL, device="cuda:99")
-        with (
-            elsewhere(model, runner).at_work() as pool,
-            pytest.raises(RemoteError, match=r"the worker tcp://.* cannot begin: .*cuda:99"),
-        ):
-            pool.call([Document("a", "a text")], "document")
-        model = load_embedder(MODEL, device="cpu")
-        with elsewhere(model, runner).at_work() as pool:
-            assert pool.call([Document("a", "a text")], "document").arrays["vectors"].shape == (1, 384)
+def test_the_device_is_that_of_the_workers_model(cluster):
+    model = load_embedder("packaged:all-MiniLM-L6-v2", device="cuda:99")
+    with (
+        elsewhere(model, DaskRunner(str(cluster.file))).at_work() as pool,
+        pytest.raises(RemoteError, match=r"the worker tcp://.* cannot begin: .*cuda:99"),
+    ):
+        pool.call([Document("a", "a text")], "document")
 
 
 def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
-    from functools import partial
-
-    from openai_server import OpenAIServer
-
-    import migrate.embed.corpus
-
     monkeypatch.setattr(migrate.embed.corpus, "BATCH_DOCUMENTS", 64)
     arrivals = []
     with OpenAIServer() as server:
@@ -110,9 +99,6 @@ def test_a_cluster_keeps_to_one_rate(cluster, tmp_path, monkeypatch):
 
 
 def test_an_object_store_holds_stitch_and_shards(beir, source_folder, target_file, tmp_path, capfd, monkeypatch):
-    from dask_processes import processes
-    from openai_server import KEY, OpenAIServer
-
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     target, place = f"file:{target_file}", f"s3://{BUCKET}/of/ours"
     with s3_server(tmp_path) as variables, processes(tmp_path, environment=variables) as started:

@@ -19,7 +19,6 @@ MINILM = "packaged:all-MiniLM-L6-v2"
 
 @pytest.fixture
 def copied_model(tmp_path):
-    """The packaged model in a folder of its own, to be changed."""
     return shutil.copytree(packaged_model_path(), tmp_path / "model")
 
 

@@ -36,6 +36,7 @@ def own(path):
     return AutoTokenizer.from_pretrained(str(path.parent), local_files_only=True)
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_the_models_own_tokenizer(path, own, corpus):
     counter = read_tokenizer(path)
     texts = [document.text for document in corpus.documents] + ODD

@@ -67,12 +67,3 @@ def test_without_a_price_nothing_stops(server, tmp_path):
     embedder, meter = metered(server, tmp_path / "cache", 0.0, price=None)
     assert embedder.embed_documents(DOCUMENTS).shape == (100, 1536)
     assert (meter.tokens, meter.usd) == (1_000, None)
-
-
-def test_a_meter_changes_nothing_else(server, tmp_path):
-    plain = load_embedder(SPEC, base_url=server.url)
-    embedder, meter = metered(server, None, None)
-    assert embedder is meter
-    assert embedder.identity == plain.identity and embedder.cacheable == plain.cacheable
-    assert embedder.cache_scope("query") == plain.cache_scope("query") and embedder.token_table() is None
-    assert (embedder.embed_queries(DOCUMENTS[:3]) == plain.embed_queries(DOCUMENTS[:3])).all()

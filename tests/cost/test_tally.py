@@ -15,8 +15,6 @@ ODD = ["", " \n", "half \ud800 pair", "word " * 9_000]
 
 
 class Own(Embedder):
-    """A model of a caller's own, which no spec names."""
-
     @property
     def identity(self):
         return ModelIdentity("my own", 8, True, document_prefix="doc: ")

@@ -29,16 +29,12 @@ def beir_folder(root, *, corpus=CORPUS, queries=QUERIES, qrels=QRELS):
     return folder
 
 
-def test_documents_are_title_and_text_and_keep_their_title_in_the_metadata(tmp_path):
+def test_documents_are_title_and_text_and_judged_queries_keep_the_order_of_the_file(tmp_path):
     beir_set = load_beir(beir_folder(tmp_path))
+    assert beir_set.name == "toy"
     cats = Document("d1", "Cats purr", {"year": 1, "title": "Cats"})
     for _ in range(2):  # they may be read again
         assert list(beir_set.documents()) == [cats, Document("d2", "dogs bark"), Document("d3", "fish\u2028swim")]
-
-
-def test_only_judged_queries_are_kept_in_the_order_of_the_file(tmp_path):
-    beir_set = load_beir(beir_folder(tmp_path))
-    assert beir_set.name == "toy"
     assert beir_set.queries == (Query("q1", "purr"), Query("q2", "bark"))
     assert beir_set.qrels == {"q1": {"d1": 2, "d2": 0}, "q2": {"d2": 1}}
 

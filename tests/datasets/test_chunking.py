@@ -19,7 +19,6 @@ def prose(n_words: int, seed: int, *, vocabulary: int = 1_000) -> str:
 
 
 def words(texts) -> np.ndarray:
-    """A counter: words and punctuation marks."""
     return np.array([len(re.findall(r"\w+|[^\w\s]", text)) for text in texts], dtype=np.int64)
 
 
@@ -81,12 +80,6 @@ def test_offsets_are_true_and_ids_unique_and_parents_named(kind, chunk_tokens, c
     assert len({chunk.id for chunk in chunks}) == len(chunks)
     assert [chunk.metadata["chunk"] for chunk in chunks] == list(range(len(chunks)))
     assert {chunk.metadata["parent_id"] for chunk in chunks} == {"d"}
-
-
-def test_without_overlap_the_chunks_rejoin_to_the_text():
-    chunks = chunks_of(TEXTS["prose"], chunk_tokens=40, chunk_overlap=0)
-    assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(TEXTS["prose"].split())
-    assert len(chunks) > 40
 
 
 def test_the_splitter_is_langchains_own():

@@ -35,7 +35,6 @@ def documents():
 
 @pytest.fixture
 def models():
-    """The module `langchain_models`, a user's own, on the path."""
     import langchain_models
 
     return langchain_models

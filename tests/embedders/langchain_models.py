@@ -1,11 +1,8 @@
 """Models of LangChain's, as a user's own module has them."""
 
-import functools
+import functools  # noqa: F401 - a module is no model
 
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-
-from migrate.embedders import load_embedder
-from migrate.vectors import Document, Query
 
 
 def make_fake():
@@ -15,19 +12,9 @@ def make_fake():
 ready = DeterministicFakeEmbedding(size=24)
 
 
-@functools.cache
-def _model():
-    return load_embedder("packaged:all-MiniLM-L6-v2", device="cpu")
-
-
-class MiniLM(Embeddings):
-    model_name = "all-MiniLM-L6-v2"
-
-    def embed_documents(self, texts):
-        return _model().embed_documents([Document(str(n), text) for n, text in enumerate(texts)]).tolist()
-
-    def embed_query(self, text):
-        return _model().embed_queries([Query("q", text)])[0].tolist()
+class Named(Embeddings):
+    model_name = "their-model"
+    embed_documents = embed_query = None
 
 
 class Spoiled(Embeddings):

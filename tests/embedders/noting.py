@@ -20,5 +20,4 @@ def main_noting(path, command):
 
 
 def noted_in(path):
-    """The texts that runs have noted."""
     return [text for line in path.read_text().splitlines() for text in json.loads(line)] if path.exists() else []

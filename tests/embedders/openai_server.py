@@ -36,7 +36,6 @@ def count_tokens(text: str) -> int:
 
 
 def vector_of(text: str, dim: int = 8, *, unit: bool = True) -> np.ndarray:
-    """The vector this server gives to a text."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     vector = np.random.default_rng(seed).standard_normal(dim)
     return (vector / np.linalg.norm(vector) if unit else 3 * vector).astype(np.float32)
@@ -118,8 +117,6 @@ def do_not_wait(patch: Any) -> list[float]:
 
 @dataclass
 class Request:
-    """What a client asked for."""
-
     inputs: list[str]
     model: str
     dimensions: int | None

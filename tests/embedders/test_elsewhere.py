@@ -1,6 +1,5 @@
 """Models that run in other processes: same vectors, one limit, one cache, one cap."""
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +14,7 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.elsewhere import elsewhere, remote_in
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter
-from migrate.errors import InputError, OutputError, SpendingError
+from migrate.errors import SpendingError
 from migrate.steps.embed import Embed
 from migrate.stores import open_store
 from migrate.vectors import Document
@@ -50,34 +49,16 @@ def test_two_processes_write_the_bytes_of_one(tmp_path):
     assert np.array_equal(first, second)
 
 
-def test_two_processes_keep_to_one_rate(server, tmp_path):
-    arrivals = []
-    server.gate = lambda number: arrivals.append((time.monotonic(), len(server.requests[number - 1].inputs)))
-    loaded = load_embedder(SMALL, base_url=server.url, batch_size=32, rate="20/s", concurrency=8)
-    begun = time.monotonic()
-    embed_corpus(partial(victims.documents, 24 * 32), elsewhere(loaded, TWO), tmp_path / "new")
-    of_workers = [arrived for arrived, texts in arrivals if texts == 32]
-    assert len(of_workers) == 24 and len(arrivals) == 24 + 4, "two prove the model, twice"
-    # From the beginning on, what the rate allows and one more for each of the two: a slow machine only adds time
-    for number, arrived in enumerate(sorted(of_workers), start=1):
-        assert number <= 20 * (arrived - begun) + 2
-    for number, (arrived, _) in enumerate(sorted(arrivals), start=1):  # and the two from here, while workers ask too
-        assert number <= 20 * (arrived - begun) + 2 + 2
-
-
-def test_two_processes_share_the_requests_in_flight(server, tmp_path):
+def test_two_processes_share_the_requests_in_flight_and_the_cache_stays_here(server, tmp_path, but_again):
     server.latency_s = 0.05
-    loaded = load_embedder(SMALL, base_url=server.url, batch_size=4, concurrency=4)
-    embed_corpus(partial(victims.documents, 400), elsewhere(loaded, TWO), tmp_path / "new")
-    assert 2 < server.most_in_flight <= 4
 
-
-def test_the_cache_stays_here_and_is_asked_first(server, tmp_path, but_again):
     def embed(name):
-        loaded = load_embedder(SMALL, base_url=server.url, cache=tmp_path / "cache.sqlite")
+        options = {"batch_size": 4, "concurrency": 4, "cache": tmp_path / "cache.sqlite"}
+        loaded = load_embedder(SMALL, base_url=server.url, **options)
         embed_corpus(partial(victims.documents, 300), elsewhere(loaded, TWO), tmp_path / name)
 
     embed("one")
+    assert 2 < server.most_in_flight <= 4
     assert sorted(but_again(server.texts_served)) == sorted(document.text for document in victims.documents(300))
     server.texts_served.clear()
     embed("two")
@@ -92,27 +73,6 @@ def test_one_cap_holds_for_all(server, tmp_path):
         whole.execute()
     assert 0 < server.billed_tokens * 1_000 / 1e6 <= cap
     assert 0 < whole.cap.spent_usd <= cap
-
-
-def test_a_text_that_cannot_be_embedded_is_named_as_ever(server, tmp_path):
-    long = Document("long", "word " * 9_000)
-    loaded = elsewhere(load_embedder(SMALL, base_url=server.url), TWO)
-    with pytest.raises(InputError, match="'long' is longer than"):
-        embed_corpus(lambda: [*victims.documents(100), long], loaded, tmp_path / "new")
-
-
-class Dies(victims.CountingEmbedder):
-    """Takes its process with it."""
-
-    def embed(self, texts, role, **options):
-        os._exit(9)
-
-
-def test_a_worker_that_dies_is_one_line(tmp_path):
-    embedder = elsewhere(Dies(tmp_path / "bill"), TWO)
-    with pytest.raises(OutputError, match="a worker process ended"):
-        embed_corpus(partial(victims.documents, 300), embedder, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 class Slow(victims.CountingEmbedder):

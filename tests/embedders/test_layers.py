@@ -7,9 +7,7 @@ import pytest
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder, recorded_options
-from migrate.embedders.kinds import Layer, layer_spec, split_layer, split_prefix, split_spec
 from migrate.embedders.sentence_transformers import packaged_model_path
-from migrate.errors import UsageError
 from migrate.stores import open_store
 from migrate.vectors import Document
 
@@ -60,11 +58,6 @@ def test_a_layer_pools_its_hidden_states(layer, pooled, hidden):
     np.testing.assert_allclose(found, unit(pooled(states[int(layer[0])], mask)), atol=1e-5)
 
 
-def test_the_last_layer_is_the_model(minilm):
-    last = load_embedder(f"layer:6:{MINILM}", device="cpu")
-    np.testing.assert_array_equal(last.embed_documents(DOCUMENTS), minilm.embed_documents(DOCUMENTS))
-
-
 def test_the_layer_is_in_the_identity_and_so_in_the_cache(tmp_path):
     models = [load_embedder(f"layer:{n}:{MINILM}", device="cpu", cache=tmp_path / "c.sqlite") for n in (2, 5)]
     specs = [model.identity.spec for model in models]
@@ -75,19 +68,6 @@ def test_the_layer_is_in_the_identity_and_so_in_the_cache(tmp_path):
     assert models[0].identity.dim == models[0].profile.dim == 384 and models[0].identity.normalized
     assert models[0].profile.counter.exact
     assert recorded_options(models[0].identity)["document_prefix"] == ""
-
-
-def test_specs_are_read_and_written():
-    spec = f"layer:4:cls:{MINILM}"
-    assert split_layer(spec) == (Layer(4, "cls"), MINILM)
-    assert layer_spec(*split_layer(spec)) == spec
-    assert split_spec(f"prefix:24:{spec}") == ("packaged", "all-MiniLM-L6-v2")
-    assert split_prefix(f"prefix:24:{spec}") == (24, spec)
-
-
-def test_a_layer_beyond_the_last_is_refused():
-    with pytest.raises(UsageError, match="there is no layer 7; name one from 0 to 6"):
-        load_embedder(f"layer:7:{MINILM}", device="cpu").embed_documents(DOCUMENTS)
 
 
 def test_first_tokens_of_a_layer():

@@ -285,13 +285,6 @@ def test_texts_that_differ_by_signs_and_capitals_may_have_one_vector(server, emb
     assert embedder.embed_documents(documents("two", "three", "four", "five")).shape == (4, 8)
 
 
-def test_reports_progress(server, documents):
-    seen = []
-    embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=2, concurrency=1)
-    embedder.embed_documents(documents(*"abcde"), progress=lambda *step: seen.append(step))
-    assert seen == [("embed", 2, 5), ("embed", 4, 5), ("embed", 5, 5)]
-
-
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_a_redirect_to_another_host_gets_neither_texts_nor_key(code, server, embedder, documents, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", fake.KEY)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import openai_server as fake
@@ -67,10 +67,11 @@ def test_requests_in_flight_are_one_at_first_and_never_none():
     assert seen == [1, 8, 4, 2, 3, 1, 1, 1]
 
 
-def test_a_slow_server_that_takes_one_request_at_a_time_refuses_none_for_good(server, texts):
+def test_a_server_that_takes_one_request_at_a_time_refuses_none_for_good(server, texts, monkeypatch):
     """Retries wait for a place as well, and so are few: without that, eight at a time would use up their attempts."""
+    fake.do_not_wait(monkeypatch)
     server.gate = lambda _number: server.faults.append(fake.status(429)) if server.in_flight > 1 else None
-    server.latency_s = 0.6
+    server.latency_s = 0.05
     vectors = embedder_of(server, attempts=5).embed_documents(texts[:90])
     np.testing.assert_array_equal(vectors, expected(texts[:90]))
     assert len(server.billed) == 90
@@ -82,12 +83,12 @@ def test_a_server_that_takes_five_requests_a_window_is_obeyed_until_the_end(serv
 
     def gate(_number):
         with server.lock:
-            now = time.monotonic() / 0.4
+            now = time.monotonic() / 0.2
             if window["id"] != int(now):
                 window.update(id=int(now), left=5)
             window["left"] -= 1
             if window["left"] < 0:
-                server.faults.append(fake.status(429, retry_after_ms=str(400 * (1 - now % 1))))
+                server.faults.append(fake.status(429, retry_after_ms=str(200 * (1 - now % 1))))
 
     server.gate = gate
     np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
@@ -170,7 +171,12 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, error, server, t
     assert sorted(server.billed) == sorted(text.text for text in texts), "nothing is paid twice"
 
 
-def test_one_that_waits_is_not_waited_for(server, texts):
+def wait_half_a_second(futures, timeout=None, **options):
+    return wait(futures, timeout=timeout and 0.5, **options)
+
+
+def test_one_that_waits_is_not_waited_for(server, texts, monkeypatch):
+    monkeypatch.setattr("migrate.embedders.openai.wait", wait_half_a_second)
     server.faults.extend([fake.Fault()] * 4 + [fake.status(429, retry_after="100")])
     started = time.monotonic()
     with pytest.raises(Stop):

@@ -7,8 +7,7 @@ import openai_server as fake
 import pytest
 
 from migrate.cli.main import run
-from migrate.embedders import load_embedder, load_known, special_options
-from migrate.errors import UsageError
+from migrate.embedders import load_known, special_options
 from migrate.stores import open_store
 from migrate.vectors import Document
 
@@ -72,8 +71,6 @@ def check_refusal(capsys, part, out):
         (fake.status(429, "You exceeded your quota", "insufficient_quota"), "no quota left"),
         (fake.status(429, retry_after="7200"), "failed once with: HTTP 429 (spoiled); the server asks to wait 7200 s"),
         (fake.status(400, "dimensions is not\nsupported"), "refused the request"),
-        (fake.SHORTER, "dimension 1535, not 1536 (as text-embedding-3-small gives by itself); if --base-url"),
-        (fake.CONSTANT, "one and the same vector for 16 different texts"),
     ],
 )
 def test_an_answer_that_waiting_does_not_mend_is_told_in_a_line_after_one_request(
@@ -118,15 +115,6 @@ def test_an_option_that_will_not_do_is_told_in_a_line(option, part, embed, serve
     assert server.requests == []
 
 
-@pytest.mark.parametrize("fault", [fake.SHORTER, fake.CONSTANT])
-def test_an_answer_of_the_wrong_model_is_paid_for_once_and_told(fault, embed, server, capsys):
-    server.faults.extend([fault] * 99)
-    assert embed(model=f"{SMALL},batch-size=10") == 7
-    told = capsys.readouterr().err
-    assert len(server.requests) == 1
-    assert "embedded until it broke off: 20 tokens" in told and "what could be used is in the cache" in told
-
-
 def test_without_a_key_openai_itself_is_not_asked(tmp_path, capsys):
     corpus = tmp_path / "c.jsonl"
     corpus.write_text('{"id": "a", "text": "x"}')
@@ -134,11 +122,3 @@ def test_without_a_key_openai_itself_is_not_asked(tmp_path, capsys):
     assert run(command) == 7
     told = f"{SMALL} needs a key; set OPENAI_API_KEY, or --base-url for a server of your own"
     check_refusal(capsys, told, tmp_path / "out")
-
-
-def test_the_library_takes_the_same_options():
-    embedder = load_embedder(SMALL, concurrency=3, rate="120/min", batch_size=7)
-    assert (embedder.concurrency, embedder.request_texts) == (3, 7)
-    for wrong in ({"rate": "fast"}, {"concurrency": 0}, {"concurrency": 257}):
-        with pytest.raises(UsageError):
-            load_embedder(SMALL, **wrong)

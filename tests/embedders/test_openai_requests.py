@@ -5,23 +5,7 @@ import types
 import pytest
 
 from migrate.embedders import tokens as counters
-from migrate.embedders.openai import fair_share, requests_per_s, split_requests
 from migrate.embedders.tokens import find_api_counter
-from migrate.errors import UsageError
-
-
-def test_a_text_larger_than_a_request_travels_alone():
-    assert list(split_requests([3, 400_000, 3])) == [range(1), range(1, 2), range(2, 3)]
-    assert list(split_requests([])) == []
-
-
-@pytest.mark.parametrize("concurrency", [1, 3, 8, 256])
-@pytest.mark.parametrize("count", [1, 15, 100, 1_000, 1_024, 8_192, 100_000])
-def test_a_share_keeps_every_place_busy_and_no_request_tiny(count, concurrency):
-    share = fair_share(count, concurrency, 2_048)
-    assert 16 <= share <= 2_048
-    if share > 16:
-        assert -(-count // share) >= min(concurrency, count // 128)
 
 
 @pytest.fixture
@@ -56,14 +40,3 @@ def test_tokens_are_estimated_where_tiktoken_would_have_to_download(spoil, encod
     else:
         monkeypatch.setitem(sys.modules, "tiktoken", None)
     assert find_api_counter("text-embedding-3-small") is None
-
-
-@pytest.mark.parametrize(("text", "per_s"), [("3000/min", 50), ("2/s", 2), ("36 / h", 0.01), ("0.5/s", 0.5)])
-def test_reads_rates(text, per_s):
-    assert requests_per_s(text) == pytest.approx(per_s)
-
-
-@pytest.mark.parametrize("text", ["3000", "0/s", "-1/s", "fast", "3/day", "", "1e3/s", "9" * 400 + "/s"])
-def test_a_rate_that_cannot_be_read_is_named(text):
-    with pytest.raises(UsageError, match="such as 3000/min"):
-        requests_per_s(text)

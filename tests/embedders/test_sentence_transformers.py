@@ -62,6 +62,12 @@ def test_identity_is_that_of_the_hubs_model(minilm):
     assert identity == ModelIdentity(spec, 384, True, "", "", MINILM_SHA256)
 
 
+def test_the_quick_identity_loads_nothing(minilm):
+    fresh = SentenceTransformersEmbedder(packaged=True)
+    assert fresh.quick_identity() == minilm.identity
+    assert "model" not in vars(fresh)
+
+
 def test_a_prefix_stands_before_the_text(minilm, vectors):
     prefixed = load_embedder("packaged:all-MiniLM-L6-v2", document_prefix="passage: ", query_prefix="query: ")
     by_hand = [Document(text.id, "passage: " + text.text) for text in DOCUMENTS]
@@ -218,7 +224,6 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub():
-    """A running hub, to be shut down."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running

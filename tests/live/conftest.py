@@ -26,21 +26,17 @@ def server():
 
 @pytest.fixture
 def own_folders(tmp_path, monkeypatch):
-    """A cache and a state that nobody else has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
 def embedder(tmp_path):
-    """A model with a cache."""
     return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
 
 
 @pytest.fixture
 def place_of(tmp_path, request):
-    """Where a new store of a kind goes."""
-
     def make(kind, name="store"):
         for module in NEEDS.get(kind, ()):
             pytest.importorskip(module)

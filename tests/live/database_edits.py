@@ -8,11 +8,10 @@ import numpy as np
 VECTOR = [1.0] * 12
 
 
-def edit(location, new=(), changed=(), gone=()):
-    """Add, change and delete documents by their ids."""
+def edit(location, new=(), changed=(), gone=(), text="another text"):
     kind, _, rest = location.partition(":")
     place, _, name = rest.partition("#")
-    texts = {**dict.fromkeys(new, "a new text"), **dict.fromkeys(changed, "another text")}
+    texts = {**dict.fromkeys(new, "a new text"), **dict.fromkeys(changed, text)}
     own = {"lancedb": _lancedb, "milvus": _milvus, "pgvector": _pgvector, "qdrant": _qdrant, "sqlite-vec": _sqlite}
     change = own.get(kind, _chroma)
     change(place, name, texts, list(new), list(gone))

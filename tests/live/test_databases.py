@@ -1,7 +1,5 @@
 """The live searcher over databases: filters of every kind; a table of sqlite-vec that changes under it."""
 
-import time
-from contextlib import closing
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,9 +22,6 @@ from migrate.stores.serving import is_cosine
 from migrate.vectors import unit_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
-apsw = pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
-sqlite_vec = pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
-
 ALL = LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.1)
 
 
@@ -81,17 +76,10 @@ def estimated(store, true, query, known):
 
 
 @pytest.fixture
-def location(source_folder, tmp_path):
-    place = f"sqlite-vec:{tmp_path}/my.db#items"
+def location(source_folder, place_of):
+    place = place_of("sqlite-vec")
     translate(source_folder, Hashed(), place)
     return place
-
-
-def execute(location, statement, values):
-    with closing(apsw.Connection(str(open_store(location).driver.file))) as connection:
-        connection.enable_load_extension(True)
-        connection.load_extension(sqlite_vec.loadable_path())
-        connection.execute(statement, values)
 
 
 def best(location, query, model, depth=20):
@@ -118,12 +106,11 @@ def test_a_text_that_another_program_changes_is_found_by_what_it_says_now(kind, 
 def test_two_documents_of_one_text_do_not_share_the_vector_of_what_one_of_them_becomes(location, tmp_path):
     model = Hashed()
     twins = [document.id for document in open_store(location).documents()][:2]
-    for doc_id in twins:
-        execute(location, "UPDATE items SET content = ? WHERE id = ?", ("the same words", doc_id))
+    edit(location, changed=twins, text="the same words")
     limits = LiveLimits(depth=150, max_documents=1, max_ms=20_000, refresh_s=60)
     with LiveSearcher(location, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
         searcher.generation.texts.hashes(twins)  # which are taken for those of now until they are looked at again
-        execute(location, "UPDATE items SET content = ? WHERE id = ?", ("other words", twins[0]))
+        edit(location, changed=twins[:1], text="other words")
         searcher.search(open_store(location).find_vectors(twins[:1]).vectors[0])  # embeds what is nearest
         answer = searcher.search(model.one("the same words"), k=150)
         scores = dict(zip(answer.ids, answer.scores.tolist(), strict=True))
@@ -134,7 +121,7 @@ def test_a_document_that_is_deleted_is_not_found(location, tmp_path):
     model, query = Hashed(), Hashed().one("a question")
     with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
         first = searcher.search(query).ids[0]
-        execute(location, "DELETE FROM items WHERE id = ?", (first,))
+        edit(location, gone=[first])
         assert first not in searcher.search(query).ids
         assert searcher.documents([first]) == []
 
@@ -156,13 +143,13 @@ def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(
         [best(place, model.one(question), model) for question in questions]
         for place, model in zip(places, models, strict=True)
     ]
-    wrong, answered = [], set()
+    wrong, answered = [], [(False, False)]
 
     def ask(searcher, numbers):
         number = next(numbers) % len(questions)
         answer = searcher.search(questions[number])
         which = tuple(list(answer.ids) == answers[number] for answers in expected)
-        answered.add(which)
+        answered.append(which)
         if sum(which) != 1:
             wrong.append((number, answer.untrue, answer.generation, answer.ids))
 
@@ -172,15 +159,14 @@ def test_stores_are_switched_under_queries_and_no_answer_is_of_two_models(
     ):
         for _ in range(3):
             switch(places[0], places[1], unproven=True)
-            time.sleep(0.5)
+            wait_for(lambda: answered[-1] == (False, True))
             rollback(places[0])
-            time.sleep(0.5)
-    assert not failed and not wrong
-    assert answered == {(True, False), (False, True)}, "each generation answered, by its own model alone"
+            wait_for(lambda: answered[-1] == (True, False))
+    assert not failed and not wrong, "each generation answered by its own model alone"
 
 
-def test_a_table_of_another_model_does_not_answer(location, source_folder, tmp_path):
-    place = f"sqlite-vec:{tmp_path}/others.db#items"
+def test_a_table_of_another_model_does_not_answer(location, source_folder, place_of, tmp_path):
+    place = place_of("sqlite-vec", "others")
     translate(source_folder, Other(), place)
     query = Hashed().one("a question")
     with LiveSearcher(location, Hashed(), limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:

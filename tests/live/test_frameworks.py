@@ -5,7 +5,6 @@ import asyncio
 import numpy as np
 import pytest
 from langchain_core.documents import Document as LangchainDocument
-from langchain_core.runnables import RunnableLambda
 from live_tools import DIM, make_store, noisy_vectors, texts, true_vectors
 from openai_server import KEY, OpenAIServer, vector_of
 
@@ -72,11 +71,6 @@ def test_it_takes_filters_and_is_awaited(searcher):
     assert [document.id for document in asyncio.run(ask())] == ids
 
 
-def test_it_is_a_part_of_a_chain(searcher):
-    chain = LiveVectorStore(searcher).as_retriever(search_kwargs={"k": 2}) | RunnableLambda(len)
-    assert chain.batch([QUESTION, "another"]) == [2, 2]
-
-
 def test_writing_is_refused_and_says_where_to(searcher):
     store = LiveVectorStore(searcher)
     for write in (
@@ -97,8 +91,6 @@ def test_a_search_that_is_not_there_is_refused_in_a_line(searcher):
     retriever = store.as_retriever(search_type="mmr")
     with pytest.raises(UsageError, match=r'no search by maximal marginal relevance .*use search_type="similarity"'):
         retriever.invoke(QUESTION)
-    with pytest.raises(UsageError, match="maximal marginal relevance"):
-        asyncio.run(retriever.ainvoke(QUESTION))
     with pytest.raises(UsageError, match="maximal marginal relevance"):
         store.max_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4)
     with pytest.raises(UsageError, match="maximal marginal relevance"):
@@ -121,8 +113,6 @@ except ImportError:
 
 @pytest.mark.skipif(RetrieversIntegrationTests is None, reason="langchain-tests is not installed")
 class TestLangchainsOwnSuite(RetrieversIntegrationTests or object):
-    """What LangChain asks of every retriever."""
-
     @pytest.fixture(autouse=True)
     def _searcher(self, searcher):
         type(self).shared = searcher
@@ -161,17 +151,3 @@ def test_a_query_of_llamaindex_may_bring_its_vector(nodes):
 
     asked = QueryBundle("something else", embedding=vector_of(QUESTION, DIM).tolist())
     assert [one.node.node_id for one in nodes.retrieve(asked)] == best(3)[0]
-
-
-def test_it_is_a_part_of_a_query_engine(nodes):
-    from llama_index.core import PromptTemplate
-    from llama_index.core.llms import MockLLM
-    from llama_index.core.query_engine import RetrieverQueryEngine
-    from llama_index.core.response_synthesizers import get_response_synthesizer
-
-    synthesizer = get_response_synthesizer(
-        llm=MockLLM(), text_qa_template=PromptTemplate("{context_str}"), response_mode="simple_summarize"
-    )
-    answer = RetrieverQueryEngine(nodes, response_synthesizer=synthesizer).query(QUESTION)
-    assert [one.node.node_id for one in answer.source_nodes] == best(3)[0]
-    assert all(texts()[int(doc_id[1:])] in str(answer) for doc_id in best(3)[0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.audit.verdict import Outcome
+from migrate.audit.verdict import FEWEST_DOCUMENTS, Outcome
 from migrate.embedders.base import Embedder
 from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor, ServedPool
 from migrate.live.state import ServedQuery
@@ -127,6 +127,7 @@ def test_good_answers_become_safe_but_one_query_again_and_again_is_one_observati
     answers = serve(good, CALIBRATION + 250, rerank=20)
     *_, monitor = watch(good, answers)
     assert monitor.verdict().outcome is Outcome.SAFE
+    assert replace(monitor, n_documents=FEWEST_DOCUMENTS - 1).verdict().outcome is Outcome.INCONCLUSIVE
     few = [replace(answers[CALIBRATION + place % 19], number=answers[place].number) for place in range(len(answers))]
     *_, monitor = watch(good, few)
     assert (monitor.high.count, monitor.first_high.count) == (250, 19)

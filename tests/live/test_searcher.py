@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from live_tools import COUNT, DIM, make_store, noisy_vectors, served_by, texts, true_vectors
-from openai_server import KEY, SLOW, status, vector_of
+from openai_server import KEY, status, vector_of
 from worker_tools import wait_for
 
 from migrate.errors import AuthenticationError, StoreError, UsageError, VectorError
@@ -19,7 +19,7 @@ from migrate.search.rerank import estimate_scores
 from migrate.steps.switch import rollback, switch
 from migrate.stores import open_store
 
-QUESTIONS = [f"which one is about question {number}?" for number in range(40)]
+QUESTION = "which one is about question 0?"
 PATIENT = LiveLimits(depth=20, max_documents=20, max_ms=20_000, sampled=1.0)
 
 
@@ -43,7 +43,6 @@ def folder(model, tmp_path):
 
 @pytest.fixture
 def live(folder, model, tmp_path):
-    """Opens searchers of the folder, all with one cache."""
     opened = []
 
     def make(limits=PATIENT, models=None, location=folder):
@@ -72,7 +71,6 @@ def expected(query, depth=20):
 
 
 def wait_for_true(searcher, query):
-    """Ask until the answer is ranked by true vectors."""
     wait_for(lambda: not searcher.search(query).untrue, 120)
     assert list(searcher.search(query).ids) == expected(query)
 
@@ -80,20 +78,6 @@ def wait_for_true(searcher, query):
 def embedded(server):
     """How often each document was embedded."""
     return [text for text in server.texts_served if text in set(texts())]
-
-
-def test_what_the_store_finds_is_ranked_by_true_vectors(live):
-    searcher = live()
-    changed = 0
-    for question in QUESTIONS[:15]:
-        query = vector_of(question, DIM)
-        answer = searcher.search(question)
-        assert list(answer.ids) == expected(query)
-        rows = [int(doc_id[1:]) for doc_id in answer.ids]
-        np.testing.assert_allclose(answer.scores, true_vectors()[rows] @ query, rtol=1e-5)
-        assert answer.untrue == 0
-        changed += list(answer.ids) != order_of(noisy_vectors(), query)[:10]
-    assert changed > 5, "the translated order is another one"
 
 
 def test_a_vector_will_do_for_a_query(live):
@@ -165,20 +149,7 @@ def test_many_queries_at_once_share_one_embedding_of_a_document(live, server):
     assert len(embedded(server)) == len(set(embedded(server))) > 20
 
 
-def test_asyncio(live, server):
-    searcher = live()
-    server.latency_s = 0.05
-
-    async def ask():
-        return await asyncio.gather(*(searcher.asearch(question) for question in QUESTIONS[:12]))
-
-    answers = asyncio.run(ask())
-    assert [list(answer.ids) for answer in answers] == [expected(vector_of(q, DIM)) for q in QUESTIONS[:12]]
-    assert len(embedded(server)) == len(set(embedded(server)))
-
-
 def counters(searcher, folder):
-    """What a searcher has counted."""
     searcher.refresh()
     with LiveState(state_path(open_store(folder))) as state:
         return state.counters()
@@ -213,18 +184,6 @@ def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, s
     assert searcher.search(query).untrue == 20
     wait_for_true(searcher, query)
     assert len(embedded(server)) == 20
-
-
-def test_what_was_embedded_is_there_for_the_next_process_even_while_the_model_is_out(live, server):
-    first = live()
-    answers = [first.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]]
-    first.close()
-    served = len(embedded(server))
-    server.key = "another"
-    second = live(models=served_by(server))
-    assert [second.search(vector_of(question, DIM)).ids for question in QUESTIONS[:5]] == answers
-    assert second.search(vector_of("something else", DIM)).untrue > 0
-    assert len(embedded(server)) == served
 
 
 def test_a_document_that_the_model_refuses_does_not_stand_in_the_way(model, live, server, tmp_path):
@@ -271,6 +230,17 @@ def test_a_store_without_texts_is_searched_as_it_is(model, live, server, tmp_pat
     query = vector_of("q", DIM)
     assert list(live(location=folder).search(query).ids) == order_of(noisy_vectors(), query)[:10]
     assert not embedded(server)
+
+
+def test_a_store_that_lost_its_texts_is_searched_by_what_is_known(live, folder, server):
+    searcher = live(LiveLimits(depth=20, max_documents=3, max_ms=20_000))
+    query = vector_of("q", DIM)
+    assert searcher.search(query).untrue == 17
+    (folder / "docs.jsonl").unlink()
+    answer = searcher.search(query)
+    assert answer.untrue == 17 and len(answer.ids) == 10
+    assert set(answer.ids) <= {f"d{row}" for row in pool_of(query)}
+    assert len(embedded(server)) == 3
 
 
 def test_a_complete_store_is_searched_alone(model, live, server, tmp_path):
@@ -346,9 +316,9 @@ def test_a_process_that_goes_to_another_folder_finds_the_store_again(live, folde
 def test_models_are_named_by_specs(live, server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    before = live().search(QUESTIONS[0])
+    before = live().search(QUESTION)
     for models in (["openai:tiny"], ("openai:tiny", served_by(server, "text-embedding-3-small", dimensions=DIM))):
-        assert live(models=models).search(QUESTIONS[0]).ids == before.ids
+        assert live(models=models).search(QUESTION).ids == before.ids
 
 
 @pytest.mark.parametrize("models", [[], [None], 7, ["openai:tiny", 7], {"openai:tiny": 1}])
@@ -357,14 +327,15 @@ def test_what_is_no_model_is_refused(models, folder, tmp_path):
         LiveSearcher(folder, models, cache=tmp_path / "cache.sqlite")
 
 
-def test_a_closed_searcher_says_so(live):
+def test_a_searcher_is_awaited_as_long_as_it_is_not_closed(live):
     searcher = live()
-    asyncio.run(searcher.asearch(QUESTIONS[0]))
+    answer = asyncio.run(searcher.asearch(QUESTION))
+    assert list(answer.ids) == expected(vector_of(QUESTION, DIM))
     searcher.close()
     with pytest.raises(UsageError, match="this searcher was closed; make another"):
-        searcher.search(QUESTIONS[0])
+        searcher.search(QUESTION)
     with pytest.raises(UsageError, match="this searcher was closed; make another"):
-        asyncio.run(searcher.asearch(QUESTIONS[0]))
+        asyncio.run(searcher.asearch(QUESTION))
 
 
 def test_no_state_no_error(live, folder):
@@ -375,12 +346,3 @@ def test_no_state_no_error(live, folder):
     for _ in range(3):
         assert list(searcher.search(query).ids) == expected(query)
         time.sleep(0.1)
-
-
-def test_a_hanging_connection_is_no_reason_to_wait(live, server, folder):
-    searcher = live(LiveLimits(depth=20, max_ms=50))
-    server.faults.append(SLOW)
-    for number in range(20):
-        searcher.search(vector_of(f"q{number}", DIM))
-    assert counters(searcher, folder)["embedder_timeouts"] < 20
-    server.stopping.set()

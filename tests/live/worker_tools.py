@@ -41,8 +41,6 @@ class Hashed(Embedder):
 
 
 class Other(Hashed):
-    """Another model of the same dimension."""
-
     @property
     def identity(self):
         return ModelIdentity("other", self.dim, True)
@@ -73,7 +71,6 @@ def translate(source_folder, embedder, place, size=40):
 
 
 def work(location, cache, batch=None):
-    """Run a worker to its end."""
     if batch is not None:
         migrate.live.worker._BATCH = batch
     options = WorkerOptions(once=True, publish=0.2)
@@ -81,7 +78,6 @@ def work(location, cache, batch=None):
 
 
 def wait_for(condition, within_s=60):
-    """Return when something has come about."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"has not come about within {within_s} s"

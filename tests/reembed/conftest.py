@@ -7,7 +7,6 @@ from migrate.stores import open_store
 
 @pytest.fixture(scope="session")
 def fitted(source_folder):
-    """A stitch to tfidf:24 from 40 of 150 documents."""
     return migrate.fit(open_store(source_folder), load_embedder("tfidf:24"), kind="ridge", sample=40)
 
 

@@ -46,8 +46,6 @@ def texts_by_id(store):
 
 
 class Counting(Embedder):
-    """Counts what it is asked to embed; may fail after so many batches."""
-
     batch_size = 10
 
     def __init__(self, model, batches=10**9):
@@ -199,12 +197,3 @@ def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, reembed
     found = reembed("50%", stitch=load_stitch(tmp_path / "prefixed"))
     assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
     assert migrate.translate(store, found, tmp_path / "new").n_true == 75
-
-
-def test_a_budget_that_is_tried_leans_on_the_prior_too(store, target, leaning):
-    rows = np.arange(30)
-    known = TrueVectors(list(store.get(rows).ids), target.embed_documents(list(store.documents(rows))))
-    alone = dataclasses.replace(leaning, prior=None)
-    with_prior, without = (refit_same_kind(store, one, known, rows) for one in (leaning, alone))
-    assert with_prior.stitch.kind_facts()["share of prior"] > 0
-    assert "share of prior" not in without.stitch.kind_facts()

@@ -31,7 +31,7 @@ CASES = [(kind, *fault) for kind in ("flat", "embed") for fault in (FULL, BROKEN
     [
         *((*case, 1) for case in CASES),
         ("ivf", *FULL, 5),  # reads in a process of its own, each time
-        ("langchain", *FULL, 1),
+        ("langchain", *FULL, 5),
         ("re-embed", *BROKEN, 1),
     ],
     indirect=["job"],

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from dying import interrupt_at
 
-from migrate.errors import LockedError, OutputError, StoreError, UsageError, VectorError
-from migrate.files import output_lock
+from migrate.errors import OutputError, StoreError, UsageError, VectorError
 from migrate.work.jobs import Configuration, StoreJob
 from migrate.work.outputs import RunState, open_steps, rows_done, rows_left, write_store
 from migrate.work.runner import LOCAL, LocalRunner
@@ -20,8 +19,6 @@ WHOLE = b"head" + ROWS.tobytes() + b"tail"
 
 
 class RowWriter(FlatFileWriter):
-    """A file of five rows."""
-
     def __init__(self, folder):
         super().__init__(folder / "rows", b"head", 2, 5)
 
@@ -114,8 +111,6 @@ def names(folder):
 
 
 class Backwards:
-    """A runner that begins with the last shard."""
-
     def run(self, work, shards):
         yield from work.make_here(reversed(list(shards)))
 
@@ -263,11 +258,6 @@ def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replaceme
     with pytest.raises(UsageError, match="`force=True`"):
         maker.run(restart=True)
     assert names(out) == ["mine"]
-
-
-def test_the_folder_is_locked_while_it_is_made(maker, out):
-    with output_lock(out), pytest.raises(LockedError):
-        maker.run()
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])

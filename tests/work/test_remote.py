@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from migrate.cli.main import run
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.work.remote import Folder, download, upload
@@ -87,8 +88,6 @@ def test_places_that_cannot_be_used_are_one_line(tmp_path):
 
 @pytest.fixture
 def stitch(source_folder, target_file, tmp_path, monkeypatch):
-    from migrate.cli.main import run
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def fit(output, *options):
@@ -98,9 +97,8 @@ def stitch(source_folder, target_file, tmp_path, monkeypatch):
     return fit
 
 
+@pytest.mark.slow
 def test_a_stitch_is_written_to_a_url_and_read_from_it(url, stitch, source_folder, tmp_path, capsys):
-    from migrate.cli.main import run
-
     assert stitch(tmp_path / "here") == 0
     assert stitch(url) == 0
     assert load_stitch(url).digest() == load_stitch(tmp_path / "here").digest()
@@ -113,9 +111,8 @@ def test_a_stitch_is_written_to_a_url_and_read_from_it(url, stitch, source_folde
     assert (tmp_path / "new" / "index.faiss").read_bytes() == (tmp_path / "same" / "index.faiss").read_bytes()
 
 
+@pytest.mark.slow
 def test_no_half_of_a_stitch_is_taken_for_one(url, stitch, source_folder, tmp_path, capsys):
-    from migrate.cli.main import run
-
     assert stitch(url) == 0
     folder = Folder(url, url)
     manifest = folder.read("lead-migrate.json")

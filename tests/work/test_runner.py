@@ -72,7 +72,6 @@ def work(tmp_path):
 
 
 def processes(work, shards):
-    """Which processes made them."""
     found = ShardFolder(work.path / "shards")
     assert list(found) == sorted(shards) == list(work.shards)
     assert [found.array(shard, "vectors")[0, 0] for shard in found] == [shard.start for shard in found]
@@ -95,6 +94,7 @@ def test_work_that_is_not_worth_processes_is_done_here_in_order(work, most, shar
     assert processes(made, results) == {os.getpid()}
 
 
+@pytest.mark.slow
 def test_slow_work_is_done_by_other_processes(work):
     made = work()
     results = list(LocalRunner(2).run(made, shards_of(9, 1)))
@@ -102,6 +102,7 @@ def test_slow_work_is_done_by_other_processes(work):
     assert os.getpid() not in processes(made, results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dies", "error", "words"),
     [(False, VectorError, "a bad row"), (True, OutputError, "a worker process ended before its work was done")],
@@ -120,8 +121,6 @@ def test_breaking_off_is_quiet(work, recwarn):
 
 @dataclass(frozen=True)
 class Echo(Task):
-    """Makes a shard at once."""
-
     def name_of(self, *arguments):
         return "ec0"
 
@@ -143,9 +142,10 @@ def test_a_file_of_an_earlier_run_is_taken_and_made_again_where_it_is_damaged(tm
         assert folder.names() == []
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_stopped_while_calls_begin_ends_them_all_in_one_line():
     """A thread of the pool that fails fails the test: pytest raises what nobody caught in a thread."""
-    for pause_s in (0.4, 0.401, 0.402, 0.403):
+    for pause_s in (0.4, 0.402):
         with LocalRunner(2).pool(lambda _: Echo(), ahead=2, most=None) as pool, ThreadPoolExecutor(4) as threads:
 
             def call_until_stopped(number, pool=pool):
