@@ -12,7 +12,7 @@ import migrate
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
 from migrate.audit.outside import ErrorTail, Room, discount_after, look_around, rank_rows, score_rows
-from migrate.audit.pool import DEPTHS, grow_pool
+from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
@@ -472,13 +472,25 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     steps = []
     report = audit(far, by_pool(announce=steps.append))
     depths = [step.depth for step in report.pool.steps]
-    assert len(depths) > 1 and tuple(depths) == DEPTHS[: len(depths)] and tuple(steps) == report.pool.steps
+    usual = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+    assert len(depths) > 1 and depths == usual[: len(depths)] and tuple(steps) == report.pool.steps
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert sum(step.documents for step in steps) == report.pool.documents < COUNT
     assert steps[0].queries == len(QUERIES) > steps[1].queries
     before = audit(far, by_pool(depths[-2]))
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
     assert "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost)" in before.verdict.sentence
+
+
+@judged_or_not
+@pytest.mark.parametrize("stages", [(), (20,), (200,)])
+def test_what_the_first_step_embeds_is_about_what_was_estimated(stages, query_set, near):
+    steps = []
+    audit(near, by_pool(200, announce=steps.append), query_set, no_bm25=True, two_stage=stages, margin=0.5)
+    embedded = sum(step.documents for step in steps if step.queries == len(QUERIES))
+    expected = list(expected_documents(near, query_set, 0, stages=stages, seed=0))
+    assert len(expected) == len({document.id for document in expected}) < COUNT
+    assert len(expected) == pytest.approx(embedded, rel=0.35)
 
 
 def test_a_deeper_pool_is_bought_neither_for_few_queries_nor_beyond_what_is_asked_for(near, far):

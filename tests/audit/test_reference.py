@@ -176,6 +176,30 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
     assert "etention unknown" in page and not re.search(r"[>\" ](nan|inf)\b", page)
 
 
+class Noting(Topics):
+    """As `Topics`; it remembers the texts of documents."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = []
+
+    def embed(self, texts, role, *, progress=None):
+        self.texts += [text.text for text in texts if role == "document"]
+        return super().embed(texts, role)
+
+
+def test_half_of_what_is_embedded_again_are_rows_that_equal_translated_ones(tmp_path):
+    """A copy of translated rows is found out by them, and a perfect translation is no reason to see nothing else."""
+    vectors = noisy(0.3)
+    vectors[:60] = TARGET.embed_documents(DOCUMENTS[:60])
+    translated, reference = make_store(tmp_path / "translated", vectors=vectors), make_store(tmp_path / "reference")
+    embedder = Noting()
+    keys = document_keys(translated), document_keys(reference)
+    assert prove_reference(translated, reference, embedder, keys).proven
+    equal = {document.text for document in DOCUMENTS[:60]}
+    assert len(embedder.texts) == 32 and 16 <= len(equal & set(embedder.texts)) < 28
+
+
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
     make_store(tmp_path / "coded")

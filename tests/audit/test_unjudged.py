@@ -102,6 +102,12 @@ def test_documents_of_equal_scores_stand_for_each_other():
     assert (agreement(equal - 0.1, equal) == 0).all()
 
 
+def test_a_document_above_the_best_of_the_full_reembed_gains_no_more_than_that():
+    full = np.array([[0.9, 0.5, 0.1]])
+    above, equal = (np.array([[best, -np.inf, -np.inf]]) for best in (1.5, 0.9))
+    assert agreement(above, full) == agreement(equal, full) < 1
+
+
 @pytest.mark.parametrize(("unit", "offset"), [(1, 0), (250, 0), (0.01, 7), (2, -1e3)])
 def test_unit_and_offset_of_the_scores_mean_nothing(unit, offset):
     scores = drawn(1)

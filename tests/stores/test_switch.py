@@ -1,10 +1,12 @@
 """Switching, rolling back and forgetting stores of every kind, by the real things."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -18,6 +20,7 @@ import sync_tools as tools
 from asking import asking
 from children import call_in_child
 from database_tests import files_of, written
+from dying import interrupt_at
 from postgres import as_text, connect, wait_for_lock
 from switch_tools import (
     COUNT,
@@ -45,6 +48,7 @@ from migrate.stores.base import read_all
 from migrate.stores.content import content_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import find_exchange, output_of
+from migrate.stores.switching import why_no_switch
 from migrate.testing.stores import example_documents
 
 
@@ -506,6 +510,66 @@ def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
         switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
         switch(old, old, unproven=True)
+
+
+def test_folders_on_two_file_systems_are_refused_by_name(tmp_path):
+    old, new = folders(tmp_path)
+    elsewhere = next((path for path in map(Path, ELSEWHERE) if is_writable_elsewhere(path, tmp_path)), None)
+    if elsewhere is None:
+        pytest.skip("there is one file system")
+    with tempfile.TemporaryDirectory(dir=elsewhere) as folder:
+        moved = shutil.copytree(new, Path(folder) / "new")
+        with pytest.raises(UsageError, match=f"{moved}: this is on another file system than {old}"):
+            switch(old, str(moved), unproven=True)
+    assert has(old)[0] == "old" and not is_noted(old)
+
+
+ELSEWHERE = ("/dev/shm", "/tmp", Path.home(), Path.cwd())
+
+
+def is_writable_elsewhere(path, here):
+    return path.is_dir() and os.access(path, os.W_OK) and path.stat().st_dev != here.stat().st_dev
+
+
+@pytest.mark.parametrize("moment", ["noted:1", "exchanged:1"])
+@pytest.mark.parametrize("call", [switch, rollback])
+def test_what_is_half_switched_or_half_undone_is_not_forgotten(call, moment, tmp_path, monkeypatch):
+    """Of a way back that is complete but for the note, the old store is the one that answers."""
+    old, new = stamped(folders(tmp_path))
+    if call is rollback:
+        switch(old, new, unproven=True)
+    with monkeypatch.context() as patch:
+        interrupt_at(moment, patch)
+        with pytest.raises(KeyboardInterrupt):
+            switch(old, new, unproven=True) if call is switch else rollback(old)
+    if (call, moment) == (switch, "exchanged:1"):
+        forget(old)
+        assert has(old) == ("new", NEW_MODEL) and not Path(new).exists()
+        return
+    with pytest.raises(UsageError, match="the switch is incomplete: run `switch` or `rollback` to finish it"):
+        forget(old)
+    rollback(old)
+    assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
+
+
+def test_whether_stores_can_be_switched_is_known_without_switching(tmp_path):
+    old, new = map(open_store, folders(tmp_path))
+    other = open_store(sqlites(tmp_path / "others")[0])
+    reason = "the two are of kinds that do not trade names"
+    assert why_no_switch(old, new) is None
+    assert why_no_switch(old, other) == why_no_switch(other, new) == reason
+    assert "overlaps" in why_no_switch(old, old)
+    assert not is_noted(old.info.location)
+
+
+def test_files_on_object_storage_do_not_trade_names(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    local = tools.installed("Parquet")().make(tmp_path / "files", records()).partition("#")[0]
+    place = fsspec.filesystem("memory")
+    for name in ("old", "new"):
+        place.put(local.partition(":")[2], f"/switched/{tmp_path.name}/{name}", recursive=True)
+    old, new = (open_store(f"parquet:memory://switched/{tmp_path.name}/{name}") for name in ("old", "new"))
+    assert why_no_switch(old, new) == "the two are of kinds that do not trade names"
 
 
 @pytest.mark.parametrize("which", [0, 1])
