@@ -51,8 +51,9 @@ class Room:
 _ROOMS = {
     "verdict": Room(
         ("audit/verdict.py", "audit/rules.py", "audit/unjudged.py", "audit/query_groups.py"),
-        "tests/audit/test_verdict.py tests/audit/test_bounds.py tests/audit/test_query_groups.py"
-        " tests/audit/test_drawn_queries.py tests/audit/test_audit.py tests/audit/test_unjudged.py",
+        "tests/audit/test_verdict.py tests/audit/test_bounds.py tests/audit/test_power.py"
+        " tests/audit/test_query_groups.py tests/audit/test_drawn_queries.py tests/audit/test_statistics.py"
+        " tests/audit/test_audit.py tests/audit/test_unjudged.py",
     ),
     "pool": Room(
         ("audit/pool.py", "audit/outside.py"),
@@ -141,7 +142,9 @@ def _try_room(name: str, room: Room, copies: SimpleQueue[Path], each: int, seed:
         try:
             path.write_text(mutant.code, "utf-8")
             compiled.unlink(missing_ok=True)  # it might be as large and as old as this one's
-            return not _pass(folder, tests, timeout)[0]
+            is_noticed = not _pass(folder, tests, timeout)[0]
+            print("noticed " if is_noticed else "survived", mutant.change, file=sys.stderr, flush=True)
+            return is_noticed
         finally:
             path.write_text(original, "utf-8")
             compiled.unlink(missing_ok=True)
