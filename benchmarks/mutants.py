@@ -222,7 +222,7 @@ def _test(folder: Path, tests: list[str], output: Path) -> None:
     sys.path.insert(0, str(folder))
     import pytest
 
-    sys.exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", *tests])))
+    sys.exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "xdist", *tests])))
 
 
 if __name__ == "__main__":
