@@ -73,6 +73,8 @@ def test_another_process_sees_what_is_finished_and_nothing_else(shards):
     assert (again.rows, again.rows_before_gap, again.ranges()) == (43, 13, [(0, 13), (20, 50)])
     with pytest.raises(StoreError, match="50 vectors were announced, and 43 written"):
         again.all_rows(3, 50)
+    again.remove(Shard(0, 13))
+    assert (again.rows, again.rows_before_gap, again.ranges()) == (30, 0, [(20, 50)])
 
 
 def test_rows_are_read_across_files(shards):
