@@ -61,6 +61,8 @@ def test_without_a_limit_the_imagined_query_is_as_heavy_as_any():
     near, far = (Bootstrap(weighting=weighting_of(chances, limited=of)).retention(arm, full) for of in (True, False))
     assert near.estimate == far.estimate == pytest.approx((arm / chances).sum() / (full / chances).sum())
     assert far.lower < near.lower < near.estimate < near.upper < far.upper
+    heaviest = [weighting_of(np.array(chances), limited=False).heaviest for chances in ([1.0], [0.5, 0.3], [0.05, 1.0])]
+    assert heaviest == pytest.approx([10, 10, 20]), "others might have had the least chance"
 
 
 @pytest.mark.parametrize(("arm", "full", "lower", "upper"), [(9, 10, 9 / 11, 1.0), (12, 10, 15 / 14, 1.3)])

@@ -16,7 +16,7 @@ from topics import UNJUDGED as LOG
 from migrate import fit, translate
 from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
-from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of, temperature_of
+from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, agreement, limits_of, temperature_of
 from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
@@ -43,7 +43,7 @@ def plainly(arm, full):
         for ranking in (own, best):
             total = 0.0
             for place, score in enumerate(ranking, start=1):
-                total += math.exp((score - best[0]) / (TEMPERATURE * spread)) / math.log2(place + 1)
+                total += math.exp((score - best[0]) / (0.15 * spread)) / math.log2(place + 1)
             sums.append(total)
         found.append(sums[0] / sums[1])
     return found
@@ -141,6 +141,7 @@ def test_limits_follow_from_the_margin():
     assert limits.safe == pytest.approx(1 - 0.05 / LOSS_AT_MOST)
     assert limits.harmful == pytest.approx(1 - 0.05 / LOSS_AT_LEAST)
     assert limits_of(0.5).harmful == 0 and limits_of(0.5).safe > 0.5
+    assert (limits.safe, limits.harmful) == pytest.approx((0.9615, 0.875), abs=1e-4), "as the documentation has them"
 
 
 @pytest.mark.parametrize(
