@@ -46,6 +46,7 @@ def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
     for name, (values,) in arrays.items():
         assert np.array_equal(block.arrays[name], values) and np.array_equal(judge[name], values)
     assert b"".join(pack(arrays, FACTS)) == content
+    assert int.from_bytes(content[:8], "little") % 8 == 0, "arrays begin where numbers of eight bytes may"
 
 
 def test_the_name_is_of_the_rows_and_the_content_and_another_is_not_sound(shards):
