@@ -506,7 +506,11 @@ def test_a_password_is_noted_nowhere(tmp_path):
 def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
     old, new = folders(tmp_path)
     (tmp_path / "old" / "settings.yaml").write_text("mine")
-    with pytest.raises(UsageError, match=r"there is settings\.yaml"):
+    with pytest.raises(UsageError, match=r"there is settings\.yaml, which .*new lacks"):
+        switch(old, new, unproven=True)
+    for number in range(6):
+        (tmp_path / "old" / f"notes{number}").touch()
+    with pytest.raises(UsageError, match="there is notes0, notes1, notes2, notes3, notes4, which"):
         switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
         switch(old, old, unproven=True)
@@ -550,6 +554,47 @@ def test_what_is_half_switched_or_half_undone_is_not_forgotten(call, moment, tmp
         forget(old)
     rollback(old)
     assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
+
+
+@pytest.mark.parametrize("moment", ["noted:1", "set aside:1"])
+def test_what_is_half_forgotten_is_neither_switched_nor_undone(moment, tmp_path, monkeypatch):
+    old, new = stamped(folders(tmp_path))
+    switch(old, new, unproven=True)
+    with monkeypatch.context() as patch:
+        interrupt_at(moment, patch)
+        with pytest.raises(KeyboardInterrupt):
+            forget(old)
+    with pytest.raises(UsageError, match="the old store is deleted, at least in part; run `forget` again"):
+        rollback(old)
+    exchange = find_exchange(old)
+    with pytest.raises(UsageError, match="the old store is only partly deleted; run `forget` again"):
+        exchange.switch(exchange.record())
+    assert has(old) == ("new", NEW_MODEL)
+    forget(old)
+    assert has(old) == ("new", NEW_MODEL)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"], "the old store is deleted, and what was noted"
+
+
+def test_a_switch_is_found_by_a_file_of_the_store_with_and_without_the_folder(tmp_path):
+    old, new = stamped(folders(tmp_path))
+    index, of_another = Path(old) / "index.faiss", tmp_path / "old" / "index.faiss" / "deeper"
+    assert find_exchange(str(index)) is None
+    switch(old, new, unproven=True)
+    assert find_exchange(str(index)).record() == find_exchange(old).record() is not None
+    assert find_exchange(str(of_another)) is None and find_exchange(f"{tmp_path}/nowhere") is None
+    Path(old).rename(tmp_path / ".old.switching")  # as between two renames
+    assert find_exchange(str(index)).record() == find_exchange(old).record() is not None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"paths": ["old"]}', b"\xff"])
+def test_a_damaged_note_of_a_switch_is_told_in_one_line(content, tmp_path):
+    old, new = folders(tmp_path)
+    switch(old, new, unproven=True)
+    note = tmp_path / ".old.switch.json"
+    assert note.is_file()
+    note.write_bytes(content)
+    with pytest.raises(InputError, match=f"{note}: no switch has noted this .*; see what wrote it"):
+        rollback(old)
 
 
 def test_whether_stores_can_be_switched_is_known_without_switching(tmp_path):
