@@ -80,8 +80,8 @@ _ROOMS = {
     "switch": Room(
         ("stores/switching.py",),
         "tests/stores/test_switch.py -k '(folder or half_switched or found_by or can_be or storage or model_of or"
-        " metadata or other_ids or half_forgotten_is_neither or note_of) and not (folders-False or forgotten_by or several"
-        " or function)'",
+        " metadata or other_ids or half_forgotten_is_neither or note_of)"
+        " and not (folders-False or forgotten_by or several or function)'",
     ),
 }
 
