@@ -113,6 +113,35 @@ def test_rows_of_another_space_among_certain_translations_are_odd(tmp_path):
     assert any("25 % of the most certain translations have nothing in common" in doubt for doubt in doubts)
 
 
+@pytest.mark.parametrize(
+    ("n_strange", "n_certain", "is_odd"), [(7, 150, False), (8, 150, True), (16, 32, False), (16, 33, True)]
+)
+def test_more_than_a_twentieth_of_enough_certain_translations_have_to_be_lost(n_strange, n_certain, is_odd, tmp_path):
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    vectors[:n_strange] *= -1
+    mixed = make_store(tmp_path / "mixed", vectors=vectors, texts=False)
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1), texts=False)
+    confidence = np.full(len(DOCUMENTS), 0.5, dtype="<f4")
+    confidence[:n_certain] = 0.98
+    np.save(tmp_path / "translated" / "confidence.npy", confidence)
+    proof = prove_reference(translated, mixed, TARGET, (document_keys(translated), document_keys(mixed)))
+    assert any("have nothing in common" in one.text for one in proof.doubts) == is_odd
+
+
+@pytest.mark.parametrize(("n_equal", "is_refused"), [(1, False), (2, True)])
+def test_more_than_a_hundredth_of_equal_rows_are_no_chance(n_equal, is_refused, tmp_path):
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    vectors[:n_equal] = noisy(0.1)[:n_equal]
+    reference = make_store(tmp_path / "reference", vectors=vectors, texts=False)
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1), texts=False)
+    keys = document_keys(translated), document_keys(reference)
+    if is_refused:
+        with pytest.raises(StoreError, match=f"has {n_equal} rows equal to translated ones"):
+            prove_reference(translated, reference, TARGET, keys)
+    else:
+        assert not prove_reference(translated, reference, TARGET, keys).proven
+
+
 def test_a_copy_of_the_reference_is_no_translation(tmp_path):
     reembed_store(make_store(tmp_path / "store"), TARGET, tmp_path / "one")
     reembed_store(copy_store(open_store(tmp_path / "one")), TARGET, tmp_path / "other")
