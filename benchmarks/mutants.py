@@ -36,7 +36,15 @@ from cosmic_ray.mutating import apply_mutation
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import WorkDB
 
-_LIBRARIES = ("faiss", "numpy", "pandas", "pytest", "scipy.sparse", "scipy.stats", "sklearn.decomposition")
+_LIBRARIES = (
+    "faiss",
+    "jsonschema",
+    "pytest",
+    "scipy.sparse",
+    "scipy.stats",
+    "sklearn.decomposition",
+    "statsmodels.api",
+)
 """Imported once: the processes that run tests are forked from one that has them."""
 
 _LEFT_OUT = re.compile(r"core/(RemoveDecorator|ReplaceBinaryOperator_(BitOr_.*|.*_(Bit\w+|[LR]Shift)))")
