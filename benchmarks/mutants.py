@@ -63,6 +63,7 @@ _ROOMS = {
         ("audit/verdict.py", "audit/rules.py", "audit/unjudged.py", "audit/query_groups.py"),
         "tests/audit/test_verdict.py tests/audit/test_bounds.py tests/audit/test_power.py"
         " tests/audit/test_query_groups.py tests/audit/test_drawn_queries.py tests/audit/test_statistics.py"
+        " tests/audit/test_pool.py::test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower"
         " tests/audit/test_unjudged.py tests/audit/test_audit.py"
         " -k 'not (seldom_called or by_a_pool or run_takes or audit_of or command or synthetic)'",
     ),

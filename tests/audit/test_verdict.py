@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from paired_scores import judge, make
 
-from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, doubt
+from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, decide, doubt
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,12 @@ def test_a_sample_without_harm_is_safe_only_if_it_is_large_enough(n, margin, out
     verdict = judge(scores, scores, margin=margin, resamples=2000)
     assert verdict.outcome is outcome
     assert verdict.retention.lower < verdict.retention.estimate == verdict.retention.upper == 1
+
+
+def test_scores_are_of_judgements_and_the_margin_is_95_percent_where_nothing_else_is_said():
+    verdict = decide(np.ones(100), np.ones(100))
+    assert (verdict.outcome, verdict.margin, verdict.provisional) == (Outcome.SAFE, 0.95, False)
+    assert (verdict.confidence, verdict.n_documents, verdict.gain_over_stay) == (0.95, None, None)
 
 
 def test_rare_total_harm_is_seldom_called_safe():
