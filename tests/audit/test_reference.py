@@ -34,6 +34,7 @@ from migrate.cli.main import run
 from migrate.embed import reembed_store
 from migrate.errors import StoreError
 from migrate.stores import open_store
+from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +127,55 @@ def test_more_than_a_twentieth_of_enough_certain_translations_have_to_be_lost(n_
     np.save(tmp_path / "translated" / "confidence.npy", confidence)
     proof = prove_reference(translated, mixed, TARGET, (document_keys(translated), document_keys(mixed)))
     assert any("have nothing in common" in one.text for one in proof.doubts) == is_odd
+
+
+class OfLengthOne(Topics):
+    """As `Topics`, with vectors of length 1, and it says so."""
+
+    @property
+    def identity(self):
+        return replace(super().identity, normalized=True)
+
+    def embed(self, texts, role, *, progress=None):
+        return unit_rows(super().embed(texts, role))
+
+
+@pytest.mark.parametrize(("length", "longest", "is_refused"), [(1, 1, False), (2, 1.005, False), (2, 1.02, True)])
+def test_a_reference_of_a_model_of_one_length_has_one_length(length, longest, is_refused, tmp_path):
+    embedder = OfLengthOne()
+    vectors = np.float32(length) * embedder.embed_documents(DOCUMENTS)
+    vectors[-1] *= longest
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
+    reference = make_store(tmp_path / "reference", vectors=vectors)
+    keys = document_keys(translated), document_keys(reference)
+    if is_refused:
+        with pytest.raises(StoreError, match=r"vectors of lengths from 2 to 2.04, but topics-0 gives length 1"):
+            prove_reference(translated, reference, embedder, keys)
+    else:
+        assert prove_reference(translated, reference, embedder, keys).proven
+
+
+@pytest.mark.parametrize(("n_wrong", "is_refused"), [(0, False), (3, False), (4, True), (30, True)])
+def test_few_of_the_true_vectors_may_be_lost_in_a_lossy_index(n_wrong, is_refused, tmp_path):
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    translated = make_store(tmp_path / "translated", vectors=vectors)
+    confidence = np.full(len(DOCUMENTS), 0.5, dtype="<f4")
+    confidence[:30] = 1
+    np.save(tmp_path / "translated" / "confidence.npy", confidence)
+    make_store(tmp_path / "coded")
+    index = faiss.index_factory(8, "SQ8", faiss.METRIC_INNER_PRODUCT)
+    vectors[:n_wrong] *= -1
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "coded" / "index.faiss"))
+    reference = open_store(tmp_path / "coded")
+    keys = document_keys(translated), document_keys(reference)
+    if is_refused:
+        with pytest.raises(StoreError, match=f"differs from {n_wrong} of 30 true vectors"):
+            prove_reference(translated, reference, TARGET, keys)
+    else:
+        evidence = prove_reference(translated, reference, TARGET, keys).evidence
+        assert "30 true vectors of the translated store agree with it" in evidence
 
 
 @pytest.mark.parametrize(("n_equal", "is_refused"), [(1, False), (2, True)])
