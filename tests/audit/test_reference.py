@@ -27,12 +27,13 @@ from topics import (
 
 from migrate.audit.findings import odd_scores
 from migrate.audit.query_set import QuerySet, document_keys
-from migrate.audit.reference import prove_reference
+from migrate.audit.reference import check_target, prove_reference
 from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.verdict import Bootstrap, Outcome, doubt
 from migrate.cli.main import run
 from migrate.embed import reembed_store
 from migrate.errors import StoreError
+from migrate.manifest import Manifest
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
 
@@ -127,6 +128,16 @@ def test_more_than_a_twentieth_of_enough_certain_translations_have_to_be_lost(n_
     np.save(tmp_path / "translated" / "confidence.npy", confidence)
     proof = prove_reference(translated, mixed, TARGET, (document_keys(translated), document_keys(mixed)))
     assert any("have nothing in common" in one.text for one in proof.doubts) == is_odd
+
+
+def test_a_manifest_that_names_no_model_says_nothing_of_the_target(tmp_path):
+    unnamed = Manifest("store", details={"index": "index.faiss"})
+    check_target(make_store(tmp_path / "unnamed", manifest=unnamed), TARGET)
+    check_target(make_store(tmp_path / "bare"), TARGET)
+    named = make_store(tmp_path / "named", manifest=OF_TARGET)
+    check_target(named, TARGET)
+    with pytest.raises(StoreError, match="named was not translated for topics-7 as it is used here"):
+        check_target(named, Topics(seed=7))
 
 
 class OfLengthOne(Topics):
