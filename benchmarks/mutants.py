@@ -74,7 +74,8 @@ _ROOMS = {
     ),
     "proof of the reference": Room(
         ("audit/reference.py", "check/again.py", "embedders/again.py"),
-        "tests/embedders/test_again.py tests/audit/test_reference.py -k 'not (next_to_nothing or shorter_codes)'",
+        "tests/embedders/test_again.py tests/check/test_again.py tests/audit/test_reference.py"
+        " -k 'not (next_to_nothing or shorter_codes)'",
     ),
     "who may judge": Room(
         ("audit/held_out.py", "audit/drawn_queries.py", "selection/choosers.py"),

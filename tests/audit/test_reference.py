@@ -30,8 +30,10 @@ from migrate.audit.query_set import QuerySet, document_keys
 from migrate.audit.reference import check_target, prove_reference
 from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.verdict import Bootstrap, Outcome, doubt
+from migrate.check import stamp_store
 from migrate.cli.main import run
 from migrate.embed import reembed_store
+from migrate.embedders import load_embedder
 from migrate.errors import StoreError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
@@ -138,6 +140,58 @@ def test_a_manifest_that_names_no_model_says_nothing_of_the_target(tmp_path):
     check_target(named, TARGET)
     with pytest.raises(StoreError, match="named was not translated for topics-7 as it is used here"):
         check_target(named, Topics(seed=7))
+
+
+def test_other_texts_under_the_same_ids_are_another_corpus(tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
+    others = [*DOCUMENTS[:-2], *(replace(document, text="t3 n3 another") for document in DOCUMENTS[-2:])]
+    reference = make_store(tmp_path / "reference", documents=others)
+    keys = document_keys(translated), document_keys(reference)
+    with pytest.raises(StoreError, match=r"has other texts than .*2 of 150 that were compared, such as 'd148'"):
+        prove_reference(translated, reference, TARGET, keys)
+
+
+@pytest.mark.parametrize("model", [TARGET, Topics(blur=0.31, seed=0), SOURCE])
+def test_a_file_of_the_true_vectors_vouches_for_what_manifests_say_is_of_the_target_alone(model, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3), manifest=OF_TARGET)
+    source = make_store(tmp_path / "source")
+    reembed_store(source, TARGET, tmp_path / "reference")
+    if model is not TARGET:
+        known = Manifest("store", model.identity, details={"index": "index.faiss"})
+        translated.keep_manifest(known)
+        translated = open_store(tmp_path / "translated")
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    np.savez(tmp_path / "true.npz", doc_ids=[document.id for document in DOCUMENTS], docs=vectors)
+    embedder, reference = load_embedder(f"file:{tmp_path}/true.npz"), open_store(tmp_path / "reference")
+    keys = document_keys(translated), document_keys(reference)
+    if model is SOURCE:
+        with pytest.raises(StoreError, match="was not embedded by topics-1"):
+            prove_reference(translated, reference, embedder, keys)
+        return
+    proof = prove_reference(translated, reference, embedder, keys)
+    assert proof.proven and "embedded again have its vectors" in proof.evidence[-1]
+    (tmp_path / "reference" / "lead-migrate.json").unlink()
+    for is_stamped in (False, True):  # a stamp is written by whoever says so
+        if is_stamped:
+            stamp_store(open_store(tmp_path / "reference"), TARGET, trust=True)
+        bare = prove_reference(translated, open_store(tmp_path / "reference"), embedder, keys)
+        assert not bare.proven and "is not the file that the store was translated for" in bare.doubts[0].text
+
+
+@pytest.mark.parametrize(("has_model", "has_true"), [(True, True), (False, True), (True, False)])
+def test_a_manifest_that_names_the_model_and_true_vectors_prove_a_reference_together(has_model, has_true, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=TARGET.embed_documents(DOCUMENTS))
+    if has_true:
+        np.save(tmp_path / "translated" / "confidence.npy", np.repeat([1, 0.5], 75).astype("<f4"))
+    reembed_store(translated, TARGET, tmp_path / "reference")
+    reference = open_store(tmp_path / "reference")
+    if not has_model:
+        reference.keep_manifest(replace(reference.info.manifest, model=None))
+        reference = open_store(tmp_path / "reference")
+    proof = prove_reference(translated, reference, TARGET, (document_keys(translated), document_keys(reference)))
+    is_enough = has_model and has_true
+    assert proof.proven and ("its manifest names no model" in proof.evidence) != has_model
+    assert any("embedded again have its vectors" in evidence for evidence in proof.evidence) != is_enough
 
 
 class OfLengthOne(Topics):
