@@ -69,8 +69,8 @@ _ROOMS = {
     ),
     "pool": Room(
         ("audit/pool.py", "audit/outside.py"),
-        "tests/audit/test_pool.py -k 'floor or tail or ranked or every_band or alone or share_that or chunks or deepens"
-        " or first_step or first_documents or own_document or agreement or two_stages_are_exact or refused'",
+        "tests/audit/test_pool.py -k 'floor or tail or ranked_as or every_band or alone or share_that or all_chunks"
+        " or deepens or own_document or true_agreement or exact or refused'",
     ),
     "proof of the reference": Room(
         ("audit/reference.py", "check/again.py", "embedders/again.py"),
