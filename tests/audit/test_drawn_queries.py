@@ -1,11 +1,22 @@
+import json
+
 import numpy as np
 import pytest
 from paired_scores import all_of, judge, make
 
-from migrate.audit.drawn_queries import FLOOR, chances_of, draw_queries, greatest_change, weighting_of
+from migrate.audit.drawn_queries import (
+    FLOOR,
+    Unjudged,
+    chances_of,
+    draw_queries,
+    greatest_change,
+    weighting_of,
+    write_unjudged,
+)
 from migrate.audit.measures import ndcg
 from migrate.audit.verdict import Bootstrap, Outcome, Weighting, ratio_bounds
 from migrate.search.runs import Rankings
+from migrate.vectors import Query
 
 
 def change(first, second, k=10):
@@ -46,6 +57,17 @@ def test_each_query_is_drawn_with_its_chance_and_in_no_order():
     assert draw_queries(chances, 40, seed=3).tolist() == drawn[:40].tolist()
     assert draw_queries(chances, 40, seed=4).tolist() != drawn[:40].tolist()
     assert chances_of(np.array([0.0, 0.05, 0.4, 1.0])).tolist() == [FLOOR, FLOOR, 0.4, 1.0]
+
+
+def test_the_file_to_grade_has_each_query_in_its_place_for_a_person_to_read(tmp_path):
+    drawn = [Unjudged(Query(f"q{n}", f"où est {n} ?", {"user": n} if n else {}), 0.5, {"d": "là"}) for n in range(2)]
+    write_unjudged(tmp_path / "grade.jsonl", drawn)
+    text = (tmp_path / "grade.jsonl").read_text("utf-8")
+    first, second = map(json.loads, text.splitlines())
+    assert "où est 0 ?" in text and "là" in text and text.endswith("\n")
+    assert (first["place"], first["_id"], first["chance"], second["place"]) == (1, "q0", 0.5, 2)
+    assert first["documents"] == [{"_id": "d", "text": "là", "grade": None}]
+    assert "metadata" not in first and second["metadata"] == {"user": 1} and first["seal"] != second["seal"]
 
 
 def test_queries_that_were_all_drawn_for_certain_have_the_bounds_of_any_others():
