@@ -11,7 +11,7 @@ from topics import pool as by_pool
 import migrate
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
-from migrate.audit.outside import ErrorTail, Room, discount_after, look_around, rank_rows, score_rows
+from migrate.audit.outside import ErrorTail, Others, Room, discount_after, look_around, rank_rows, score_rows
 from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
@@ -271,6 +271,22 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
         true = outside + rng.choice(errors, size=len(outside))
         taken.append(1 - before / gains_of([*pool, *true], 0.15))
     assert np.mean(taken) - 2 * np.std(taken) / 20 <= predicted <= 3 * np.mean(taken) + 0.01
+
+
+def test_a_grid_of_scores_reaches_from_the_tenth_to_the_highest_that_is_expected():
+    errors = np.random.default_rng(0).normal(scale=0.1, size=200)
+    tail, tops = ErrorTail.of(errors), np.linspace(-1, 0.5, 30)
+    others = Others([(tail, tops, np.ones(30)), (ErrorTail.of(np.empty(0)), np.empty(0), np.empty(0))])
+    assert others.highest == pytest.approx(0.5 + tail.reach(10)) and tail.reach(10) > errors.max()
+    assert others.expected(np.array([others.highest]))[0] < 1e-3 < others.expected(np.array([0.5]))[0]
+    assert Others([]).highest == -np.inf
+    room = Room(np.linspace(1, 0.1, CUT), 0.2)
+    for highest in (others.highest, 5.0):
+        grid = room.grid(highest)
+        assert (np.diff(grid) > 0).all() or highest < grid[0] + 1.3
+        assert grid[0] == pytest.approx(0.1) and grid[-1] == pytest.approx(max(highest, 1.4))
+    short = Room(np.array([1.0, 0.8] + [-np.inf] * 8), 0.2)
+    assert short.grid(3.0)[0] == pytest.approx(0.8 - 10 * 0.2), "there next to nothing is gained"
 
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
