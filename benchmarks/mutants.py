@@ -69,8 +69,9 @@ _ROOMS = {
     ),
     "pool": Room(
         ("audit/pool.py", "audit/outside.py"),
-        "tests/audit/test_pool.py -k 'floor or tail or every_band or alone or share_that or grid or chunks_of_the_first"
-        " or deepens or bought or few_documents or deeper or as_deep or (refused and not verdict)'",
+        "tests/audit/test_pool.py -k 'floor or tail or every_band or alone or share_that or grid or last_documents_took"
+        " or chunks_of_the_first or first_step or deepens or bought or few_documents or deeper or as_deep or asked_for"
+        " or (refused and not verdict)'",
     ),
     "proof of the reference": Room(
         ("audit/reference.py", "check/again.py", "embedders/again.py"),

@@ -11,7 +11,17 @@ from topics import pool as by_pool
 import migrate
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
-from migrate.audit.outside import ErrorTail, Others, Room, discount_after, look_around, rank_rows, score_rows
+from migrate.audit.outside import (
+    ErrorTail,
+    Lately,
+    Others,
+    Relevant,
+    Room,
+    discount_after,
+    look_around,
+    rank_rows,
+    score_rows,
+)
 from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
@@ -287,6 +297,15 @@ def test_a_grid_of_scores_reaches_from_the_tenth_to_the_highest_that_is_expected
         assert grid[0] == pytest.approx(0.1) and grid[-1] == pytest.approx(max(highest, 1.4))
     short = Room(np.array([1.0, 0.8] + [-np.inf] * 8), 0.2)
     assert short.grid(3.0)[0] == pytest.approx(0.8 - 10 * 0.2), "there next to nothing is gained"
+
+
+def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them():
+    relevant = Relevant(np.array([0.5, 0.3, 0.2]), np.array([2, 4, 12]), np.array([0.8, 0.5, 0.1]))
+    before, loss = relevant.without(Lately(np.zeros(3), np.array([0.9, 0.6, 0.05])))
+    discount = [0, *(1 / np.log2(rank + 1) for rank in range(1, 11))]
+    assert before.ranks.tolist() == [1, 2, 10] and before.gains.tolist() == [0.5, 0.3, 0.2]
+    taken = 0.5 * (1 - discount[2]) + 0.3 * (discount[2] - discount[4]) + 0.2 * discount[10]
+    assert loss == pytest.approx(taken)
 
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
