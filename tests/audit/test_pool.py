@@ -619,6 +619,8 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
     last = by[True].pool.steps[-1]
     assert (last.depth, last.queries) == (50, len(QUERIES))
     assert by[True].family["two-stage 50"].lower > by[True].family["two-stage 20"].lower
+    named = audit(far, by_pool(), embedder=embedder, two_stage=(20,), no_bm25=True)
+    assert (50, len(QUERIES)) not in [(step.depth, step.queries) for step in named.pool.steps], "others are asked for"
     safe = audit(far, by_pool(), embedder=embedder, two_stage=None, margin=0.3)
     assert safe.pool.steps[-1].depth == 20, "it is SAFE, so there is nothing to look for"
 
