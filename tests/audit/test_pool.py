@@ -543,6 +543,10 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(t
     assert report.verdict == other.verdict
     assert [arm.name for arm in report.arms] == [arm.name for arm in other.arms]
     assert report.arm(TRANSLATED).scores.keys() == other.arm(TRANSLATED).scores.keys()
+    margin = report.verdict.retention.estimate
+    open_still = topics.audit(few, by_pool(), margin=margin)
+    assert open_still.verdict.outcome is Outcome.INCONCLUSIVE and open_still.pool.is_exact
+    assert open_still.verdict.remedy is None, "no pool is deeper than all documents"
     report = topics.audit(few, by_pool(), two_stage=(20, 149, 150))
     assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
     assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
