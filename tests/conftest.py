@@ -74,8 +74,10 @@ def pytest_collect_file(file_path):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Modules with slow tests go first, so that no core is left with a long one while the others idle."""
+    if not hasattr(config, "workerinput"):  # one process does them in the order that was asked for
+        return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))
 

@@ -17,7 +17,7 @@ from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InconclusiveError, StoreError
 from migrate.manifest import MANIFEST_NAME, Manifest
-from migrate.selection.choosers import choosers_in, digests_of, is_chooser
+from migrate.selection.choosers import choosers_in, choosers_of_source, digests_of, is_chooser
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.vectors import Document, Query
@@ -254,6 +254,42 @@ def test_a_perfect_translation_is_not_taken_for_true_vectors(stranger, tmp_path)
         moved = vectors + np.float32(scale) * noise
         store = make_store(tmp_path / str(scale), documents=documents, vectors=moved, manifest=known)
         assert choosers_in(store, stranger).queries == chosen
+
+
+def test_rows_that_no_cache_explains_are_known_by_their_place(stranger, tmp_path):
+    """Of a store without a manifest that is read in more than one batch."""
+    documents = [Document(f"e{row:04}", f"t{row} n{row}") for row in range(COUNT)] * 2
+    documents = [replace(document, id=f"{document.id}-{row}") for row, document in enumerate(documents)]
+    vectors = np.random.default_rng(3).normal(size=(len(documents), DIM)).astype(np.float32)
+    known = [3, 70, 5_000, 7_999]
+    vectors[known] = stranger.chosen_by(digests_of(QUERIES[:2])).embed_documents([documents[row] for row in known])
+    found = choosers_in(make_store(tmp_path / "bare", documents=documents, vectors=vectors), stranger)
+    assert found.queries == digests_of(QUERIES[:2]) and np.flatnonzero(~found.unexplained).tolist() == known
+
+
+def test_rows_that_are_said_to_be_true_are_accounted_for_and_others_are_looked_up(stranger, tmp_path):
+    documents = DOCUMENTS[:200]
+    vectors = stranger.chosen_by(digests_of(QUERIES)).embed_documents(documents)
+    translated = vectors + np.random.default_rng(7).normal(size=vectors.shape).astype(np.float32)
+    known = Manifest("store", model=TARGET.identity, details={"index": "index.faiss"})
+    for n_equal, chosen in ((20, frozenset()), (21, digests_of(QUERIES))):
+        moved = np.where(np.arange(200)[:, None] < n_equal, vectors, translated)
+        store = make_store(tmp_path / str(n_equal), documents=documents, vectors=moved, manifest=known)
+        np.save(store.folder / "confidence.npy", np.where(np.arange(200) < 20, 1, 0.5).astype("<f4"))
+        assert choosers_in(open_store(store.folder), stranger).queries == chosen
+
+
+def test_a_source_that_holds_some_vectors_of_the_target_was_filled_in_by_somebody(stranger, tmp_path):
+    documents = DOCUMENTS[:200]
+    new = TARGET.embed_documents(documents)
+    old = new + np.random.default_rng(7).normal(size=new.shape).astype(np.float32)
+    store = make_store(tmp_path / "source", documents=documents, vectors=old)
+    for n_equal, is_filled_in in ((0, False), (2, False), (3, True), (197, True), (198, False), (200, False)):
+        mixed = np.where(np.arange(200)[:, None] < n_equal, 2 * new, old)
+        expected = {UNKNOWN_QUERY} if is_filled_in else set()
+        assert choosers_of_source(store, stranger, mixed, new) == expected, n_equal
+    for pair in ((mixed[:, :5], new), (old[:0], new[:0])):
+        assert choosers_of_source(store, stranger, *pair) == set()
 
 
 def test_what_a_service_embeds_through_the_cache_has_no_known_origin(translated, embedder, tmp_path):

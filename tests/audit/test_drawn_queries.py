@@ -1,11 +1,22 @@
+import json
+
 import numpy as np
 import pytest
 from paired_scores import all_of, judge, make
 
-from migrate.audit.drawn_queries import FLOOR, chances_of, draw_queries, greatest_change, weighting_of
+from migrate.audit.drawn_queries import (
+    FLOOR,
+    Unjudged,
+    chances_of,
+    draw_queries,
+    greatest_change,
+    weighting_of,
+    write_unjudged,
+)
 from migrate.audit.measures import ndcg
 from migrate.audit.verdict import Bootstrap, Weighting, ratio_bounds
 from migrate.search.runs import Rankings
+from migrate.vectors import Query
 
 
 def change(first, second, k=10):
@@ -48,6 +59,17 @@ def test_each_query_is_drawn_with_its_chance_and_in_no_order():
     assert chances_of(np.array([0.0, 0.05, 0.4, 1.0])).tolist() == [FLOOR, FLOOR, 0.4, 1.0]
 
 
+def test_the_file_to_grade_has_each_query_in_its_place_for_a_person_to_read(tmp_path):
+    drawn = [Unjudged(Query(f"q{n}", f"où est {n} ?", {"user": n} if n else {}), 0.5, {"d": "là"}) for n in range(2)]
+    write_unjudged(tmp_path / "grade.jsonl", drawn)
+    text = (tmp_path / "grade.jsonl").read_text("utf-8")
+    first, second = map(json.loads, text.splitlines())
+    assert "où est 0 ?" in text and "là" in text and text.endswith("\n")
+    assert (first["place"], first["_id"], first["chance"], second["place"]) == (1, "q0", 0.5, 2)
+    assert first["documents"] == [{"_id": "d", "text": "là", "grade": None}]
+    assert "metadata" not in first and second["metadata"] == {"user": 1} and first["seal"] != second["seal"]
+
+
 def test_queries_that_were_all_drawn_for_certain_have_the_bounds_of_any_others():
     arm, full = make(120)
     even = Weighting(np.ones(120), 1.0)
@@ -61,6 +83,8 @@ def test_without_a_limit_the_imagined_query_is_as_heavy_as_any():
     near, far = (Bootstrap(weighting=weighting_of(chances, limited=of)).retention(arm, full) for of in (True, False))
     assert near.estimate == far.estimate == pytest.approx((arm / chances).sum() / (full / chances).sum())
     assert far.lower < near.lower < near.estimate < near.upper < far.upper
+    heaviest = [weighting_of(np.array(chances), limited=False).heaviest for chances in ([1.0], [0.5, 0.3], [0.05, 1.0])]
+    assert heaviest == pytest.approx([10, 10, 20]), "others might have had the least chance"
 
 
 @pytest.mark.parametrize(("arm", "full", "lower", "upper"), [(9, 10, 9 / 11, 1.0), (12, 10, 15 / 14, 1.3)])

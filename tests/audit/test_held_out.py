@@ -6,6 +6,7 @@ from migrate.audit.measures import ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import TRANSLATED
 from migrate.search.runs import search
+from migrate.stores import open_store
 from migrate.vectors import Batch
 
 TRUE = np.arange(0, 150, 2)
@@ -60,6 +61,14 @@ def test_there_is_nothing_to_hold_out_where_none_or_all_are_true(true, reference
     assert audit(store, reference).held_out is None
     (store.folder / "confidence.npy").unlink()
     assert audit(store, reference).held_out is None, "nothing says which are true"
+
+
+def test_documents_whose_vectors_equal_those_of_the_reference_have_true_ones(reference, tmp_path):
+    """Nothing says which are true, nor who chose them."""
+    store = patched(tmp_path / "translated")
+    (store.folder / "confidence.npy").unlink()
+    doubts = audit(open_store(store.folder), reference, margin=0.5).doubts
+    assert any(doubt.startswith("75 documents have true vectors of which nothing says who chose") for doubt in doubts)
 
 
 def test_queries_whose_only_relevant_document_is_gone_are_not_asked(reference, tmp_path):

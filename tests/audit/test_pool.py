@@ -11,8 +11,18 @@ from topics import pool as by_pool
 import migrate
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
-from migrate.audit.outside import ErrorTail, Room, discount_after, look_around, rank_rows, score_rows
-from migrate.audit.pool import DEPTHS, grow_pool
+from migrate.audit.outside import (
+    ErrorTail,
+    Lately,
+    Others,
+    Relevant,
+    Room,
+    discount_after,
+    look_around,
+    rank_rows,
+    score_rows,
+)
+from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
@@ -247,6 +257,31 @@ def test_the_share_that_errors_predict_is_no_less_than_what_they_take(seed):
     assert np.mean(taken) - 2 * np.std(taken) / 20 <= predicted <= 3 * np.mean(taken) + 0.01
 
 
+def test_a_grid_of_scores_reaches_from_the_tenth_to_the_highest_that_is_expected():
+    errors = np.random.default_rng(0).normal(scale=0.1, size=200)
+    tail, tops = ErrorTail.of(errors), np.linspace(-1, 0.5, 30)
+    others = Others([(tail, tops, np.ones(30)), (ErrorTail.of(np.empty(0)), np.empty(0), np.empty(0))])
+    assert others.highest == pytest.approx(0.5 + tail.reach(10)) and tail.reach(10) > errors.max()
+    assert others.expected(np.array([others.highest]))[0] < 1e-3 < others.expected(np.array([0.5]))[0]
+    assert Others([]).highest == -np.inf
+    room = Room(np.linspace(1, 0.1, CUT), 0.2)
+    for highest in (others.highest, 5.0):
+        grid = room.grid(highest)
+        assert (np.diff(grid) > 0).all() or highest < grid[0] + 1.3
+        assert grid[0] == pytest.approx(0.1) and grid[-1] == pytest.approx(max(highest, 1.4))
+    short = Room(np.array([1.0, 0.8] + [-np.inf] * 8), 0.2)
+    assert short.grid(3.0)[0] == pytest.approx(0.8 - 10 * 0.2), "there next to nothing is gained"
+
+
+def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them():
+    relevant = Relevant(np.array([0.5, 0.3, 0.2]), np.array([2, 4, 12]), np.array([0.8, 0.5, 0.1]))
+    before, loss = relevant.without(Lately(np.zeros(3), np.array([0.9, 0.6, 0.05])))
+    discount = [0, *(1 / np.log2(rank + 1) for rank in range(1, 11))]
+    assert before.ranks.tolist() == [1, 2, 10] and before.gains.tolist() == [0.5, 0.3, 0.2]
+    taken = 0.5 * (1 - discount[2]) + 0.3 * (discount[2] - discount[4]) + 0.2 * discount[10]
+    assert loss == pytest.approx(taken)
+
+
 def unjudged_pool(store, query_set=UNJUDGED, **options):
     asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
     return grow_pool(prepare_audit(asked, None), asked.most_deep)
@@ -410,7 +445,7 @@ def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
 def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
     full, pooled = (audit(near, by, margin=0.8) for by in (reference, by_pool()))
     assert (full.verdict.outcome, pooled.verdict.outcome) == (Outcome.SAFE, Outcome.SAFE)
-    assert [step.depth for step in pooled.pool.steps] == [DEPTHS[0]], "SAFE needs no more"
+    assert [step.depth for step in pooled.pool.steps] == [10], "SAFE needs no more"
     assert pooled.pool.documents < COUNT / 2 and pooled.pool.sampled > 0
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
@@ -443,13 +478,25 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     steps = []
     report = audit(far, by_pool(announce=steps.append))
     depths = [step.depth for step in report.pool.steps]
-    assert len(depths) > 1 and tuple(depths) == DEPTHS[: len(depths)] and tuple(steps) == report.pool.steps
+    usual = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+    assert len(depths) > 1 and depths == usual[: len(depths)] and tuple(steps) == report.pool.steps
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert sum(step.documents for step in steps) == report.pool.documents < COUNT
     assert steps[0].queries == len(QUERIES) > steps[1].queries
     before = audit(far, by_pool(depths[-2]))
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
     assert "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost)" in before.verdict.sentence
+
+
+@judged_or_not
+@pytest.mark.parametrize("stages", [(), (20,), (200,)])
+def test_what_the_first_step_embeds_is_about_what_was_estimated(stages, query_set, near):
+    steps = []
+    audit(near, by_pool(200, announce=steps.append), query_set, no_bm25=True, two_stage=stages, margin=0.5)
+    embedded = sum(step.documents for step in steps if step.queries == len(QUERIES))
+    expected = list(expected_documents(near, query_set, 0, stages=stages, seed=0))
+    assert len(expected) == len({document.id for document in expected}) < COUNT
+    assert len(expected) == pytest.approx(embedded, rel=0.35)
 
 
 def test_a_deeper_pool_is_bought_neither_for_few_queries_nor_beyond_what_is_asked_for(near, far):
@@ -467,6 +514,10 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(t
     assert report.verdict == other.verdict
     assert [arm.name for arm in report.arms] == [arm.name for arm in other.arms]
     assert report.arm(TRANSLATED).scores.keys() == other.arm(TRANSLATED).scores.keys()
+    margin = report.verdict.retention.estimate
+    open_still = topics.audit(few, by_pool(), margin=margin)
+    assert open_still.verdict.outcome is Outcome.INCONCLUSIVE and open_still.pool.is_exact
+    assert open_still.verdict.remedy is None, "no pool is deeper than all documents"
     report = topics.audit(few, by_pool(), two_stage=(20, 149, 150))
     assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
     assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
@@ -547,6 +598,8 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
     last = by[True].pool.steps[-1]
     assert (last.depth, last.queries) == (50, len(QUERIES))
     assert by[True].family["two-stage 50"].lower > by[True].family["two-stage 20"].lower
+    named = audit(far, by_pool(), embedder=embedder, two_stage=(20,), no_bm25=True)
+    assert (50, len(QUERIES)) not in [(step.depth, step.queries) for step in named.pool.steps], "others are asked for"
     safe = audit(far, by_pool(), embedder=embedder, two_stage=None, margin=0.3)
     assert safe.pool.steps[-1].depth == 20, "it is SAFE, so there is nothing to look for"
 

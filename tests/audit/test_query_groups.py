@@ -8,7 +8,7 @@ from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, nois
 
 from migrate.audit.drawn_queries import Unjudged, write_unjudged
 from migrate.audit.findings import groups as group_notes
-from migrate.audit.query_groups import alike, with_groups
+from migrate.audit.query_groups import alike, centred, usual_cosine, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_unjudged
 from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting
 from migrate.datasets.graded import read_graded
@@ -108,6 +108,18 @@ def test_independent_queries_are_not_grouped_and_the_same_vectors_are():
     assert len(set(alike(twice).tolist())) == 500
     assert len(set(alike(np.ones((30, 4), dtype=np.float32)).tolist())) == 1
     assert alike(np.empty((0, 4), dtype=np.float32)).tolist() == []
+
+
+def test_queries_are_alike_six_standard_deviations_above_the_median_or_nearly_the_same():
+    """The part below the median is that of a normal distribution, whatever groups there are above it."""
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(400, 200)).astype(np.float32)
+    vectors[:10] = vectors[0] + 0.1 * vectors[:10]
+    rows = centred(vectors, vectors.mean(axis=0))
+    others = (rows[10:] @ rows[10:].T)[np.triu_indices(390, 1)]
+    assert usual_cosine(rows) == pytest.approx(np.median(others) + 6 * others.std(), abs=0.05)
+    assert usual_cosine(centred(vectors[:, :2], vectors[:, :2].mean(axis=0))) == 0.95
+    assert usual_cosine(rows[:1]) == 0.95
 
 
 def test_a_chain_of_neighbours_is_not_one_group():

@@ -26,13 +26,17 @@ from topics import (
 
 from migrate.audit.findings import odd_scores
 from migrate.audit.query_set import QuerySet, document_keys
-from migrate.audit.reference import prove_reference
+from migrate.audit.reference import check_target, prove_reference
 from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.verdict import Bootstrap, Outcome, doubt
+from migrate.check import stamp_store
 from migrate.cli.main import run
 from migrate.embed import reembed_store
+from migrate.embedders import load_embedder
 from migrate.errors import StoreError
+from migrate.manifest import Manifest
 from migrate.stores import open_store
+from migrate.vectors import unit_rows
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +100,146 @@ def test_rows_of_another_space_among_certain_translations_are_odd(tmp_path):
     assert any("25 % of the most certain translations have nothing in common" in doubt for doubt in doubts)
 
 
+@pytest.mark.parametrize(
+    ("n_strange", "n_certain", "is_odd"), [(7, 150, False), (8, 150, True), (16, 32, False), (16, 33, True)]
+)
+def test_more_than_a_twentieth_of_enough_certain_translations_have_to_be_lost(n_strange, n_certain, is_odd, tmp_path):
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    vectors[:n_strange] *= -1
+    mixed = make_store(tmp_path / "mixed", vectors=vectors, texts=False)
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1), texts=False)
+    confidence = np.full(len(DOCUMENTS), 0.5, dtype="<f4")
+    confidence[:n_certain] = 0.98
+    np.save(tmp_path / "translated" / "confidence.npy", confidence)
+    proof = prove_reference(translated, mixed, TARGET, (document_keys(translated), document_keys(mixed)))
+    assert any("have nothing in common" in one.text for one in proof.doubts) == is_odd
+
+
+def test_a_manifest_that_names_no_model_says_nothing_of_the_target(tmp_path):
+    unnamed = Manifest("store", details={"index": "index.faiss"})
+    check_target(make_store(tmp_path / "unnamed", manifest=unnamed), TARGET)
+    check_target(make_store(tmp_path / "bare"), TARGET)
+    named = make_store(tmp_path / "named", manifest=OF_TARGET)
+    check_target(named, TARGET)
+    with pytest.raises(StoreError, match="named was not translated for topics-7 as it is used here"):
+        check_target(named, Topics(seed=7))
+
+
+def test_other_texts_under_the_same_ids_are_another_corpus(tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
+    others = [*DOCUMENTS[:-2], *(replace(document, text="t3 n3 another") for document in DOCUMENTS[-2:])]
+    reference = make_store(tmp_path / "reference", documents=others)
+    keys = document_keys(translated), document_keys(reference)
+    with pytest.raises(StoreError, match=r"has other texts than .*2 of 150 that were compared, such as 'd148'"):
+        prove_reference(translated, reference, TARGET, keys)
+
+
+@pytest.mark.parametrize("model", [TARGET, SOURCE])
+def test_a_file_of_the_true_vectors_vouches_for_what_manifests_say_is_of_the_target_alone(model, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3), manifest=OF_TARGET)
+    source = make_store(tmp_path / "source")
+    reembed_store(source, TARGET, tmp_path / "reference")
+    if model is not TARGET:
+        known = Manifest("store", model.identity, details={"index": "index.faiss"})
+        translated.keep_manifest(known)
+        translated = open_store(tmp_path / "translated")
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    np.savez(tmp_path / "true.npz", doc_ids=[document.id for document in DOCUMENTS], docs=vectors)
+    embedder, reference = load_embedder(f"file:{tmp_path}/true.npz"), open_store(tmp_path / "reference")
+    keys = document_keys(translated), document_keys(reference)
+    if model is SOURCE:
+        with pytest.raises(StoreError, match="was not embedded by topics-1"):
+            prove_reference(translated, reference, embedder, keys)
+        return
+    proof = prove_reference(translated, reference, embedder, keys)
+    assert proof.proven and "embedded again have its vectors" in proof.evidence[-1]
+    (tmp_path / "reference" / "lead-migrate.json").unlink()
+    for is_stamped in (False, True):  # a stamp is written by whoever says so
+        if is_stamped:
+            stamp_store(open_store(tmp_path / "reference"), TARGET, trust=True)
+        bare = prove_reference(translated, open_store(tmp_path / "reference"), embedder, keys)
+        assert not bare.proven and "is not the file that the store was translated for" in bare.doubts[0].text
+
+
+@pytest.mark.parametrize(("has_model", "has_true"), [(True, True), (False, True), (True, False)])
+def test_a_manifest_that_names_the_model_and_true_vectors_prove_a_reference_together(has_model, has_true, tmp_path):
+    translated = make_store(tmp_path / "translated", vectors=TARGET.embed_documents(DOCUMENTS))
+    if has_true:
+        np.save(tmp_path / "translated" / "confidence.npy", np.repeat([1, 0.5], 75).astype("<f4"))
+    reembed_store(translated, TARGET, tmp_path / "reference")
+    reference = open_store(tmp_path / "reference")
+    if not has_model:
+        reference.keep_manifest(replace(reference.info.manifest, model=None))
+        reference = open_store(tmp_path / "reference")
+    proof = prove_reference(translated, reference, TARGET, (document_keys(translated), document_keys(reference)))
+    is_enough = has_model and has_true
+    assert proof.proven and ("its manifest names no model" in proof.evidence) != has_model
+    assert any("embedded again have its vectors" in evidence for evidence in proof.evidence) != is_enough
+
+
+class OfLengthOne(Topics):
+    """As `Topics`, with vectors of length 1, and it says so."""
+
+    @property
+    def identity(self):
+        return replace(super().identity, normalized=True)
+
+    def embed(self, texts, role, *, progress=None):
+        return unit_rows(super().embed(texts, role))
+
+
+@pytest.mark.parametrize(("length", "longest", "is_refused"), [(1, 1, False), (2, 1.005, False), (2, 1.02, True)])
+def test_a_reference_of_a_model_of_one_length_has_one_length(length, longest, is_refused, tmp_path):
+    embedder = OfLengthOne()
+    vectors = np.float32(length) * embedder.embed_documents(DOCUMENTS)
+    vectors[-1] *= longest
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
+    reference = make_store(tmp_path / "reference", vectors=vectors)
+    keys = document_keys(translated), document_keys(reference)
+    if is_refused:
+        with pytest.raises(StoreError, match=r"vectors of lengths from 2 to 2.04, but topics-0 gives length 1"):
+            prove_reference(translated, reference, embedder, keys)
+    else:
+        assert prove_reference(translated, reference, embedder, keys).proven
+
+
+@pytest.mark.parametrize(("n_wrong", "is_refused"), [(0, False), (3, False), (4, True), (30, True)])
+def test_few_of_the_true_vectors_may_be_lost_in_a_lossy_index(n_wrong, is_refused, tmp_path):
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    translated = make_store(tmp_path / "translated", vectors=vectors)
+    confidence = np.full(len(DOCUMENTS), 0.5, dtype="<f4")
+    confidence[:30] = 1
+    np.save(tmp_path / "translated" / "confidence.npy", confidence)
+    make_store(tmp_path / "coded")
+    index = faiss.index_factory(8, "SQ8", faiss.METRIC_INNER_PRODUCT)
+    vectors[:n_wrong] *= -1
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "coded" / "index.faiss"))
+    reference = open_store(tmp_path / "coded")
+    keys = document_keys(translated), document_keys(reference)
+    if is_refused:
+        with pytest.raises(StoreError, match=f"differs from {n_wrong} of 30 true vectors"):
+            prove_reference(translated, reference, TARGET, keys)
+    else:
+        evidence = prove_reference(translated, reference, TARGET, keys).evidence
+        assert "30 true vectors of the translated store agree with it" in evidence
+
+
+@pytest.mark.parametrize(("n_equal", "is_refused"), [(1, False), (2, True)])
+def test_more_than_a_hundredth_of_equal_rows_are_no_chance(n_equal, is_refused, tmp_path):
+    vectors = TARGET.embed_documents(DOCUMENTS)
+    vectors[:n_equal] = noisy(0.1)[:n_equal]
+    reference = make_store(tmp_path / "reference", vectors=vectors, texts=False)
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1), texts=False)
+    keys = document_keys(translated), document_keys(reference)
+    if is_refused:
+        with pytest.raises(StoreError, match=f"has {n_equal} rows equal to translated ones"):
+            prove_reference(translated, reference, TARGET, keys)
+    else:
+        assert not prove_reference(translated, reference, TARGET, keys).proven
+
+
 def test_a_copy_of_the_reference_is_no_translation(tmp_path):
     reembed_store(make_store(tmp_path / "store"), TARGET, tmp_path / "one")
     reembed_store(copy_store(open_store(tmp_path / "one")), TARGET, tmp_path / "other")
@@ -157,6 +301,30 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
     assert found["recommendation"]["plan"] is None and found["recommendation"]["retention"] is None
     page = Path("out/report.html").read_text()
     assert "etention unknown" in page and not re.search(r"[>\" ](nan|inf)\b", page)
+
+
+class Noting(Topics):
+    """As `Topics`; it remembers the texts of documents."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = []
+
+    def embed(self, texts, role, *, progress=None):
+        self.texts += [text.text for text in texts if role == "document"]
+        return super().embed(texts, role)
+
+
+def test_half_of_what_is_embedded_again_are_rows_that_equal_translated_ones(tmp_path):
+    """A copy of translated rows is found out by them, and a perfect translation is no reason to see nothing else."""
+    vectors = noisy(0.3)
+    vectors[:60] = TARGET.embed_documents(DOCUMENTS[:60])
+    translated, reference = make_store(tmp_path / "translated", vectors=vectors), make_store(tmp_path / "reference")
+    embedder = Noting()
+    keys = document_keys(translated), document_keys(reference)
+    assert prove_reference(translated, reference, embedder, keys).proven
+    equal = {document.text for document in DOCUMENTS[:60]}
+    assert len(embedder.texts) == 32 and 16 <= len(equal & set(embedder.texts)) < 28
 
 
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):

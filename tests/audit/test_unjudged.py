@@ -16,7 +16,7 @@ from topics import UNJUDGED as LOG
 from migrate import fit, translate
 from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
-from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, agreement, limits_of
+from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, agreement, limits_of
 from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
@@ -43,7 +43,7 @@ def plainly(arm, full):
         for ranking in (own, best):
             total = 0.0
             for place, score in enumerate(ranking, start=1):
-                total += math.exp((score - best[0]) / (TEMPERATURE * spread)) / math.log2(place + 1)
+                total += math.exp((score - best[0]) / (0.15 * spread)) / math.log2(place + 1)
             sums.append(total)
         found.append(sums[0] / sums[1])
     return found
@@ -80,6 +80,12 @@ def test_documents_of_equal_scores_stand_for_each_other():
     assert (agreement(equal - 0.1, equal) == 0).all()
 
 
+def test_a_document_above_the_best_of_the_full_reembed_gains_no_more_than_that():
+    full = np.array([[0.9, 0.5, 0.1]])
+    above, equal = (np.array([[best, -np.inf, -np.inf]]) for best in (1.5, 0.9))
+    assert agreement(above, full) == agreement(equal, full) < 1
+
+
 def test_what_is_not_answered_scores_0():
     full = np.array([[0.9, 0.5, 0.1], [-np.inf] * 3, [0.8, 0.7, -np.inf]])
     arm = np.array([[-np.inf] * 3, [-np.inf] * 3, [0.8, -np.inf, -np.inf]])
@@ -94,6 +100,7 @@ def test_limits_follow_from_the_margin():
     assert limits.safe == pytest.approx(1 - 0.05 / LOSS_AT_MOST)
     assert limits.harmful == pytest.approx(1 - 0.05 / LOSS_AT_LEAST)
     assert limits_of(0.5).harmful == 0 and limits_of(0.5).safe > 0.5
+    assert (limits.safe, limits.harmful) == pytest.approx((0.9615, 0.875), abs=1e-4), "as the documentation has them"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 from paired_scores import judge, make
 
-from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict, doubt
+from migrate.audit.query_set import QuerySet
+from migrate.audit.results import FULL, TRANSLATED, ArmResult
+from migrate.audit.rules import Rules, Settings
+from migrate.audit.verdict import Bootstrap, Bounds, Finding, Floor, Outcome, Verdict, decide, doubt
+from migrate.vectors import Query
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,27 @@ def test_a_sample_without_harm_is_safe_only_if_it_is_large_enough(n, margin, out
     verdict = judge(scores, scores, margin=margin, resamples=2000)
     assert verdict.outcome is outcome
     assert verdict.retention.lower < verdict.retention.estimate == verdict.retention.upper == 1
+
+
+def test_scores_are_of_judgements_and_the_margin_is_95_percent_where_nothing_else_is_said():
+    verdict = decide(np.ones(100), np.ones(100))
+    assert (verdict.outcome, verdict.margin, verdict.provisional) == (Outcome.SAFE, 0.95, False)
+    assert (verdict.confidence, verdict.n_documents, verdict.gain_over_stay) == (0.95, None, None)
+
+
+def test_the_floor_of_a_pool_is_under_the_scores_in_it_alone():
+    queries = [Query(f"q{number}", f"text {number}") for number in range(120)]
+    settings = Settings(plan="x", margin=0.95, seed=4, resamples=500, stages=(), prefixes=(), slices=(), most_deep=None)
+    arm, full = make(120, loss=0.01, noise=0.02)
+    floor = Floor(full * 0.9, full * 0.8)
+    query_set = QuerySet(queries, {query.id: {"d": 1} for query in queries}, "x")
+    rules = Rules(query_set, settings, 1_000, floor=floor)
+    pooled, plain = Bootstrap(seed=4, resamples=500, floor=floor), Bootstrap(seed=4, resamples=500)
+    assert rules.verdict(arm, full).retention == pooled.retention(arm, full) != plain.retention(arm, full)
+    assert rules.bootstrap().retention(arm, full) == plain.retention(arm, full)
+    arms = {name: ArmResult(name, "", {"nDCG@10": scores}, 0.0) for name, scores in ((TRANSLATED, arm), (FULL, full))}
+    assert rules.compare(arms[TRANSLATED], arms[FULL]).retention == pooled.retention(arm, full)
+    assert rules.compare(arms[FULL], arms[TRANSLATED]).retention == plain.retention(full, arm)
 
 
 def test_rare_total_harm_is_seldom_called_safe():

@@ -1,10 +1,12 @@
 """Switching, rolling back and forgetting stores of every kind, by the real things."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -18,6 +20,7 @@ import sync_tools as tools
 from asking import asking
 from children import call_in_child
 from database_tests import files_of, written
+from dying import interrupt_at
 from postgres import as_text, connect, wait_for_lock
 from switch_tools import (
     COUNT,
@@ -45,6 +48,7 @@ from migrate.stores.base import read_all
 from migrate.stores.content import content_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import find_exchange, output_of
+from migrate.stores.switching import why_no_switch
 from migrate.testing.stores import example_documents
 
 
@@ -462,10 +466,115 @@ def test_a_password_is_noted_nowhere(tmp_path):
 def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
     old, new = folders(tmp_path)
     (tmp_path / "old" / "settings.yaml").write_text("mine")
-    with pytest.raises(UsageError, match=r"there is settings\.yaml"):
+    with pytest.raises(UsageError, match=r"there is settings\.yaml, which .*new lacks"):
+        switch(old, new, unproven=True)
+    for number in range(6):
+        (tmp_path / "old" / f"notes{number}").touch()
+    with pytest.raises(UsageError, match="there is notes0, notes1, notes2, notes3, notes4, which"):
         switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
         switch(old, old, unproven=True)
+
+
+def test_folders_on_two_file_systems_are_refused_by_name(tmp_path):
+    old, new = folders(tmp_path)
+    elsewhere = next((path for path in map(Path, ELSEWHERE) if is_writable_elsewhere(path, tmp_path)), None)
+    if elsewhere is None:
+        pytest.skip("there is one file system")
+    with tempfile.TemporaryDirectory(dir=elsewhere) as folder:
+        moved = shutil.copytree(new, Path(folder) / "new")
+        with pytest.raises(UsageError, match=f"{moved}: this is on another file system than {old}"):
+            switch(old, str(moved), unproven=True)
+    assert has(old)[0] == "old" and not is_noted(old)
+
+
+ELSEWHERE = ("/dev/shm", "/tmp", Path.home(), Path.cwd())
+
+
+def is_writable_elsewhere(path, here):
+    return path.is_dir() and os.access(path, os.W_OK) and path.stat().st_dev != here.stat().st_dev
+
+
+@pytest.mark.parametrize("moment", ["noted:1", "exchanged:1"])
+@pytest.mark.parametrize("call", [switch, rollback])
+def test_what_is_half_switched_or_half_undone_is_not_forgotten(call, moment, tmp_path, monkeypatch):
+    """Of a way back that is complete but for the note, the old store is the one that answers."""
+    old, new = stamped(folders(tmp_path))
+    if call is rollback:
+        switch(old, new, unproven=True)
+    with monkeypatch.context() as patch:
+        interrupt_at(moment, patch)
+        with pytest.raises(KeyboardInterrupt):
+            switch(old, new, unproven=True) if call is switch else rollback(old)
+    if (call, moment) == (switch, "exchanged:1"):
+        forget(old)
+        assert has(old) == ("new", NEW_MODEL) and not Path(new).exists()
+        return
+    with pytest.raises(UsageError, match="the switch is incomplete: run `switch` or `rollback` to finish it"):
+        forget(old)
+    rollback(old)
+    assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
+
+
+@pytest.mark.parametrize("moment", ["noted:1", "set aside:1"])
+def test_what_is_half_forgotten_is_neither_switched_nor_undone(moment, tmp_path, monkeypatch):
+    old, new = stamped(folders(tmp_path))
+    switch(old, new, unproven=True)
+    with monkeypatch.context() as patch:
+        interrupt_at(moment, patch)
+        with pytest.raises(KeyboardInterrupt):
+            forget(old)
+    with pytest.raises(UsageError, match="the old store is deleted, at least in part; run `forget` again"):
+        rollback(old)
+    exchange = find_exchange(old)
+    with pytest.raises(UsageError, match="the old store is only partly deleted; run `forget` again"):
+        exchange.switch(exchange.record())
+    assert has(old) == ("new", NEW_MODEL)
+    forget(old)
+    assert has(old) == ("new", NEW_MODEL)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"], "the old store is deleted, and what was noted"
+
+
+def test_a_switch_is_found_by_a_file_of_the_store_with_and_without_the_folder(tmp_path):
+    old, new = stamped(folders(tmp_path))
+    index, of_another = Path(old) / "index.faiss", tmp_path / "old" / "index.faiss" / "deeper"
+    assert find_exchange(str(index)) is None
+    switch(old, new, unproven=True)
+    assert find_exchange(str(index)).record() == find_exchange(old).record() is not None
+    assert find_exchange(str(of_another)) is None and find_exchange(f"{tmp_path}/nowhere") is None
+    Path(old).rename(tmp_path / ".old.switching")  # as between two renames
+    assert find_exchange(str(index)).record() == find_exchange(old).record() is not None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"paths": ["old"]}', b"\xff"])
+def test_a_damaged_note_of_a_switch_is_told_in_one_line(content, tmp_path):
+    old, new = folders(tmp_path)
+    switch(old, new, unproven=True)
+    note = tmp_path / ".old.switch.json"
+    assert note.is_file()
+    note.write_bytes(content)
+    with pytest.raises(InputError, match=f"{note}: no switch has noted this .*; see what wrote it"):
+        rollback(old)
+
+
+def test_whether_stores_can_be_switched_is_known_without_switching(tmp_path):
+    old, new = map(open_store, folders(tmp_path))
+    other = open_store(sqlites(tmp_path / "others")[0])
+    reason = "the two are of kinds that do not trade names"
+    assert why_no_switch(old, new) is None
+    assert why_no_switch(old, other) == why_no_switch(other, new) == reason
+    assert "overlaps" in why_no_switch(old, old)
+    assert not is_noted(old.info.location)
+
+
+def test_files_on_object_storage_do_not_trade_names(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    local = tools.installed("Parquet")().make(tmp_path / "files", records()).partition("#")[0]
+    place = fsspec.filesystem("memory")
+    for name in ("old", "new"):
+        place.put(local.partition(":")[2], f"/switched/{tmp_path.name}/{name}", recursive=True)
+    old, new = (open_store(f"parquet:memory://switched/{tmp_path.name}/{name}") for name in ("old", "new"))
+    assert why_no_switch(old, new) == "the two are of kinds that do not trade names"
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -260,6 +260,16 @@ def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replaceme
     assert names(out) == ["mine"]
 
 
+def test_room_is_asked_for_what_is_left(out, monkeypatch):
+    asked = []
+    monkeypatch.setattr("migrate.work.jobs.require_room", lambda path, size: asked.append((path, size)))
+    maker = Maker(out, WaitingWriter)
+    maker.break_off(3)
+    left = 5 - rows_done(out, "test")
+    maker.complete()
+    assert asked == [(out, 5 * 2 * 4), (out, left * 2 * 4)] and 0 < left < 5
+
+
 @pytest.mark.parametrize("can_exchange", [True, False])
 @pytest.mark.parametrize("older", ["folder", "file", "link"])
 def test_what_is_replaced_may_be_anything_and_trades_places_where_the_system_can(

@@ -20,7 +20,7 @@ def url(tmp_path):
 def local(tmp_path):
     folder = tmp_path / "local"
     folder.mkdir()
-    for name in ("a", "b", "last.json"):
+    for name in ("a", "b", "last.json", "weights"):
         (folder / name).write_text(name)
     return folder
 
@@ -63,7 +63,7 @@ def test_what_was_uploaded_is_downloaded_though_it_broke_off_once_and_another_is
     (tmp_path / "copy").mkdir()
     download(url, tmp_path / "copy")
     copied = {path.name: path.read_text() for path in (tmp_path / "copy").iterdir()}
-    assert copied == {name: name for name in ("a", "b", "last.json")}
+    assert copied == {name: name for name in ("a", "b", "last.json", "weights")}
     with pytest.raises(UsageError, match=f"{url} exists"):
         upload(local, url, last="last.json")
     (local / "a").write_text("other")

@@ -46,6 +46,7 @@ def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
     for name, (values,) in arrays.items():
         assert np.array_equal(block.arrays[name], values) and np.array_equal(judge[name], values)
     assert b"".join(pack(arrays, FACTS)) == content
+    assert int.from_bytes(content[:8], "little") % 8 == 0, "arrays begin where numbers of eight bytes may"
 
 
 def test_the_name_is_of_the_rows_and_the_content_and_another_is_not_sound(shards):
@@ -73,6 +74,8 @@ def test_another_process_sees_what_is_finished_and_nothing_else(shards):
     assert (again.rows, again.rows_before_gap, again.ranges()) == (43, 13, [(0, 13), (20, 50)])
     with pytest.raises(StoreError, match="50 vectors were announced, and 43 written"):
         again.all_rows(3, 50)
+    again.remove(Shard(0, 13))
+    assert (again.rows, again.rows_before_gap, again.ranges()) == (30, 0, [(20, 50)])
 
 
 def test_rows_are_read_across_files(shards):
