@@ -554,6 +554,18 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
     assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
 
 
+@every_kind
+def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_named(location, tmp_path):
+    other = CachedEmbedder(Drifting(), tmp_path / "other.sqlite")
+    other.embedder.drift = "later "
+    with pytest.raises(VectorError, match=r"calls vectors true that hashed does not give .* has changed"):
+        Worker(location, other, options(budget="60")).run()
+    assert len(other.embedder.asked) == ASKED_AGAIN and len(true_ids(location)) == 40
+    same = CachedEmbedder(Drifting(), tmp_path / "same.sqlite")
+    Worker(location, same, options(budget="60")).run()
+    assert len(true_ids(location)) > 40
+
+
 @every_database
 def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_given(location, embedder):
     ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]

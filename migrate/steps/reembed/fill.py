@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.again import ASKED_AGAIN, prove_known
@@ -86,6 +87,9 @@ def backfill_store(
     if prove:
         sample = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
         prove_known(embedder, list(store.documents(sample)), source=store.info.location)
+        is_true = confidence == 1
+        if is_cached.any() and (is_true & ~is_cached).any():  # true vectors stay beside those of the cache
+            prove_kept(store, embedder, np.flatnonzero(is_true))
     n_true = int((is_cached | (confidence == 1)).sum())
     is_full = n_true == store.info.count
     is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)
