@@ -69,15 +69,15 @@ class World:
         turn, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(DIM, DIM)))
         return _unit(np.stack([self.old_vector(text) for text in texts]) @ turn)
 
-    def retention(self, location):
+    def retention(self, location, version=None):
         """Share of the nDCG@10 of a full re-embed that a store has, for the queries of the audits."""
         store = open_store(location)
         rows = np.arange(store.info.count)
         batch = store.get(rows)
         texts = [document.text for document in store.documents(rows)]
-        asked = self.new_vectors([query.text for query in self.queries])
+        asked = self.new_vectors([query.text for query in self.queries], version)
         translated = self._gain(batch.ids, batch.vectors, asked)
-        return translated / max(self._gain(batch.ids, self.new_vectors(texts), asked), 1e-9)
+        return translated / max(self._gain(batch.ids, self.new_vectors(texts, version), asked), 1e-9)
 
     def _gain(self, ids, vectors, asked):
         distances = ((asked[:, None, :] - vectors[None]) ** 2).sum(axis=2)
