@@ -28,7 +28,7 @@ from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
-from migrate.stores.all_true import TRUE, note_content, with_content
+from migrate.stores.all_true import TRUE, keeps_as_made, note_content, with_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
@@ -162,8 +162,10 @@ def sync(step: Sync) -> Synced:
             comparison.before[1],
             step.progress,
         )
+        is_full = comparison.changes.n_true == job.total
+        is_proof = is_full and keeps_as_made(comparison.new, bool((job.kept_rows != TRUE_VECTOR).any()))
         details = write_store(comparison.output, job, force=True, restart=step.restart, progress=step.progress)
-        if comparison.changes.n_true == job.total:
+        if is_proof:
             note_content(comparison.output.location)
         remarks = tuple(details["remarks"])
     remarks = (*comparison.remarks, *remarks) if written else ()
