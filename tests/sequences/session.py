@@ -12,8 +12,8 @@ from children import start_command
 SWITCH_FILES = ("-shm", "-wal", ".lead-migrate-switch")
 """The ends of names of files that readers and switches leave in a store's folder."""
 
-MOST_PROOFS = 24
-"""Texts that a command may have embedded again to prove that a model is the one it was: three times 8."""
+MOST_PROOFS = 48
+"""Texts that a command may have embedded again, at most, to prove that a model is the one it was: six times 8."""
 
 ENDS_IN_STEPS = """
 import os
@@ -38,7 +38,7 @@ def digest(folder):
     """The hash of each file below a folder, but for what a switch leaves there; None where there is none."""
     if not folder.exists():
         return None
-    for path in folder.glob("*.db-wal"):  # which whoever opens the database next brings into it
+    for path in folder.rglob("*.db-wal"):  # which whoever opens the database next brings into it
         with closing(sqlite3.connect(path.with_name(path.name.removesuffix("-wal")))) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(SWITCH_FILES)]
