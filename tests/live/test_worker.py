@@ -566,6 +566,17 @@ def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_n
     assert len(true_ids(location)) > 40
 
 
+def test_a_stitch_of_the_model_before_it_changed_is_refused_though_the_cache_knows_nothing(slow_source, tmp_path):
+    before, later, fresh = (CachedEmbedder(Drifting(), tmp_path / f"{number}.sqlite") for number in range(3))
+    later.embedder.drift = fresh.embedder.drift = "later "
+    migrate.fit(slow_source, before, kind="ridge", sample=14).save(tmp_path / "stitch")
+    migrate.translate(slow_source, migrate.fit(slow_source, later, kind="ridge", sample=40), tmp_path / "new")
+    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
+    with pytest.raises(StitchError, match="the stitch was fitted on other documents"):
+        Worker(str(tmp_path / "new"), fresh, options(budget="60", **renewal)).run()
+    assert len(fresh.embedder.asked) == ASKED_AGAIN
+
+
 @every_database
 def test_a_text_that_changes_while_it_is_embedded_keeps_the_vector_that_it_was_given(location, embedder):
     ours = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
