@@ -16,7 +16,7 @@ class Searching:
         answers.unlink(missing_ok=True)
         self.answers = answers
         receiver, self._sender = multiprocessing.get_context("forkserver").Pipe(duplex=False)
-        self.process, _ = start_child(_search, location, queries, answers, cache, receiver, environment)
+        self.process, self._ended = start_child(_search, location, queries, answers, cache, receiver, environment)
         receiver.close()
 
     def stop(self, *, kill):
@@ -25,6 +25,7 @@ class Searching:
             self.process.kill()
         self._sender.close()
         self.process.join(DEADLINE_S)
+        self._ended.close()
         assert self.process.exitcode is not None, "the searcher does not end"
         lines = self.answers.read_text("utf-8").split("\n")[:-1] if self.answers.exists() else []
         return [json.loads(line) for line in lines]

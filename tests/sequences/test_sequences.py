@@ -50,6 +50,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_000)]
 MODEL = "openai:tiny"
 MARGIN = 0.95
 NEW_STORES = ("a", "b")
+RUN_STORE = "run/store"
 KINDS = {
     "faiss": (Folder, "{}"),
     "parquet": (Parquet, "parquet:{}"),
@@ -114,7 +115,9 @@ class Sequences(RuleBasedStateMachine):
         self.world = World(shared)
         self.server = OpenAIServer().__enter__()
         self.server.vectors = lambda texts: self.world.new_vectors(texts)
-        self.session = Session(self.folder, ("old", "stale", "foreign", *NEW_STORES), self.server, self.world)
+        self.session = Session(
+            self.folder, ("old", "stale", "foreign", *NEW_STORES, RUN_STORE), self.server, self.world
+        )
         self.maker = KINDS[self.kind][0]()
         self.make_old()
         relevant = {query: {name: 1} for query, name in self.world.looked_for.items()}
@@ -130,12 +133,12 @@ class Sequences(RuleBasedStateMachine):
 
     def pick(self, number):
         """A new store that is there by its number, or one that is not."""
-        present = [name for name in NEW_STORES if (self.folder / name).exists()]
+        present = [name for name in (*NEW_STORES, RUN_STORE) if (self.folder / name).exists()]
         return present[number % len(present)] if present and number else NEW_STORES[-1]
 
     def location(self, name):
         """A store as it is named on the command line."""
-        if name in NEW_STORES:
+        if name in (*NEW_STORES, RUN_STORE):
             return KINDS[self.kind][1].format(self.folder / name)
         return self.old.replace(f"{self.folder}/old", f"{self.folder}/{name}")
 
@@ -263,6 +266,28 @@ class Sequences(RuleBasedStateMachine):
             if switches:
                 self.switch_to(name, ["--audit", report], kill=None, meanwhile=0, undoes=False)
 
+    @rule(kill=a_kill, finishes=st.booleans(), options=st.sampled_from([[], [], ["--force"], ["--margin", "0.9"]]))
+    def run(self, kill, finishes, options):
+        report = "run/report.json"
+        arguments = ["run", self.old, "--target", MODEL, "-o", "run", "--kind", "ridge", "--sample", "80", *options]
+        arguments += ["--judged", "beir", "--yes", "-q"]
+        before = digest(self.folder / "run")
+        code = self.session.run(*arguments, writes=[RUN_STORE], kill=kill)
+        if code == 137 and finishes:
+            code = self.session.run(*arguments, writes=[RUN_STORE])
+            assert code not in (5, 6, 7) or self.searching, self.session.printed
+        is_done = code in (0, 1, 3) and (self.folder / RUN_STORE).exists()
+        if digest(self.folder / "run") != before:
+            self.holds[RUN_STORE] = self.holds.get("old") if is_done else self.either(RUN_STORE, "old")
+            self.spoilt = self.spoilt - {RUN_STORE} if "old" not in self.spoilt else self.spoilt | {RUN_STORE}
+            if is_done and (self.folder / report).exists():
+                self.reports[report] = self.world.version
+        if code == 0 and "--margin" not in options:
+            kept = max(
+                self.world.retention(self.location(RUN_STORE), version) for version in range(1, self.world.version + 1)
+            )
+            assert kept >= MARGIN - 0.005, f"SAFE of a store that keeps {kept:.3f}: {self.session.printed}"
+
     @rule(number=a_number)
     def check(self, number):
         name = self.pick(number)
@@ -307,7 +332,7 @@ class Sequences(RuleBasedStateMachine):
             self.holds["old"], self.holds[name] = self.holds[name], self.holds["old"]
             self.spoilt = {"old" if spoilt == name else spoilt for spoilt in self.spoilt}
             self.switched = name
-            self.was_proven("old", proof)
+            self.was_proven(name, proof)
 
     def do_something_else(self, name, number):
         """Run another command than the one that was killed, by its number; it may refuse."""
@@ -328,15 +353,16 @@ class Sequences(RuleBasedStateMachine):
         assert code == 0 or "nothing was switched" in self.session.printed, self.session.printed
 
     def was_proven(self, name, proof):
-        """See that what was switched to a store's name was SAFE by the report that was given, or a full re-embed."""
+        """See that a store that took the place of the old one was SAFE by the report, or is a full re-embed."""
         if proof == ["--unproven"]:
             return
-        if proof:
-            report = proof[-1]
-            kept = self.world.retention(self.location(name), self.reports[report])
-            assert kept >= MARGIN - 0.005, f"switched by {report} to a store that keeps {kept:.3f}"
+        if proof or name == RUN_STORE:
+            report = proof[-1] if proof else "run/report.json"
+            kept = self.world.retention(self.old, self.reports[report])
+            margin = 0.9 if report.startswith("run") else MARGIN
+            assert kept >= margin - 0.005, f"switched by {report} to a store that keeps {kept:.3f}"
         else:
-            self.are_of_one_model(name, Content.of(self.location(name)), everything=True)
+            self.are_of_one_model("old", Content.of(self.old), everything=True)
 
     @precondition(lambda self: self.switched is not None)
     @rule(kill=a_kill_of_a_switch, meanwhile=a_number)
