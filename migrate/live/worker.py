@@ -131,6 +131,7 @@ class Worker:
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
         self._is_proven = not needs_proof(self.embedder)
+        self._is_unaffordable = False  # the proof, without which nothing is embedded
 
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do."""
@@ -257,7 +258,9 @@ class Worker:
             self._is_proven = n_asked > 0
         except VectorError:
             raise
-        except (SpendingError, InputError):  # nothing will be embedded
+        except SpendingError:
+            self._is_unaffordable = True
+        except InputError:  # nothing will be embedded
             return
 
     def _survey(self) -> None:
@@ -333,8 +336,10 @@ class Worker:
         return self._documents(ids)
 
     def _room(self) -> int:
-        """Return how many more documents the budget lets be embedded, where it is one of documents."""
+        """Return how many more documents may be embedded, where the budget is one of documents or used up."""
         budget, survey = self.budget, self.survey
+        if self._is_unaffordable:
+            return 0
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
         most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)

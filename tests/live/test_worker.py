@@ -566,6 +566,26 @@ def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_n
     assert len(true_ids(location)) > 40
 
 
+@pytest.mark.parametrize("budget", ["62", "{}tok"])
+def test_a_model_that_has_changed_writes_nothing_where_little_may_be_spent(budget, source_folder, tmp_path):
+    embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
+    translate(source_folder, embedder, tmp_path / "new")
+    location = str(tmp_path / "new")
+    Worker(location, embedder, options(budget="60")).run()
+    with state_of(location) as state:
+        tokens = state.value("own spent by the worker")["tokens"]
+    embedder.embedder.drift = "later "
+    embedder.embedder.asked.clear()
+    worker = Worker(location, embedder, options(budget=budget.format(tokens + 4 * tokens // 20)))
+    if "tok" in budget:  # which is not enough to prove the model, and so for nothing
+        assert worker.run().message.startswith("the budget of")
+        assert len(embedder.embedder.asked) == 1
+    else:
+        with pytest.raises(VectorError, match="has changed"):
+            worker.run()
+    assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
+
+
 def test_a_stitch_of_the_model_before_it_changed_is_refused_though_the_cache_knows_nothing(slow_source, tmp_path):
     before, later, fresh = (CachedEmbedder(Drifting(), tmp_path / f"{number}.sqlite") for number in range(3))
     later.embedder.drift = fresh.embedder.drift = "later "
