@@ -137,10 +137,14 @@ class Sequences(RuleBasedStateMachine):
         return present[number % len(present)] if present and number else NEW_STORES[-1]
 
     def location(self, name):
-        """A store as it is named on the command line."""
+        """A store as it is named on the command line; also where another one took its place by a switch."""
         if name in (*NEW_STORES, RUN_STORE):
-            return KINDS[self.kind][1].format(self.folder / name)
+            return self.output(name) + getattr(self.maker, "options", "")
         return self.old.replace(f"{self.folder}/old", f"{self.folder}/{name}")
+
+    def output(self, name):
+        """A store as it is named where it is to be written."""
+        return KINDS[self.kind][1].format(self.folder / name)
 
     # What is typed
 
@@ -201,19 +205,19 @@ class Sequences(RuleBasedStateMachine):
 
     @rule(name=a_new_store, kill=a_kill, finishes=st.booleans(), any_store=st.booleans())
     def translate(self, name, kill, finishes, any_store=False):
-        arguments = ["translate", self.old, "stitch", "-o", self.location(name), "--force", "-q"]
+        arguments = ["translate", self.old, "stitch", "-o", self.output(name), "--force", "-q"]
         arguments += ["--any-store"] if any_store else []
         self.write(name, *arguments, source="old", kill=kill, finishes=finishes)
 
     @rule(name=a_new_store, kill=a_kill, finishes=st.booleans())
     def reembed(self, name, kill, finishes):
-        arguments = ["reembed", self.old, "--target", MODEL, "-o", self.location(name), "--force", "--yes", "-q"]
+        arguments = ["reembed", self.old, "--target", MODEL, "-o", self.output(name), "--force", "--yes", "-q"]
         if self.write(name, *arguments, source="old", kill=kill, finishes=finishes) == 0:
             self.are_of_one_model(name, Content.of(self.location(name)), everything=True)
 
     @rule(name=a_new_store, share=st.sampled_from(["60%", "90%"]), kill=a_kill, finishes=st.booleans())
     def reembed_share(self, name, share, kill, finishes):
-        arguments = ["reembed", self.old, "--target", MODEL, "-o", self.location(name), "--force", "--yes", "-q"]
+        arguments = ["reembed", self.old, "--target", MODEL, "-o", self.output(name), "--force", "--yes", "-q"]
         arguments += ["--share", share, "--stitch", "stitch"]
         self.write(name, *arguments, source="old", kill=kill, finishes=finishes)
 
@@ -236,7 +240,7 @@ class Sequences(RuleBasedStateMachine):
     @rule(number=a_number, output=a_new_store, kill=a_kill, finishes=st.booleans())
     def backfill(self, number, output, kill, finishes):
         source = self.pick(number)
-        arguments = ["backfill", self.location(source), "-o", self.location(output), "--force", "-q"]
+        arguments = ["backfill", self.location(source), "-o", self.output(output), "--force", "-q"]
         self.write(output, *arguments, "--target", MODEL, source=source, kill=kill, finishes=finishes)
 
     @rule(number=a_number, kill=a_kill, finishes=st.booleans(), refits=st.booleans())
