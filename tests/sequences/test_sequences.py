@@ -167,6 +167,8 @@ class Sequences(RuleBasedStateMachine):
             assert "unfinished work" not in self.session.printed, self.session.printed
         if code == 0 and "nothing to migrate" in self.session.printed:
             return None
+        # What it names as the way out is one
+        assert "rollback" not in self.session.printed or self.switched is not None, self.session.printed
         if code == 0:
             self.holds[name] = self.holds.get(source)
             self.spoilt = self.spoilt - {name} if source not in self.spoilt else self.spoilt | {name}
@@ -231,11 +233,15 @@ class Sequences(RuleBasedStateMachine):
 
     @rule(number=a_number, kill=a_kill, finishes=st.booleans())
     def sync(self, number, kill, finishes):
-        name = self.pick(number)
-        arguments = ["sync", self.old, self.location(name), "--yes", "-q"]
+        self.bring_up_to_date(self.pick(number), kill=kill, finishes=finishes)
+
+    def bring_up_to_date(self, name, *, kill, finishes):
+        """Sync a store; the exit code. What somebody else wrote into it stays there."""
         was_spoilt = name in self.spoilt
-        self.write(name, *arguments, source="old", kill=kill, finishes=finishes)
+        arguments = ["sync", self.old, self.location(name), "--yes", "-q"]
+        code = self.write(name, *arguments, source="old", kill=kill, finishes=finishes)
         self.spoilt |= {name} if was_spoilt else set()
+        return code
 
     @rule(number=a_number, output=a_new_store, kill=a_kill, finishes=st.booleans())
     def backfill(self, number, output, kill, finishes):
@@ -317,8 +323,11 @@ class Sequences(RuleBasedStateMachine):
             proof = ["--audit", sorted(self.reports)[report % len(self.reports)]]
         self.switch_to(self.pick(number), proof, kill=kill, meanwhile=meanwhile, undoes=undoes)
 
-    def switch_to(self, name, proof, *, kill, meanwhile, undoes):
-        """Switch to a store by the proof that the options name; where that is killed, go on or undo it."""
+    def switch_to(self, name, proof, *, kill, meanwhile, undoes, is_synced=False):
+        """Switch to a store by the proof that the options name; where that is killed, go on or undo it.
+
+        A store that is not up to date is synced, where the switch says so.
+        """
         arguments = ["switch", self.old, self.location(name), *proof]
         was_new = self.is_new("old")
         code = self.session.run(*arguments, writes=["old", name], kill=kill, pays=False)
@@ -331,6 +340,10 @@ class Sequences(RuleBasedStateMachine):
             code = self.session.run(*arguments, writes=["old", name], pays=False)
         if code != 0:
             assert self.is_new("old") == was_new
+            if "`sync`" in self.session.printed:
+                assert not is_synced, self.session.printed
+                if self.bring_up_to_date(name, kill=None, finishes=True) == 0:
+                    self.switch_to(name, proof, kill=None, meanwhile=0, undoes=False, is_synced=True)
         elif not was_new:
             assert self.is_new("old") and not self.is_new(name)
             self.holds["old"], self.holds[name] = self.holds[name], self.holds["old"]

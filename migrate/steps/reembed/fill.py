@@ -108,7 +108,7 @@ def backfill_store(
     kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
     confidence[is_cached] = 1
     job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, stored_sources(store), new)
-    is_proof = is_full and keeps_as_made(store, not is_cached.all())
+    is_proof = is_full and keeps_as_made(store, is_kept=not is_cached.all())
     write_store(target, job, force=force, restart=restart, progress=progress)
     if is_proof:
         note_content(target.location)

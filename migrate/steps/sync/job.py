@@ -163,7 +163,7 @@ def sync(step: Sync) -> Synced:
             step.progress,
         )
         is_full = comparison.changes.n_true == job.total
-        is_proof = is_full and keeps_as_made(comparison.new, bool((job.kept_rows != TRUE_VECTOR).any()))
+        is_proof = is_full and keeps_as_made(comparison.new, is_kept=bool((job.kept_rows != TRUE_VECTOR).any()))
         details = write_store(comparison.output, job, force=True, restart=step.restart, progress=step.progress)
         if is_proof:
             note_content(comparison.output.location)
