@@ -521,3 +521,13 @@ def test_a_re_embed_that_is_synced_proves_itself_unless_somebody_changed_its_vec
         return
     with pytest.raises(InputError, match="it is not what it was when all of it was embedded"):
         switch(old, location)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Folder", "Lance", "SqliteVec"])
+def test_a_re_embed_that_was_killed_at_its_end_is_known_by_a_switch_after_the_same_command(name, kind_of, tmp_path):
+    kind = kind_of(name)
+    old, new = kind.make(tmp_path / "old", some_records()), kind.new(tmp_path / "full")
+    call_in_child(tools.reembed_hashed, old, new, point="published")
+    tools.reembed_hashed(old, new)
+    assert switch(old, new).all_true

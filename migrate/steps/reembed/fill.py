@@ -25,7 +25,7 @@ from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
-from migrate.stores.all_true import TRUE, keeps_as_made, note_content, with_content
+from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.registry import output_of
@@ -107,11 +107,10 @@ def backfill_store(
 
     kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
     confidence[is_cached] = 1
-    job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, stored_sources(store), new)
     is_proof = is_full and keeps_as_made(store, is_kept=not is_cached.all())
+    sources = stored_sources(store)
+    job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, sources, new, is_proof)
     write_store(target, job, force=force, restart=restart, progress=progress)
-    if is_proof:
-        note_content(target.location)
     return Backfill(
         target.display_name,
         store.info.count,
