@@ -286,6 +286,8 @@ class Sequences(RuleBasedStateMachine):
         if code == 137 and finishes:
             code = self.session.run(*arguments, writes=[RUN_STORE])
             assert code not in (5, 6, 7) or self.searching, self.session.printed
+        if "nothing to migrate" in self.session.printed:
+            return
         is_done = code in (0, 1, 3) and (self.folder / RUN_STORE).exists()
         if digest(self.folder / "run") != before:
             self.holds[RUN_STORE] = self.holds.get("old") if is_done else self.either(RUN_STORE, "old")
