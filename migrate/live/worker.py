@@ -418,7 +418,8 @@ class Worker:
         try:
             renewal.check(self.store, survey.texts)
             fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
+            stays = true.keys() | set(survey.unproven)  # the store calls these true, though the cache lost them
+            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in stays}
             self.writer.renew(self.store, renewal, fitted, untrue)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
             self._not_renewed = (*self._not_renewed, *due)

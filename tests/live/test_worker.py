@@ -511,6 +511,19 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
     assert (done.phase, done.bitwise) == ("complete", True)
 
 
+@pytest.mark.parametrize("kind", ["lancedb", "sqlite-vec"])
+def test_a_refit_leaves_true_vectors_that_the_cache_has_lost(slow_source, embedder, place_of, tmp_path, kind):
+    place = place_of(kind, "new")
+    migrate.fit(slow_source, embedder, kind="ridge", sample=40).save(tmp_path / "stitch")
+    migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
+    before = true_ids(place)
+    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "10%"}
+    Worker(place, CachedEmbedder(Hashed(), tmp_path / "fresh.sqlite"), options(budget="30", **renewal)).run()
+    with state_of(place) as state:
+        assert state.counters()["refits"] == 1
+    assert len(before) == 40 and before < true_ids(place)
+
+
 def store_of(folder, documents):
     return make_store(folder, documents, Hashed().embed(documents, "document"))
 
