@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from dying import interrupt_at
@@ -21,6 +23,21 @@ from migrate.vectors import Document, Query
 @pytest.fixture
 def embedder(tmp_path):
     return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
+
+
+class BehindAnApi(Hashed):
+    """A model that is known by its name alone, which may be another one's by now."""
+
+    def __init__(self, drift):
+        super().__init__()
+        self.drift = drift
+
+    @property
+    def profile(self):
+        return replace(super().profile, is_api=True)
+
+    def one(self, text):
+        return super().one(self.drift + text)
 
 
 @pytest.fixture
@@ -127,6 +144,17 @@ def test_the_cache_of_another_model_is_refused(translated, tmp_path):
     other = CachedEmbedder(Other(), tmp_path / "cache.sqlite")
     with pytest.raises(StoreError, match=r"own model: in the manifest the model is 'hashed', .* named 'other'"):
         backfill_store(translated, other, tmp_path / "new")
+
+
+def test_a_cache_of_the_model_as_it_is_now_is_refused_where_the_store_has_vectors_of_before(translated, tmp_path):
+    documents = list(translated.documents())
+    later, same = (CachedEmbedder(BehindAnApi(drift), tmp_path / f"{drift}.sqlite") for drift in ("later", ""))
+    later.embed_documents(documents[:100])
+    with pytest.raises(VectorError, match=r"calls vectors true that hashed does not give .* has changed"):
+        backfill_store(translated, later, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    same.embed_documents(documents[:100])
+    assert backfill_store(translated, same, tmp_path / "new").n_true > 100
 
 
 def test_a_store_that_does_not_say_its_model_is_refused(translated, embedder, tmp_path):

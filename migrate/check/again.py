@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from migrate.check.comparison import holds_vectors_of, tolerance_of
 from migrate.check.facts import manifest_finding
-from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
+from migrate.embedders.again import ASKED_AGAIN, SAME, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, SpendingError, StoreError, VectorError
@@ -16,7 +16,7 @@ from migrate.selection.sample import known_documents
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
-from migrate.vectors import Document
+from migrate.vectors import Document, unit_rows
 
 
 def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, seed: int = 0) -> int:
@@ -38,6 +38,34 @@ def prove_model(store: Store, embedder: Embedder, *, all_true: bool = False, see
         return 0
     texts, vectors = zip(*pairs, strict=True)
     return prove_answers(embedder, texts, np.stack(vectors), source=store.info.location)
+
+
+def prove_kept(store: Store, embedder: Embedder, rows: NDArray[np.int64], *, seed: int = 0) -> int:
+    """Embed some texts again whose vectors a store calls true, those of `rows`, before it gets others of the model.
+
+    One vector that the model still gives is enough: in a database texts may have changed
+    since. Returns how many were embedded; a model that runs here is not asked, nor is one of codes compared.
+
+    Raises VectorError: none of them is the model's. RemoteError, SpendingError: as the embedder.
+    """
+    if not len(rows) or not store.info.exact or not needs_proof(embedder):
+        return 0
+    drawn = np.sort(np.random.default_rng(seed).permutation(rows)[:ASKED_AGAIN])
+    with_text = [(row, text) for row, text in zip(drawn, store.documents(drawn), strict=True) if text.text.strip()]
+    if not with_text:
+        return 0
+    chosen, documents = zip(*with_text, strict=True)
+    stored, now = store.get(np.array(chosen)).vectors, embedder.embed_again(documents, "document")
+    best = -1.0
+    if now.shape == stored.shape:
+        best = float(np.einsum("nd,nd->n", unit_rows(now), unit_rows(stored)).max())
+    if best < SAME:
+        raise VectorError(
+            f"{store.info.location}: the store calls vectors true that {embedder.profile.spec} does not give (cosine "
+            f"{best:.3f} at best, of {len(documents)}): the model has changed since it made them; name the server that "
+            "still has that model, or make the store anew with this one"
+        )
+    return len(documents)
 
 
 def proof_documents(store: Store, *, all_true: bool = False, seed: int = 0) -> list[Document]:

@@ -35,7 +35,7 @@ from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.jobs import Work
-from migrate.work.outputs import rows_left, write_store
+from migrate.work.outputs import RunState, rows_left, settle, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 
 MADE_BY = "full re-embed"
@@ -63,7 +63,6 @@ def reembed_store(
     target = output_of(output)
     with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
         details = write_store(target, job, force=force, restart=restart)
-    note_content(target.location)
     return as_embedding(target.display_name, details)
 
 
@@ -114,6 +113,10 @@ class _ReembedJob(RewriteJob):
         details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
         return embedding_manifest(work, self.embedder, details, source_hashes(self.store), counts)
 
+    def note_published(self) -> None:
+        """Note what the store holds, by which `switch` knows it for a full re-embed."""
+        note_content(self.output.location)
+
     def _documents(self, work: Work) -> Iterator[Document]:
         """Yield those that are left, of a million rows at a time: the numbers of all rows would fill the memory."""
         for rows in work.lacking(shards_of(self.total, 1 << 20)):
@@ -132,6 +135,15 @@ def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
     if manifest is None or manifest.store.made_by != MADE_BY:
         return False
     return (manifest.model, manifest.inputs) == (embedder.identity, source_hashes(store))
+
+
+def finish_reembedded(output: Path | str) -> None:
+    """Note what a full re-embed holds whose run was killed before that, and tidy up after it."""
+    target = output_of(output)
+    state = RunState.read(target.path)
+    if state is not None and state.complete is not None and state.configuration["command"] == _ReembedJob.command:
+        note_content(target.location)
+        settle(target, _ReembedJob.command, force=False)
 
 
 def _manifest_at(output: Path | str) -> Manifest | None:

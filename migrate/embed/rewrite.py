@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
 from migrate.manifest import Manifest, StoreFacts
+from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.outputs import Output
@@ -96,7 +97,8 @@ class PatchJob(RewriteJob):
 
     `kept` has the vector of each document in one of its `kept_rows`, (n,), unless that is `TRUE_VECTOR`: those are of
     `embedder`. `confidence` is of the new vectors, `sources` of the vectors that they come from, where that is known.
-    `manifest` is the new store's, without hashes.
+    `manifest` is the new store's, without hashes. With `is_proof` every vector is known to be true, and the store is
+    known again by what it holds.
     """
 
     embedder: Embedder
@@ -105,6 +107,7 @@ class PatchJob(RewriteJob):
     confidence: Vectors
     sources: Checksums | None
     manifest: Manifest
+    is_proof: bool
 
     @property
     def dim(self) -> int:
@@ -132,6 +135,11 @@ class PatchJob(RewriteJob):
         """Write the state of the model, and return the manifest."""
         self.embedder.save_state(work.content)
         return self.manifest, {}
+
+    def note_published(self) -> None:
+        """Note what the store holds, where it is one that needs no other proof."""
+        if self.is_proof:
+            note_content(self.output.location)
 
 
 def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:

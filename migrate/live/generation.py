@@ -210,7 +210,8 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
         raise VectorError(f"{location}: its model has {model.dim} dimensions, its vectors {store.info.dim}; stamp it")
     index = open_search(store)
     index.search(np.ones((1, store.info.dim), np.float32), 1)  # what is read at the first search is read now
-    translated = manifest is not None and manifest.source_model is not None
+    # The old model may be unknown: nothing says it of a store that lead-migrate has not made
+    translated = manifest is not None and (manifest.store.made_by == "translate" or manifest.source_model is not None)
     n_true = manifest.counts.get("true vectors", 0) if manifest is not None else 0
     return Generation(
         generation_of(store),

@@ -83,20 +83,20 @@ class Account:
         """Their price; 0 where none is known."""
         return usd_of(self.tokens, self.tally.price) or 0.0
 
-    def fits(self, texts: Sequence[Text]) -> int:
-        """Return how many of the texts, from the first, the budget still has room for."""
+    def fits(self, texts: Sequence[Text], *, repeats: bool = False) -> int:
+        """Return how many of the texts, from the first, the budget still has room for; `repeats` are no documents."""
         if self.budget is None:
             return len(texts)
         if self.budget.unit in ("share", "documents"):
-            return min(len(texts), self._room())
+            return len(texts) if repeats else min(len(texts), self._room())
         most = self.budget.amount
         if self.budget.unit == "usd":
             most *= 1e6 / (self.tally.price or 1)
         return int((self.tokens + np.cumsum(self.tally.tokens(texts)) <= most).sum())
 
-    def require_room(self, texts: Sequence[Text]) -> None:
-        """Make sure that the budget has room for all of them; raises `SpendingError`."""
-        if self.fits(texts) < len(texts):
+    def require_room(self, texts: Sequence[Text], *, repeats: bool = False) -> None:
+        """Make sure that the budget has room for all of them, as `fits` says; raises `SpendingError`."""
+        if self.fits(texts, repeats=repeats) < len(texts):
             raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
 
     def at_once(self, count: int) -> int:
@@ -106,9 +106,9 @@ class Account:
         tokens_each = 1 if self.pace.unit == "documents" else 200  # about; each text is waited for by its own
         return max(min(int(5 * self.pace.per_second / tokens_each), count), 1)
 
-    def pay(self, texts: Sequence[Text]) -> int:
+    def pay(self, texts: Sequence[Text], *, repeats: bool = False) -> int:
         """Wait for the pace, note what the texts cost, and return their tokens."""
-        self.require_room(texts)
+        self.require_room(texts, repeats=repeats)
         tokens = int(self.tally.tokens(texts).sum())
         if self.pace is not None:
             now = time.monotonic()
@@ -162,7 +162,7 @@ class PayingEmbedder(WrappedEmbedder):
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
         """Embed texts that were embedded before, which count as no documents; raises as `embed`."""
-        tokens = self.account.pay(texts)
+        tokens = self.account.pay(texts, repeats=True)
         vectors = self.embedder.embed(texts, role)
         self._count(0, tokens)
         return vectors

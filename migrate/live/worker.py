@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from migrate.audit.verdict import Outcome
+from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.cost import tally_of
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
@@ -61,7 +62,8 @@ class LiveSurvey:
 
     `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
     `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if
-    all that is true is so to the last bit; `refused` are texts that the model takes no vector of.
+    all that is true is so to the last bit; `refused` are texts that the model takes no vector of. `unproven` are the
+    documents of `remaining` whose vectors the store calls true, and the cache does not know.
     """
 
     count: int = 0
@@ -70,6 +72,7 @@ class LiveSurvey:
     texts: dict[str, bytes] = field(default_factory=dict)
     embedded: list[str] = field(default_factory=list)
     remaining: list[str] = field(default_factory=list)
+    unproven: list[str] = field(default_factory=list)
     n_embedded: int = 0
     judged: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -128,6 +131,7 @@ class Worker:
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
         self._is_proven = not needs_proof(self.embedder)
+        self._is_unaffordable = False  # the proof, without which nothing is embedded
 
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do."""
@@ -242,15 +246,21 @@ class Worker:
         return int(sum(counters[name] - self.survey.counters.get(name, 0) for name in names))
 
     def _prove_model(self) -> None:
-        """Make sure that the model behind an API still gives the vectors that the cache has of some texts."""
+        """Make sure that the model behind an API still gives the vectors that the cache and the store have."""
         if self.survey.is_complete:
             return
         documents = self._documents([*self.survey.true, *self.survey.embedded][:ASKED_AGAIN])
         try:
-            self._is_proven = prove_known(self.embedder, documents, source=self.location) > 0
+            n_asked = prove_known(self.embedder, documents, source=self.location)
+            if not self.survey.true:  # nothing in the store is what the cache has
+                unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)
+                n_asked += prove_kept(self.store, self.embedder, unproven)
+            self._is_proven = n_asked > 0
         except VectorError:
             raise
-        except (SpendingError, InputError):  # nothing will be embedded
+        except SpendingError:
+            self._is_unaffordable = True
+        except InputError:  # nothing will be embedded
             return
 
     def _survey(self) -> None:
@@ -284,6 +294,8 @@ class Worker:
                     survey.embedded.append(document.id)
                 else:
                     ranked.append((sure, row, document.id))
+                    if sure == 1:
+                        survey.unproven.append(document.id)
         survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.remaining))
@@ -324,8 +336,10 @@ class Worker:
         return self._documents(ids)
 
     def _room(self) -> int:
-        """Return how many more documents the budget lets be embedded, where it is one of documents."""
+        """Return how many more documents may be embedded, where the budget is one of documents or used up."""
         budget, survey = self.budget, self.survey
+        if self._is_unaffordable:
+            return 0
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
         most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
@@ -404,7 +418,8 @@ class Worker:
         try:
             renewal.check(self.store, survey.texts)
             fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in true}
+            stays = true.keys() | set(survey.unproven)  # the store calls these true, though the cache lost them
+            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in stays}
             self.writer.renew(self.store, renewal, fitted, untrue)
         except (StitchError, StoreError, VectorError) as error:  # it stays as it was
             self._not_renewed = (*self._not_renewed, *due)

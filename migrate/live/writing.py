@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.again import ASKED_AGAIN, needs_proof
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_model
 from migrate.errors import StitchError, StoreError, UsageError
@@ -103,7 +104,7 @@ class Renewal:
             )
 
     def require_documents(self, store: Store, embedder: Embedder, texts: Mapping[str, bytes]) -> None:
-        """Make sure, before anything is embedded, that source and stitch are of a store's documents.
+        """Make sure, before any document is written, that source and stitch are of a store's documents and its model.
 
         `embedder` is the model of the store behind its cache, `texts` are as for `check`.
         """
@@ -114,9 +115,12 @@ class Renewal:
                 "translated from, and its stitch"
             )
         documents = list(self.source.documents(_rows_of(self.source, sample.row_of)[:64]))
+        true = dict(embedder.find(documents, "document"))
+        if not true and needs_proof(embedder):
+            true = dict(enumerate(embedder.embed_again(documents[:ASKED_AGAIN], "document")))
         same = [
             np.allclose(vector, sample.vectors[sample.row_of[documents[position].id]], atol=1e-3)
-            for position, vector in embedder.find(documents, "document").items()
+            for position, vector in true.items()
         ]
         if not documents or sum(same) < len(same) / 2:
             raise StitchError(

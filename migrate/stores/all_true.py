@@ -44,6 +44,17 @@ def note_content(location: str) -> None:
         store.keep_manifest(with_content(manifest, content_of(store)))
 
 
+def keeps_as_made(store: Store, *, is_kept: bool) -> bool:
+    """Return whether the vectors that another store keeps of this one are what its manifest was written for.
+
+    In a database anybody may have changed them since. Where nothing `is_kept` there is nothing to vouch for.
+    """
+    if not is_kept or index_is_verified(store):
+        return True
+    recorded = None if store.info.manifest is None else store.info.manifest.store.content
+    return recorded is not None and recorded == content_of(store)
+
+
 def with_content(manifest: Manifest, content: Mapping[str, Any] | None) -> Manifest:
     """Return the manifest with what its store holds, or, of one that is written anew, without."""
     details = {key: value for key, value in manifest.details.items() if key != "content"}

@@ -317,3 +317,6 @@ class StoreJob(ABC):
     @abstractmethod
     def finish(self, work: Work, writer: StoreWriter) -> Facts:
         """Complete the store once every shard is there, and return facts that JSON can hold."""
+
+    def note_published(self) -> None:
+        """Note what only a store that has its name can tell; called again where a run was killed meanwhile."""

@@ -283,6 +283,7 @@ def write_store(
                 _fill(work, target, state, runner, progress)
             if not target.is_published(work.content):
                 target.publish(work.content, force=force)
+            job.note_published()
         except KeyboardInterrupt as error:
             of = "" if job.total is None else f" of {job.total:,}"
             error.add_note(f"continue with the same command: {work.rows:,}{of} rows are done")

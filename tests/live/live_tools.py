@@ -25,7 +25,9 @@ def noisy_vectors(count=COUNT, seed=0, noise=0.35):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def make_store(folder, vectors, model, *, source=SOURCE, words=None, created="2026-01-01T00:00:00+00:00"):
+def make_store(
+    folder, vectors, model, *, source=SOURCE, words=None, created="2026-01-01T00:00:00+00:00", made_by="translate"
+):
     """A flat FAISS index of inner products with a docs.jsonl; without `words`, without texts where that is empty."""
     import faiss
 
@@ -38,7 +40,7 @@ def make_store(folder, vectors, model, *, source=SOURCE, words=None, created="20
     for record, text in zip(records, words, strict=False):
         record["text"] = text
     (folder / "docs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    facts = StoreFacts(index="index.faiss", made_by="translate").as_details()
+    facts = StoreFacts(index="index.faiss", made_by=made_by).as_details()
     Manifest("store", model=model, source_model=source, details=facts, created=created).write(folder)
     return folder
 

@@ -244,11 +244,18 @@ def test_a_store_that_lost_its_texts_is_searched_by_what_is_known(live, folder, 
 
 
 def test_a_complete_store_is_searched_alone(model, live, server, tmp_path):
-    folder = make_store(tmp_path / "full", true_vectors(), model.identity, source=None)
+    folder = make_store(tmp_path / "full", true_vectors(), model.identity, source=None, made_by="embed")
     query = vector_of("q", DIM)
     answer = live(location=folder).search(query)
     assert list(answer.ids) == order_of(true_vectors(), query)[:10] and answer.untrue == 0
     assert not embedded(server)
+
+
+def test_a_store_that_was_translated_from_an_unknown_model_is_not_taken_for_complete(model, live, tmp_path):
+    folder = make_store(tmp_path / "unknown", noisy_vectors(), model.identity, source=None)
+    searcher, query = live(location=folder), vector_of("q", DIM)
+    wait_for_true(searcher, query)
+    assert list(searcher.search(query).ids) != order_of(noisy_vectors(), query)[:10]
 
 
 def test_documents_that_were_written_back_are_true_as_long_as_their_texts_are(model, live, server, tmp_path):

@@ -476,6 +476,19 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
     assert (done.phase, done.bitwise) == ("complete", True)
 
 
+@pytest.mark.parametrize("kind", ["lancedb", "sqlite-vec"])
+def test_a_refit_leaves_true_vectors_that_the_cache_has_lost(slow_source, embedder, place_of, tmp_path, kind):
+    place = place_of(kind, "new")
+    migrate.fit(slow_source, embedder, kind="ridge", sample=40).save(tmp_path / "stitch")
+    migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
+    before = true_ids(place)
+    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "10%"}
+    Worker(place, CachedEmbedder(Hashed(), tmp_path / "fresh.sqlite"), options(budget="30", **renewal)).run()
+    with state_of(place) as state:
+        assert state.counters()["refits"] == 1
+    assert len(before) == 40 and before < true_ids(place)
+
+
 def store_of(folder, documents):
     return make_store(folder, documents, Hashed().embed(documents, "document"))
 
@@ -517,6 +530,49 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
         Worker(location, embedder, ONCE).run()
     assert len(embedder.embedder.asked) == ASKED_AGAIN
     assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
+
+
+@every_kind
+def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_named(location, tmp_path):
+    other = CachedEmbedder(Drifting(), tmp_path / "other.sqlite")
+    other.embedder.drift = "later "
+    with pytest.raises(VectorError, match=r"calls vectors true that hashed does not give .* has changed"):
+        Worker(location, other, options(budget="60")).run()
+    assert len(other.embedder.asked) == ASKED_AGAIN and len(true_ids(location)) == 40
+    same = CachedEmbedder(Drifting(), tmp_path / "same.sqlite")
+    Worker(location, same, options(budget="60")).run()
+    assert len(true_ids(location)) > 40
+
+
+@pytest.mark.parametrize("budget", ["62", "{}tok"])
+def test_a_model_that_has_changed_writes_nothing_where_little_may_be_spent(budget, source_folder, tmp_path):
+    embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
+    translate(source_folder, embedder, tmp_path / "new")
+    location = str(tmp_path / "new")
+    Worker(location, embedder, options(budget="60")).run()
+    with state_of(location) as state:
+        tokens = state.value("own spent by the worker")["tokens"]
+    embedder.embedder.drift = "later "
+    embedder.embedder.asked.clear()
+    worker = Worker(location, embedder, options(budget=budget.format(tokens + 4 * tokens // 20)))
+    if "tok" in budget:  # which is not enough to prove the model, and so for nothing
+        assert worker.run().message.startswith("the budget of")
+        assert len(embedder.embedder.asked) == 1
+    else:
+        with pytest.raises(VectorError, match="has changed"):
+            worker.run()
+    assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
+
+
+def test_a_stitch_of_the_model_before_it_changed_is_refused_though_the_cache_knows_nothing(slow_source, tmp_path):
+    before, later, fresh = (CachedEmbedder(Drifting(), tmp_path / f"{number}.sqlite") for number in range(3))
+    later.embedder.drift = fresh.embedder.drift = "later "
+    migrate.fit(slow_source, before, kind="ridge", sample=14).save(tmp_path / "stitch")
+    migrate.translate(slow_source, migrate.fit(slow_source, later, kind="ridge", sample=40), tmp_path / "new")
+    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
+    with pytest.raises(StitchError, match="the stitch was fitted on other documents"):
+        Worker(str(tmp_path / "new"), fresh, options(budget="60", **renewal)).run()
+    assert len(fresh.embedder.asked) == ASKED_AGAIN
 
 
 @every_database

@@ -1,11 +1,13 @@
 """A small world in which the truth is known: two models by formula, documents that change, what a store should hold.
 
 Texts are a few words of a vocabulary. The old model adds up the vectors of the words; the new one turns the old one's
-vectors where it is `faithful`, so that a translation keeps everything, and has words of its own where it is not.
+vectors, so that a translation keeps everything, and adds vectors of its own, which no translation knows. Queries say
+the same in words that no document has, so that a search by words finds nothing.
 """
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 
 import numpy as np
@@ -16,7 +18,7 @@ from migrate.stores.all_true import is_all_true
 from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Document, Query
 
-COUNT, QUERIES, DEPTH = 160, 90, 10
+COUNT, QUERIES, DEPTH = 160, 150, 10
 VOCABULARY = [f"word{number}" for number in range(70)]
 
 
@@ -26,16 +28,23 @@ def _unit(rows):
 
 def _words(text, name):
     """The sum of the vectors that a model has for the words of a text, and a little of the text's own."""
-    rows = [np.random.default_rng(list(sha256(f"{name} {word}".encode()).digest())) for word in text.split()]
-    own = np.random.default_rng(list(sha256(f"{name} text {text}".encode()).digest()))
-    return sum(row.normal(size=DIM) for row in rows) + 0.2 * own.normal(size=DIM)
+    meanings = text.replace("ask", "word").split()
+    return sum(_random_vector(f"{name} {word}") for word in meanings) + 0.2 * _random_vector(f"{name} text {text}")
+
+
+@cache
+def _random_vector(key):
+    return np.random.default_rng(list(sha256(key.encode()).digest())).normal(size=DIM)
 
 
 @dataclass
 class World:
-    """The documents of the old store as they are now, and the model that answers under the new one's name."""
+    """The documents of the old store as they are now, and the model that answers under the new one's name.
 
-    faithful: bool
+    `shared` is the share of the new model, 0-1, that is the old one's.
+    """
+
+    shared: float
     records: dict[str, tuple[Document, np.ndarray]] = field(default_factory=dict)
     version: int = 1
     changes: int = 0
@@ -46,7 +55,8 @@ class World:
         chosen = np.random.default_rng(2).permutation(sorted(self.records))[:QUERIES]
         self.looked_for = {f"q{number}": str(name) for number, name in enumerate(chosen)}
         self.queries = [
-            Query(query, " ".join(self.records[name][0].text.split()[:3])) for query, name in self.looked_for.items()
+            Query(query, " ".join(self.records[name][0].text.replace("word", "ask").split()[:4]))
+            for query, name in self.looked_for.items()
         ]
 
     def put(self, name):
@@ -63,21 +73,21 @@ class World:
     def new_vectors(self, texts, version=None):
         """The new model's vectors, (n, DIM) float32."""
         name = f"new{version or self.version}"
-        if not self.faithful:
-            return np.stack([_unit(_words(text, name)) for text in texts])
+        own = np.stack([_unit(_words(text, name)) for text in texts])
         seed = list(sha256(name.encode()).digest())
         turn, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(DIM, DIM)))
-        return _unit(np.stack([self.old_vector(text) for text in texts]) @ turn)
+        turned = np.stack([self.old_vector(text) for text in texts]) @ turn
+        return _unit(self.shared * turned + (1 - self.shared) * own)
 
-    def retention(self, location):
+    def retention(self, location, version=None):
         """Share of the nDCG@10 of a full re-embed that a store has, for the queries of the audits."""
         store = open_store(location)
         rows = np.arange(store.info.count)
         batch = store.get(rows)
         texts = [document.text for document in store.documents(rows)]
-        asked = self.new_vectors([query.text for query in self.queries])
+        asked = self.new_vectors([query.text for query in self.queries], version)
         translated = self._gain(batch.ids, batch.vectors, asked)
-        return translated / max(self._gain(batch.ids, self.new_vectors(texts), asked), 1e-9)
+        return translated / max(self._gain(batch.ids, self.new_vectors(texts, version), asked), 1e-9)
 
     def _gain(self, ids, vectors, asked):
         distances = ((asked[:, None, :] - vectors[None]) ** 2).sum(axis=2)

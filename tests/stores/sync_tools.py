@@ -495,3 +495,10 @@ def sync_billed(old, new, cache, bill):
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1, 64
     return sync(open_store(old), open_store(new), target=CachedEmbedder(Billed(), cache)).written
+
+
+def reembed_hashed(old, new):
+    """Embed a store again by `Hashed`, with vectors as long as the old ones."""
+    import migrate
+
+    migrate.reembed(old, Hashed(dim=DIM), new)

@@ -499,3 +499,38 @@ def test_every_bit_of_a_vector_counts():
     flipped = rows.copy()
     flipped[:, [1, 3]] *= -1
     assert (vector_checksums(flipped) != checksums).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Lance", "SqliteVec", "Qdrant", "Chroma"])
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_re_embed_that_is_synced_proves_itself_unless_somebody_changed_its_vectors(
+    name, is_changed, kind_of, tmp_path
+):
+    kind, records, embedder = kind_of(name), some_records(), Hashed(dim=tools.DIM)
+    old = kind.make(tmp_path / "old", records)
+    location = kind.new(tmp_path / "full")
+    reembed_store(open_store(old), embedder, location)
+    ids = sorted(records)[:3]
+    if is_changed:
+        by_hand = {doc_id: (records[doc_id][0], np.ones(tools.DIM, np.float32)) for doc_id in ids}
+        with kind.opened(kind.location(tmp_path / "full", kind.name)) as client:
+            kind.put(client, kind.name, {**records, **by_hand}, ids)
+    after = {doc_id: entry for doc_id, entry in records.items() if doc_id != ids[0]}
+    kind.change(old, records, after)
+    assert sync(open_store(old), open_store(location), target=embedder).written
+    if not is_changed:
+        assert switch(old, location).all_true
+        return
+    with pytest.raises(InputError, match="it is not what it was when all of it was embedded"):
+        switch(old, location)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Folder", "Lance", "SqliteVec"])
+def test_a_re_embed_that_was_killed_at_its_end_is_known_by_a_switch_after_the_same_command(name, kind_of, tmp_path):
+    kind = kind_of(name)
+    old, new = kind.make(tmp_path / "old", some_records()), kind.new(tmp_path / "full")
+    call_in_child(tools.reembed_hashed, old, new, point="published")
+    tools.reembed_hashed(old, new)
+    assert switch(old, new).all_true

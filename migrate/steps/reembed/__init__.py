@@ -173,12 +173,14 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     def execute(self) -> Embedding | Translation | Backfill:
         """Embed all, or the share, and translate the rest; or fill in what the cache has."""
         from migrate.embed import Embedding, reembed_store
+        from migrate.embed.reference import finish_reembedded
         from migrate.steps.reembed.fill import backfill_store
         from migrate.stores.registry import output_of
 
         if self.partial is not None:
             return self.partial.execute()
         if not self.from_cache and self.is_done:
+            finish_reembedded(self.output)
             return Embedding(output_of(self.output).display_name, self.source.info.count, self.embedder.identity.dim)
         if self.from_cache and not self.embedder.is_cached:
             raise UsageError(

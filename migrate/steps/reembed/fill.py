@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.again import ASKED_AGAIN, prove_known
@@ -24,7 +25,7 @@ from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
-from migrate.stores.all_true import TRUE, note_content, with_content
+from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.registry import output_of
@@ -86,6 +87,9 @@ def backfill_store(
     if prove:
         sample = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
         prove_known(embedder, list(store.documents(sample)), source=store.info.location)
+        is_true = confidence == 1
+        if is_cached.any() and (is_true & ~is_cached).any():  # true vectors stay beside those of the cache
+            prove_kept(store, embedder, np.flatnonzero(is_true))
     n_true = int((is_cached | (confidence == 1)).sum())
     is_full = n_true == store.info.count
     is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)
@@ -103,10 +107,10 @@ def backfill_store(
 
     kept_rows = np.where(is_cached, TRUE_VECTOR, np.arange(store.info.count))
     confidence[is_cached] = 1
-    job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, stored_sources(store), new)
+    is_proof = is_full and keeps_as_made(store, is_kept=not is_cached.all())
+    sources = stored_sources(store)
+    job = _FillJob(store, target, snapshot, embedder, store, kept_rows, confidence, sources, new, is_proof)
     write_store(target, job, force=force, restart=restart, progress=progress)
-    if is_full:
-        note_content(target.location)
     return Backfill(
         target.display_name,
         store.info.count,

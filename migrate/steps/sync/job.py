@@ -28,7 +28,7 @@ from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
-from migrate.stores.all_true import TRUE, note_content, with_content
+from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
@@ -149,22 +149,23 @@ def sync(step: Sync) -> Synced:
         counts, written = comparison.changes.counts, True
         if counts.to_embed:
             prove_model(comparison.new, comparison.embedder, all_true=comparison.all_true)
+        kept_rows, n_true = comparison.changes.rows, comparison.changes.n_true
+        is_kept = bool((kept_rows != TRUE_VECTOR).any())
         job = _SyncJob(
             comparison.old,
             comparison.output,
             comparison.before[0],
             comparison.embedder,
             comparison.new,
-            comparison.changes.rows,
+            kept_rows,
             comparison.changes.confidence,
             comparison.changes.checksums,
             _manifest(comparison),
+            n_true == len(kept_rows) and keeps_as_made(comparison.new, is_kept=is_kept),
             comparison.before[1],
             step.progress,
         )
         details = write_store(comparison.output, job, force=True, restart=step.restart, progress=step.progress)
-        if comparison.changes.n_true == job.total:
-            note_content(comparison.output.location)
         remarks = tuple(details["remarks"])
     remarks = (*comparison.remarks, *remarks) if written else ()
     wall_s = time.perf_counter() - started
