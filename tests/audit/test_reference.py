@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from topics import (
     DOCUMENTS,
+    OF_TARGET,
     QRELS,
     QUERIES,
     SOURCE,
