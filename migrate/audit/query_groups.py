@@ -5,10 +5,12 @@ too often; so everything that draws bounds draws groups (`migrate.audit.verdict.
 
 Where no field says what belongs together, the target model's vectors of the queries do, as far as they show it. From
 each vector the mean of all is taken off, which models of any kind have in common; then two queries are alike whose
-cosine is above what is usual for this set: the median over all pairs, plus `SPREADS` times the spread below it. The
-lower half is taken for the spread, as groups show in the upper one. The query that is like most others and these are
-the first group, then the next of those left, and so on: every member is like the first one, so that no chain of
-neighbours makes two kinds one. The order of the queries does not matter. `benchmarks/topics.py` prints what it finds.
+cosine is above what is usual for this set: the median over pairs, plus `SPREADS` times the spread below it. The lower
+half is taken for the spread, as groups show in the upper one. The query that is like most others and these are the
+first group, then the next of those left, and so on: every member is like the first one, so that no chain of neighbours
+makes two kinds one. Mean and usual cosine are of one query of each group, as a large topic would have both to itself:
+of a few queries that are far apart at first, then of the groups found so. The order of the queries does not matter.
+`benchmarks/topics.py` prints what it finds.
 """
 
 from __future__ import annotations
@@ -53,8 +55,26 @@ def alike(vectors: Vectors) -> NDArray[np.int64]:
     if not len(vectors):
         return np.empty(0, dtype=np.int64)
     rows, positions = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
-    rows = centred(rows, rows.mean(axis=0))
-    threshold = usual_cosine(rows)
+    one_of_each, groups = _far_apart(rows), np.arange(len(rows))
+    for is_first in (True, False, False):
+        moved = centred(rows, rows[one_of_each].mean(axis=0))
+        groups = _grouped(moved, usual_cosine(moved[one_of_each], in_runs=is_first))
+        one_of_each = np.unique(groups)
+    return groups[positions.ravel()]
+
+
+def _far_apart(rows: Vectors, most: int = 32) -> NDArray[np.int64]:
+    """Return some rows of unit length, each the farthest from those before it (Gonzalez 1985): of large topics few."""
+    chosen = [int(np.argmin(rows @ rows.mean(axis=0)))]
+    nearest = rows @ rows[chosen[0]]
+    while len(chosen) < min(most, len(rows)):
+        chosen.append(int(np.argmin(nearest)))
+        nearest = np.maximum(nearest, rows @ rows[chosen[-1]])
+    return np.array(chosen, dtype=np.int64)
+
+
+def _grouped(rows: Vectors, threshold: float) -> NDArray[np.int64]:
+    """Return the first row of the group of each of some centred rows, (n,): those above a cosine are alike."""
     near = np.concatenate([(cosines > threshold).sum(axis=1) for _, cosines in _cosines(rows, rows)])
     firsts = np.argsort(-near, kind="stable")[: int((near > 1).sum())]
     groups, free = np.arange(len(rows)), np.ones(len(rows), dtype=bool)
@@ -63,7 +83,7 @@ def alike(vectors: Vectors) -> NDArray[np.int64]:
             if free[first]:
                 members = is_alike & free
                 groups[members], free[members] = first, False
-    return groups[positions.ravel()]
+    return groups
 
 
 def centred(rows: Vectors, mean: Vectors) -> Vectors:
@@ -74,8 +94,9 @@ def centred(rows: Vectors, mean: Vectors) -> Vectors:
 def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     """Return the cosine above which two of some centred rows, (n, dim), are alike.
 
-    Where queries come `in_runs`, most of those so far may be of few kinds, and their median within a kind. So the
-    lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes longer.
+    Where queries come `in_runs`, or are not yet one of each kind, most may be of few kinds, and their median within a
+    kind. So the lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes
+    longer.
     """
     sample = rows[spread(len(rows), 2_000)]
     pairs = np.triu_indices(len(sample), 1)

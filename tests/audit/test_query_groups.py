@@ -101,6 +101,22 @@ def test_queries_of_one_topic_are_one_group_in_any_order_and_any_space(offset):
     }
 
 
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
+@pytest.mark.parametrize("others", [1, 10])
+def test_a_topic_that_most_queries_are_of_hides_no_other(share, others):
+    large = int(400 * share)
+    topics = np.concatenate([np.zeros(large, dtype=int), 1 + np.arange(400 - large) // others])
+    groups = alike(topical(topics, 0.7, dim=384) + np.float32(0.5))
+    assert parts(groups) == parts(topics)
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_topics_that_are_asked_for_by_the_law_of_zipf_are_found(power):
+    weights = 1 / np.arange(1, 101) ** power
+    topics = np.random.default_rng(4).choice(100, 400, p=weights / weights.sum())
+    assert parts(alike(topical(topics, 0.7, dim=384))) == parts(topics)
+
+
 def test_independent_queries_are_not_grouped_and_the_same_vectors_are():
     vectors = np.random.default_rng(0).normal(size=(500, 100)).astype(np.float32)
     assert len(set(alike(vectors).tolist())) == 500
