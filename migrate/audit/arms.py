@@ -200,7 +200,7 @@ def _together(retriever: Retriever) -> Choices:
         "the translated and the source store, each by queries of its own model, fused by rank: two query embeddings"
     )
     cost = partial(retriever.cost_of_share, retriever.true_share)
-    yield Arm(TOGETHER, meaning, retriever.together, cost, is_alternative=True)
+    yield Arm(TOGETHER, meaning, retriever.together, cost, is_alternative=retriever.could_serve_both)
     if retriever.settings.stages is None:
         yield Skipped(f"{TOGETHER} N", "needs depths that are asked for: --two-stage 20,50")
     can_rerank = retriever.stores[FULL].info.has_texts and (retriever.in_pool or retriever.has_same_ids)
@@ -215,7 +215,7 @@ def _together(retriever: Retriever) -> Choices:
         meaning = f"the first {depth} of `{TOGETHER}` for each query, embedded by the target model and reranked"
         retrieve = partial(retriever.rerank, depth, TOGETHER)
         cost = partial(_reranking_cost, retriever, depth, TOGETHER)
-        yield Arm(name, meaning, retrieve, cost, is_alternative=True)
+        yield Arm(name, meaning, retrieve, cost, is_alternative=retriever.could_serve_both)
 
 
 def _prefixes(retriever: Retriever) -> Choices:
@@ -308,7 +308,7 @@ def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) 
     """
     usual = () if retriever.settings.plan == TRANSLATED else TWO_STAGE_DEPTHS
     counted = {*retriever.asked_depths, *(depth for depth in usual if depth < retriever.stores[TRANSLATED].info.count)}
-    n_reranking = len(counted) * (2 if retriever.reranks_together else 1)
+    n_reranking = len(counted) * (2 if retriever.reranks_together and retriever.could_serve_both else 1)
     n_others = n_reranking - sum(bool(rerank_depths(name)) for name in scores)
     full = retriever.deciding_scores(retriever.search(FULL).run)
     return rules.bootstrap(in_pool=True).family(scores, full, n_others=n_others)

@@ -191,6 +191,7 @@ def prepare_audit(
         n_bridged,
         tuple(noticed),
         proof,
+        old_answers=source_model is not None and source_model.profile.kind != "file",
         progress=progress,
     )
 

@@ -19,11 +19,13 @@ from migrate.audit.results import (
     BM25,
     FULL,
     STAY,
+    TOGETHER,
     TRANSLATED,
     TWO_STAGE,
     TWO_STAGE_DEPTHS,
     ArmCost,
     Reranking,
+    plan_word,
 )
 from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
@@ -64,6 +66,9 @@ class Retriever:
     Searches are exact, and each store is searched once, without the documents `left_out`. BM25 runs once too; the time
     of a run that others use counts for each of them.
 
+    `old_answers` says that the source's model embeds new queries, as a file of vectors does not: what needs it could
+    serve, and stands among the alternatives.
+
     Where a pool stands for the full re-embed, that one's store is not there until the pool has grown; it is `in_pool`
     then, unless the pool came to be the whole store, and has the first `pool_depth` documents of the translated store
     for every query.
@@ -83,6 +88,7 @@ class Retriever:
     in_pool: bool = False
     pool_depth: int | None = None
     left_out: Collection[str] = frozenset()
+    old_answers: bool = False
     progress: Progress = no_progress
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
@@ -257,6 +263,11 @@ class Retriever:
     def reranks_together(self) -> bool:
         """True where arms rank the first documents of both stores again: they are asked for, as they embed more."""
         return STAY in self.stores and bool(self.settings.stages)
+
+    @property
+    def could_serve_both(self) -> bool:
+        """True where both stores could serve together, or the plan says that they do."""
+        return STAY in self.stores and (self.old_answers or plan_word(self.settings.plan).startswith(TOGETHER))
 
     def together(self) -> TimedRun:
         """Fuse the translated and the source store, each searched by queries of its own model, by their ranks."""

@@ -5,6 +5,7 @@ import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, TARGET, audit, make_store, noisy, shown
 
 from migrate.audit.results import TRANSLATED
+from migrate.embedders import load_embedder
 from migrate.errors import UsageError
 
 pytestmark = pytest.mark.slow
@@ -88,3 +89,18 @@ def test_the_exit_code_may_be_about_both(judge):
     report = judge(plan="together-20")
     assert report.plan == "together 20" and report.outcome is report.outcome_of("together 20")
     assert "together 20" in shown(report)
+
+
+def test_an_old_model_that_embeds_no_new_queries_serves_nothing_unless_it_is_asked_for(stores, tmp_path):
+    """Its arm is shown, and makes no bound wider."""
+    translated, reference, old = stores
+    ids, asked = ([one.id for one in many] for many in (DOCUMENTS, QUERIES))
+    np.savez(tmp_path / "old.npz", doc_ids=ids, docs=OLD, query_ids=asked, queries=ASKED_OLD)
+    options = {"source": old, "two_stage": [20]}
+    recorded = audit(translated, reference, source_model=load_embedder(f"file:{tmp_path / 'old.npz'}"), **options)
+    assert {"together", "together 20"} <= {arm.name for arm in recorded.arms}
+    assert list(recorded.family) == ["two-stage 20"]
+    answering = audit(translated, reference, source_model=SOURCE, **options)
+    assert answering.family["two-stage 20"].lower < recorded.family["two-stage 20"].lower
+    model = load_embedder(f"file:{tmp_path / 'old.npz'}")
+    assert audit(translated, reference, source_model=model, plan="together", **options).plan == "together"

@@ -301,7 +301,7 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, printed, lead_
     for plan, told in (
         ("two-stage-20000 --report no.json", "two-stage-20000 ranks all of the store's 150 documents again"),
         ("three-stage", "there is no plan 'three-stage'; did you mean two-stage-20?"),
-        ("mine", "there is no plan 'mine'; name one such as translated, bridge,"),
+        ("mine", "there is no plan 'mine'; name one such as translated, together,"),
     ):
         complaint = lead_migrate(f"{audit} --plan {plan}", code=2).complaint
         assert "--plan" in complaint and told in complaint

@@ -50,7 +50,7 @@ def test_audit_has_the_arm(bridge, lead_migrate):
     ended = lead_migrate(f"{AUDIT} --source store --bridge bridge --report report.json", code=JUDGED)
     assert [arm["name"] for arm in json.loads(Path("report.json").read_text())["arms"]] == [
         "full re-embed", "translated", "stay", "bridge", "hybrid", "hybrid, full", "BM25", "mean", "random",
-        "two-stage 20", "two-stage 50",
+        "two-stage 20", "two-stage 50", "together",
     ]  # fmt: skip
     assert any(line.startswith("bridge ") for line in ended.out.split("\n"))
 

@@ -167,7 +167,7 @@ def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, fo
 
 
 def test_a_complete_store_needs_no_old_one(server, live, tmp_path, old):
-    whole = make_store(tmp_path / "whole", true_vectors(), served_by(server).identity, source=None)
+    whole = make_store(tmp_path / "whole", true_vectors(), served_by(server).identity, source=None, made_by="reembed")
     with LiveSearcher(whole, served_by(server), old=old, old_model=OLD, cache=tmp_path / "cache.sqlite") as searcher:
         assert searcher.search("a question").answered_by == ("new",)
 
