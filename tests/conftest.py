@@ -292,5 +292,5 @@ def digest():
 
 
 def pytest_xdist_auto_num_workers():
-    """One process more than there are cores: many tests wait for commands and servers that they have started."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores: many tests wait for commands and servers that they have started."""
+    return (os.cpu_count() or 1) + 2

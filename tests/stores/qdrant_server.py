@@ -240,7 +240,7 @@ def serving(folder: Path):
         request_queue_size = 64
 
     http = Threads(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{http.server_address[1]}"
