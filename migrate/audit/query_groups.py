@@ -9,7 +9,8 @@ cosine is above what is usual for this set: the median over pairs, plus `SPREADS
 half is taken for the spread, as groups show in the upper one. The query that is like most others and these are the
 first group, then the next of those left, and so on: every member is like the first one, so that no chain of neighbours
 makes two kinds one. Mean and usual cosine are of one query of each group, as a large topic would have both to itself:
-of a few queries that are far apart at first, then of the groups found so. The order of the queries does not matter.
+of a few queries that are far apart at first, then of the groups found so. Where all queries are of a few topics with
+gaps between them, by the mean of all or at a later look, these are the groups. The order of queries does not matter.
 `benchmarks/topics.py` prints what it finds.
 """
 
@@ -31,6 +32,9 @@ SPREADS: Final = 6.0
 
 MOST_ALIKE: Final = 0.95
 """Above this cosine queries are alike whatever is usual: in few dimensions any two may be near each other."""
+
+_FEW: Final = 20
+"""Groups that may be too few to learn from what is usual between them."""
 
 
 def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
@@ -55,11 +59,14 @@ def alike(vectors: Vectors) -> NDArray[np.int64]:
     if not len(vectors):
         return np.empty(0, dtype=np.int64)
     rows, positions = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
-    one_of_each, groups = _far_apart(rows), np.arange(len(rows))
-    for is_first in (True, False, False):
+    passes = (np.arange(len(rows)), False), (_far_apart(rows), True), (None, False), (None, False)
+    groups = np.arange(len(rows))
+    for chosen, in_runs in passes:
+        one_of_each = np.unique(groups) if chosen is None else chosen
         moved = centred(rows, rows[one_of_each].mean(axis=0))
-        groups = _grouped(moved, usual_cosine(moved[one_of_each], in_runs=is_first))
-        one_of_each = np.unique(groups)
+        groups = _grouped(moved, usual_cosine(moved[one_of_each], in_runs=in_runs))
+        if _are_few_and_apart(moved, groups):
+            break
     return groups[positions.ravel()]
 
 
@@ -71,6 +78,22 @@ def _far_apart(rows: Vectors, most: int = 32) -> NDArray[np.int64]:
         chosen.append(int(np.argmin(nearest)))
         nearest = np.maximum(nearest, rows @ rows[chosen[-1]])
     return np.array(chosen, dtype=np.int64)
+
+
+def _are_few_and_apart(rows: Vectors, groups: NDArray[np.int64]) -> bool:
+    """Tell if some centred rows, (n, dim), are in few groups, (n,), with gaps between them.
+
+    Then they are the topics: of fewer rows, one of each, another pass would learn no usual cosine.
+    """
+    if not 1 < len(np.unique(groups)) <= min(_FEW, len(rows) // 2):
+        return False
+    sample = spread(len(rows), 500)
+    first, second = np.triu_indices(len(sample), 1)
+    cosines = (rows[sample] @ rows[sample].T)[first, second]
+    is_within = groups[sample[first]] == groups[sample[second]]
+    if is_within.all():  # the other groups are too small to be seen
+        return False
+    return bool(np.quantile(cosines[is_within], 0.05) > np.quantile(cosines[~is_within], 0.95))
 
 
 def _grouped(rows: Vectors, threshold: float) -> NDArray[np.int64]:

@@ -307,20 +307,24 @@ class _Advice:
         if option.needs_old:
             again = f", the first {option.depth} ranked again by true vectors" if option.depth else ""
             model = self.locations.old_model or "the old model"
-            return (
-                f"{safe} as long as {model} answers too: the old store asked beside the new one{again} {retained}{more}"
-            )
+            both = f"{safe} as long as {model} answers too: the old store asked beside the new one{again} {retained}"
+            return f"{both}{self._at_hand(remaining)}" if option.depth and not self.locations.can_serve else both + more
         if option.depth:
             stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {retained}"
             if not self.locations.can_serve:
-                at_hand = f" ({remaining})" if remaining else ""
-                return f"{stages}; the model's vectors are all at hand, so a full re-embed{at_hand} is as good"
+                return f"{stages}{self._at_hand(remaining)}"
             return f"{stages}{more} for as many queries" if remaining not in ("", "nothing") else f"{stages}{more}"
         if option.share:
             return f"{safe} with {option.share} re-embedded: {retained}{more}"
         if option.first_tokens:
             return f"{safe} by the first {option.first_tokens} tokens of each text: {retained}{more}"
         return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {retained}{more}"
+
+    @staticmethod
+    def _at_hand(remaining: str) -> str:
+        """Return why `live` cannot serve what ranks again."""
+        amount = f" ({remaining})" if remaining else ""
+        return f"; the model's vectors are all at hand, so a full re-embed{amount} is as good"
 
     def _full_lead(self, more: str) -> str:
         if self.verdict.lacks_documents:

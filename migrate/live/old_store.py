@@ -28,6 +28,8 @@ FEWEST: Final = 500
 """Queries that are counted before anything is concluded from what the old store adds."""
 LITTLE: Final = 0.005
 """The share of what is shown below which the old store is no longer needed."""
+SEARCHES: Final = 64
+"""Searches of a store that may be under way at once, each in a thread of its own."""
 _SHOWN: Final = 10
 """Documents of an answer that are looked at for what the old store adds."""
 _SEEN_AFTER: Final = 0.05
@@ -72,7 +74,7 @@ class OldStore:
 
     def __init__(self, location: str, vectors: LiveVectors, additions: Additions, *, count: CountUp) -> None:
         self.location, self._vectors, self.additions, self._count = location, vectors, additions, count
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="live-old")
+        self._pool = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-old")
         self._pause, self._lock = Pause(), threading.Lock()
         self._random = random.Random()  # noqa: S311 - which queries are looked at
         self._opened: _Opened | None = self._read()
@@ -174,7 +176,7 @@ def joined(
 
     All have a score of the new store, whose `hits` these are; of documents that only the `old` one has found, it is
     that of their vector in the new one. `query`, (dim,), is of the new model, of unit length where the store compares
-    by cosine. Documents that the new store lacks are left out.
+    by cosine. Documents that the new store lacks are left out, and the next ones come up.
     """
     ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
     scores = dict(zip(hits.ids, np.asarray(hits.scores, np.float64).tolist(), strict=True))
@@ -183,8 +185,7 @@ def joined(
         doc_id: sum(1 / (60 + found[doc_id]) for found in (places, ranks) if doc_id in found)
         for doc_id in (*places, *(doc_id for doc_id in ranks if doc_id not in places))
     }
-    first = sorted(fused, key=lambda doc_id: (-fused[doc_id], doc_id))[:depth]
-    if lacking := [doc_id for doc_id in first if doc_id not in scores]:
+    if lacking := [doc_id for doc_id in ranks if doc_id not in scores]:
         batch = texts.vectors_there(lacking)
         if batch is not None and len(batch):
             rows = unit_rows(batch.vectors) if is_cosine(info) else batch.vectors
@@ -192,5 +193,6 @@ def joined(
             if info.metric == "l2":
                 near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
             scores |= dict(zip(batch.ids, near.tolist(), strict=True))
-    ids = [doc_id for doc_id in first if doc_id in scores]
+    order = sorted(fused, key=lambda doc_id: (-fused[doc_id], doc_id))
+    ids = [doc_id for doc_id in order if doc_id in scores][:depth]
     return Hits(tuple(ids), np.array([scores[doc_id] for doc_id in ids], np.float32)), ranks

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.live.generation import Generation, Texts, model_of, open_generation
-from migrate.live.old_store import Additions, OldStore, joined
+from migrate.live.old_store import SEARCHES, Additions, OldStore, joined
 from migrate.live.state import OLD_STORE, Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import ModelIdentity
@@ -192,7 +192,7 @@ class LiveSearcher:
         }
         self._pause, self._late = Pause(), Pause()
         self._old: OldStore | None = None
-        self._searches = ThreadPoolExecutor(8, thread_name_prefix="live-new")
+        self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-new")
         try:
             self.generation = self._opened()
             if old is not None or old_model is not None:
@@ -247,7 +247,7 @@ class LiveSearcher:
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
         if self._closed.is_set():
-            raise UsageError(f"{self.location}: this searcher was closed; make another")
+            raise self._closed_error()
         with self._lock:
             if self._thread is None:  # at the first query, in the process that asks
                 self._thread = threading.Thread(target=self._keep_up, name="live-refresh", daemon=True)
@@ -297,8 +297,7 @@ class LiveSearcher:
         found: _Found | None = None
         if self._late.is_over:
             try:
-                search = self._searches.submit(self._search_new, query, depth, where)
-                found = search.result(self.limits.search_ms / 1000)
+                found = self._search_new_in_time(query, depth, where)
             except (RemoteError, TimeoutError) as error:
                 failure = error
                 if self._late.fail():
@@ -316,6 +315,19 @@ class LiveSearcher:
             f"{self.location}: neither the new nor the old store has answered within {self.limits.search_ms:g} ms; "
             "look at the servers of their models, or raise LiveLimits(search_ms=...)"
         )
+
+    def _search_new_in_time(self, query: str | Vectors, depth: int, where: Any) -> _Found:
+        try:
+            search = self._searches.submit(self._search_new, query, depth, where)
+        except RuntimeError:  # closed meanwhile
+            raise self._closed_error() from None
+        try:
+            return search.result(self.limits.search_ms / 1000)
+        except CancelledError:
+            raise self._closed_error() from None
+
+    def _closed_error(self) -> UsageError:
+        return UsageError(f"{self.location}: this searcher was closed; make another")
 
     async def asearch(self, query: str | Vectors, k: int = 10, where: Any = None) -> LiveAnswer:
         """Search as `search`, in a thread of its own."""

@@ -110,6 +110,22 @@ def test_a_topic_that_most_queries_are_of_hides_no_other(share, others):
     assert parts(groups) == parts(topics)
 
 
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+@pytest.mark.parametrize("cosine", [0.7, 0.99])
+@pytest.mark.parametrize("queries", [40, 200])
+def test_queries_that_are_all_of_a_few_topics_are_in_as_many_groups(count, cosine, queries):
+    topics = np.random.default_rng(5).permutation(np.arange(queries) % count)
+    assert parts(alike(topical(topics, cosine, dim=384) + np.float32(0.5))) == parts(topics)
+
+
+def test_one_query_far_from_a_thousand_of_one_topic_is_a_group_of_its_own():
+    vectors = topical(np.zeros(1001, dtype=int), 0.999, dim=20)
+    vectors[1:] += 1
+    vectors[0] = -vectors[1]
+    groups = alike(vectors)
+    assert np.count_nonzero(groups == groups[0]) == 1
+
+
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
 def test_topics_that_are_asked_for_by_the_law_of_zipf_are_found(power):
     weights = 1 / np.arange(1, 101) ** power

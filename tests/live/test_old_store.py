@@ -1,6 +1,10 @@
 """The live searcher over a translated store and the one before the migration, which both of their models answer for."""
 
+import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,6 +145,82 @@ def test_where_neither_answers_the_error_is_of_the_new_model(live, server):
     server.faults.extend([status(500)] * 100)
     with pytest.raises(RemoteError):
         searcher.search("nobody")
+
+
+class AllAtOnce(Other):
+    """Answers once as many queries ask for a vector at the same time, as a server may."""
+
+    def __init__(self, dim, count):
+        super().__init__(dim)
+        self.barrier = threading.Barrier(count)
+
+    @property
+    def profile(self):
+        return replace(super().profile, is_api=True)
+
+    def embed(self, texts, role, *, progress=None):
+        self.barrier.wait(30)
+        return super().embed(texts, role, progress=progress)
+
+
+def test_many_queries_are_answered_at_the_same_time(tmp_path):
+    new, old = AllAtOnce(DIM, 40), AllAtOnce(12, 40)
+    translated, before = (
+        make_store(tmp_path / name, np.stack([model.one(text) for text in texts()]), model.identity, source=source)
+        for name, model, source in (("new", new, OLD.identity), ("old", old, None))
+    )
+    limits = LiveLimits(max_documents=0, search_ms=60_000)
+    with (
+        LiveSearcher(translated, new, limits=limits, old=before, old_model=old, cache=tmp_path / "cache") as searcher,
+        ThreadPoolExecutor(40) as pool,
+    ):
+        answers = list(pool.map(searcher.search, [f"question {number}" for number in range(40)]))
+    assert {answer.answered_by for answer in answers} == {("new", "old")}
+
+
+class Held(Hashed):
+    """Tells of which query a vector is asked, and gives none until it is let go."""
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.asked_for, self.may_answer = {"first": threading.Event(), "second": threading.Event()}, threading.Event()
+
+    def embed(self, texts, role, *, progress=None):
+        self.asked_for[texts[0].text].set()
+        assert self.may_answer.wait(30)
+        return super().embed(texts, role, progress=progress)
+
+
+def test_a_search_that_a_close_overtakes_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.live.searcher.SEARCHES", 1)
+    new, old = Held(DIM), Held(12)
+    old.may_answer.set()
+    folder = make_store(tmp_path / "new", noisy_vectors(), new.identity)
+    before = make_store(tmp_path / "old", np.stack([old.one(text) for text in texts()]), old.identity, source=None)
+    searcher = LiveSearcher(folder, new, limits=ONLY_RANK, old=before, old_model=old, cache=tmp_path / "cache")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(searcher.search, "first")
+        assert new.asked_for["first"].wait(30)
+        second = pool.submit(searcher.search, "second")
+        assert old.asked_for["second"].wait(30)
+        searcher.close()
+        with pytest.raises(UsageError, match="this searcher was closed"):
+            second.result(30)
+        new.may_answer.set()
+        assert first.result(30).ids, "what is under way comes to its end"
+
+
+def test_documents_that_the_new_store_lacks_take_no_place(live, old, tmp_path):
+    gone = tmp_path / "more"
+    shutil.copytree(old, gone)
+    lines = (gone / "docs.jsonl").read_text().splitlines()
+    renamed = [line.replace('"id": "d', '"id": "gone') if row % 2 else line for row, line in enumerate(lines)]
+    (gone / "docs.jsonl").write_text("\n".join(renamed))
+    searcher = live(LiveLimits(depth=10, max_documents=0), old=gone)
+    for question in QUESTIONS:
+        answer = searcher.search(question)
+        assert answer.answered_by == ("new", "old")
+        assert len(answer.ids) == 10 and set(answer.ids) <= set(IDS)
 
 
 def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, folder):
