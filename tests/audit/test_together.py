@@ -1,9 +1,12 @@
 """The arms of a translated store and the old one together, against loops in numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, TARGET, audit, make_store, noisy, shown
+from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, SOURCE_DIM, TARGET, Topics, audit, make_store, noisy, shown
 
+from migrate.audit.locations import locations_of
 from migrate.audit.results import TRANSLATED
 from migrate.errors import UsageError
 
@@ -88,3 +91,16 @@ def test_the_exit_code_may_be_about_both(judge):
     report = judge(plan="together-20")
     assert report.plan == "together 20" and report.outcome is report.outcome_of("together 20")
     assert "together 20" in shown(report)
+
+
+class Prefixed(Topics):
+    @property
+    def identity(self):
+        return replace(super().identity, spec="sentence-transformers:own", query_prefix="ask: ")
+
+
+def test_the_old_model_is_named_with_its_prefixes(stores):
+    translated, _, old = stores
+    model = Prefixed(SOURCE_DIM, blur=0.9, seed=1)
+    assert locations_of(translated, old, TARGET, model).old_model == "sentence-transformers:own,query-prefix=ask: "
+    assert locations_of(translated, old, TARGET, SOURCE).old_model == "topics-1"
