@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from migrate.embedders import special_options
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import with_settings
 from migrate.files import free_path
 from migrate.stores.base import Store
 from migrate.stores.registry import path_in
@@ -52,7 +54,8 @@ def locations_of(
     old = translated if source is None else source
     old_model = None
     if source_embedder is not None and source_embedder.profile.kind != "file":  # a file has no new queries
-        old_model = source_embedder.identity.spec
+        identity = source_embedder.identity
+        old_model = with_settings(identity.spec, special_options(identity))
     return Locations(
         source=None if source is None else source.info.location,
         translated=translated.info.location,

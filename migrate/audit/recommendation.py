@@ -31,7 +31,7 @@ from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration, token_count
 from migrate.display import percent
-from migrate.embedders.kinds import may_cost_money, prefix_spec
+from migrate.embedders.kinds import may_cost_money, prefix_spec, split_spec
 from migrate.files import free_path
 
 if TYPE_CHECKING:
@@ -485,11 +485,14 @@ def serving_lines(
     """Return lines of Python that serve a store, by its own model or by that of a spec and a server.
 
     The first `depth` documents are ranked by true vectors, where there are any; the `old` store, by its location and
-    the spec of its model, is asked too.
+    the spec of its model, is asked too, by the same server where that is one of OpenAI's protocol.
     """
-    model = repr(spec) if server is None else f"load_embedder({spec!r}, base_url={server!r})"
+    model = repr(spec) if server is None else _at_server(spec, server)
     named = repr(location) if spec is None else f"{location!r}, {model}"
-    options = [] if old is None else [f"old={old[0]!r}", f"old_model={old[1]!r}"]
+    options = []
+    if old is not None:
+        has_server = server is not None and split_spec(old[1])[0] == "openai"
+        options = [f"old={old[0]!r}", f"old_model={_at_server(old[1], server) if has_server else repr(old[1])}"]
     if depth:
         options.append(f"limits=LiveLimits(depth={depth}, max_documents={depth}, max_ms=60_000)")
     names = ["LiveLimits"] * bool(depth) + ["LiveSearcher"] + ["load_embedder"] * (server is not None)
@@ -498,6 +501,10 @@ def serving_lines(
         f"searcher = LiveSearcher({', '.join([named, *options])})",
         'answer = searcher.search("a question", k=10)',
     )
+
+
+def _at_server(spec: str | None, server: str | None) -> str:
+    return f"load_embedder({spec!r}, base_url={server!r})"
 
 
 def _clear_up(odd: Finding, report: AuditReport) -> Command:

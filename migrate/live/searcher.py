@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -293,38 +293,43 @@ class LiveSearcher:
             beside = store.ask(query, depth, where)
         if store is None or beside is None:
             return self._search_new(query, depth, where), None
-        until, failure = time.monotonic() + self.limits.search_ms / 1000, None
-        found: _Found | None = None
+        until = time.monotonic() + self.limits.search_ms / 1000
+        found, search, failure = None, None, None
         if self._late.is_over:
-            try:
-                found = self._search_new_in_time(query, depth, where)
-            except (RemoteError, TimeoutError) as error:
-                failure = error
-                if self._late.fail():
-                    _log.warning("%s: the old store answers alone: %s", self.location, str(error) or "the new is late")
-            else:
-                self._late.end()
+            search = self._begin_search(query, depth, where)
+            found, failure = self._await_new(search)
         hits = store.answer_of(beside, until - time.monotonic())
         if found is not None:
             return found, hits
         if hits is not None:
             return hits
-        if isinstance(failure, RemoteError):
+        if failure is not None:
             raise failure
-        raise RemoteError(
-            f"{self.location}: neither the new nor the old store has answered within {self.limits.search_ms:g} ms; "
-            "look at the servers of their models, or raise LiveLimits(search_ms=...)"
-        )
+        # Neither was in time: it is waited for as if there were no old store
+        return (self._search_new(query, depth, where) if search is None else search.result()), None
 
-    def _search_new_in_time(self, query: str | Vectors, depth: int, where: Any) -> _Found:
+    def _begin_search(self, query: str | Vectors, depth: int, where: Any) -> Future[_Found]:
         try:
-            search = self._searches.submit(self._search_new, query, depth, where)
+            return self._searches.submit(self._search_new, query, depth, where)
         except RuntimeError:  # closed meanwhile
             raise self._closed_error() from None
+
+    def _await_new(self, search: Future[_Found]) -> tuple[_Found | None, Exception | None]:
+        """Return what the new store finds in time, or how its model failed; raises what is about query or store."""
         try:
-            return search.result(self.limits.search_ms / 1000)
+            found = search.result(self.limits.search_ms / 1000)
         except CancelledError:
             raise self._closed_error() from None
+        except Exception as error:
+            if isinstance(error, LeadMigrateError) and not isinstance(error, RemoteError):
+                raise
+            failure = error if search.done() else None
+            if self._late.fail():
+                reason = "the new one is late" if failure is None else str(error)
+                _log.warning("%s: the old store answers alone: %s", self.location, reason)
+            return None, failure
+        self._late.end()
+        return found, None
 
     def _closed_error(self) -> UsageError:
         return UsageError(f"{self.location}: this searcher was closed; make another")

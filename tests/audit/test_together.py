@@ -1,9 +1,12 @@
 """The arms of a translated store and the old one together, against loops in numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, TARGET, audit, make_store, noisy, shown
+from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, SOURCE_DIM, TARGET, Topics, audit, make_store, noisy, shown
 
+from migrate.audit.locations import locations_of
 from migrate.audit.results import TRANSLATED
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
@@ -104,3 +107,16 @@ def test_an_old_model_that_embeds_no_new_queries_serves_nothing_unless_it_is_ask
     assert answering.family["two-stage 20"].lower < recorded.family["two-stage 20"].lower
     model = load_embedder(f"file:{tmp_path / 'old.npz'}")
     assert audit(translated, reference, source_model=model, plan="together", **options).plan == "together"
+
+
+class Prefixed(Topics):
+    @property
+    def identity(self):
+        return replace(super().identity, spec="sentence-transformers:own", query_prefix="ask: ")
+
+
+def test_the_old_model_is_named_with_its_prefixes(stores):
+    translated, _, old = stores
+    model = Prefixed(SOURCE_DIM, blur=0.9, seed=1)
+    assert locations_of(translated, old, TARGET, model).old_model == "sentence-transformers:own,query-prefix=ask: "
+    assert locations_of(translated, old, TARGET, SOURCE).old_model == "topics-1"

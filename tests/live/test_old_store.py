@@ -223,6 +223,23 @@ def test_documents_that_the_new_store_lacks_take_no_place(live, old, tmp_path):
         assert len(answer.ids) == 10 and set(answer.ids) <= set(IDS)
 
 
+def test_where_both_are_late_the_new_one_is_waited_for(live, server):
+    searcher = live(LiveLimits(depth=30, search_ms=50), old_model=(model := Hashed()))
+    model.fails, server.latency_s = 100, 0.3
+    answers = [searcher.search(question) for question in QUESTIONS[:3]]
+    assert [answer.answered_by for answer in answers] == [("new",)] * 3
+
+
+def test_a_new_model_that_fails_in_its_own_way_leaves_the_answer_to_the_old_one(live, monkeypatch):
+    searcher = live()
+
+    def fail(*_):
+        raise ConnectionError("the line is dead")
+
+    monkeypatch.setattr(searcher, "_search_new", fail)
+    assert searcher.search("a question").answered_by == ("old",)
+
+
 def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, folder):
     searcher = live()
     for question in QUESTIONS:

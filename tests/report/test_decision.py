@@ -119,6 +119,14 @@ def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_mo
     )
     assert found.command == ("live", "run", "new", "--target", "tfidf:32")
     assert found.serving[1] == "searcher = LiveSearcher('new', 'tfidf:32', old='old', old_model='tfidf:8')"
+    server = "http://localhost:9/v1"
+    by_server = replace(made.locations, target=("--target", "openai:own", f"--base-url={server}"))
+    for old_model, asked in (
+        ("tfidf:8", "'tfidf:8'"),
+        ("openai:old", f"load_embedder('openai:old', base_url={server!r})"),
+    ):
+        lines = recommend(replace(made, locations=replace(by_server, old_model=old_model))).serving
+        assert lines[1].endswith(f", old='old', old_model={asked})"), "the server has the old model too"
     gone = recommend(replace(made, locations=PLACES))
     assert gone.plan == TWO_STAGE, "an old model that answers no new queries serves nothing"
     asked = recommend(replace(made, locations=PLACES, plan="together"))
