@@ -69,7 +69,10 @@ _LEFT_OUT = re.compile(r"core/(RemoveDecorator|ReplaceBinaryOperator_(BitOr_.*|.
 
 @dataclass(frozen=True)
 class Room:
-    """Modules that are broken, and the quickest tests that are to notice it, in the words of pytest."""
+    """Modules of the package that are broken, and the quickest tests, below `tests`, that are to notice it.
+
+    The tests are named in the words of pytest.
+    """
 
     modules: tuple[str, ...]
     tests: str
@@ -78,36 +81,35 @@ class Room:
 _ROOMS = {
     "verdict": Room(
         ("audit/verdict.py", "audit/rules.py", "audit/unjudged.py", "audit/query_groups.py"),
-        "tests/audit/test_verdict.py tests/audit/test_bounds.py tests/audit/test_power.py"
-        " tests/audit/test_query_groups.py tests/audit/test_drawn_queries.py tests/audit/test_statistics.py"
-        " tests/audit/test_pool.py::test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower"
-        " tests/audit/test_unjudged.py tests/audit/test_audit.py"
+        "audit/test_verdict.py audit/test_bounds.py audit/test_power.py"
+        " audit/test_query_groups.py audit/test_drawn_queries.py audit/test_statistics.py"
+        " audit/test_pool.py::test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower"
+        " audit/test_unjudged.py audit/test_audit.py"
         " -k 'not (seldom_called or by_a_pool or run_takes or audit_of or command or synthetic)'",
     ),
     "pool": Room(
         ("audit/pool.py", "audit/outside.py"),
-        "tests/audit/test_pool.py -k 'floor or tail or every_band or alone or share_that or grid or last_documents_took"
+        "audit/test_pool.py -k 'floor or tail or every_band or alone or share_that or grid or last_documents_took"
         " or chunks_of_the_first or first_step or deepens or bought or few_documents or deeper or as_deep or asked_for"
         " or (refused and not verdict)'",
     ),
     "proof of the reference": Room(
         ("audit/reference.py", "check/again.py", "embedders/again.py"),
-        "tests/embedders/test_again.py tests/check/test_again.py tests/audit/test_reference.py"
+        "embedders/test_again.py check/test_again.py audit/test_reference.py"
         " -k 'not (next_to_nothing or shorter_codes)'",
     ),
     "who may judge": Room(
         ("audit/held_out.py", "audit/drawn_queries.py", "selection/choosers.py"),
-        "tests/audit/test_drawn_queries.py tests/audit/test_held_out.py tests/audit/test_choosers.py"
+        "audit/test_drawn_queries.py audit/test_held_out.py audit/test_choosers.py"
         " -k 'not (version_before or built_for or held_out_judge or second_round)'",
     ),
     "shards": Room(
         ("work/shards.py", "work/outputs.py", "work/jobs.py", "work/remote.py"),
-        "tests/work/test_shards.py tests/work/test_outputs.py tests/work/test_remote.py"
-        " -k 'not (stitch or url_of_no_kind)'",
+        "work/test_shards.py work/test_outputs.py work/test_remote.py -k 'not (stitch or url_of_no_kind)'",
     ),
     "switch": Room(
         ("stores/switching.py",),
-        "tests/stores/test_switch.py -k '(folder or half_switched or found_by or can_be or storage or model_of or"
+        "stores/test_switch.py -k '(folder or half_switched or found_by or can_be or storage or model_of or"
         " metadata or other_ids or half_forgotten_is_neither or note_of)"
         " and not (folders-False or forgotten_by or several or function)'",
     ),
@@ -158,7 +160,7 @@ def _try_room(name: str, room: Room, copies: SimpleQueue[Path], each: int, seed:
     """Try some mutants of a room, print its row, and return the changes that no test noticed."""
     started = time.monotonic()
     folder = copies.get()
-    tests = shlex.split(room.tests)
+    tests = [f"tests/{word}" if ".py" in word else word for word in shlex.split(room.tests)]
     has_passed, printed = _pass(folder, tests, timeout=1_800)
     copies.put(folder)
     if not has_passed:

@@ -280,7 +280,14 @@ class _Advice:
             safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
         # of two stages that cost the same now, the shallower one costs less with every new query
         best = min(
-            safe, key=lambda one: (one.remaining, self._is_work(one), one.needs_old, one.depth, -one.retention.lower)
+            safe,
+            key=lambda option: (
+                option.remaining,
+                self._is_work(option),
+                option.needs_old,
+                option.depth,
+                -option.retention.lower,
+            ),
         )
         is_weighed = full.usd_left is not None or seconds_left(full, report) is not None
         # 5 % of a full re-embed are not worth serving in two stages to put them off, by tokens if nobody knows the cost
@@ -305,9 +312,9 @@ class _Advice:
         if name == TRANSLATED and self.is_whole:
             return "the store is a full re-embed itself: every vector is the model's own"
         if option.needs_old:
-            again = f", the first {option.depth} ranked again by true vectors" if option.depth else ""
+            reranked = f", the first {option.depth} ranked again by true vectors" if option.depth else ""
             model = self.locations.old_model or "the old model"
-            both = f"{safe} as long as {model} answers too: the old store asked beside the new one{again} {retained}"
+            both = f"{safe} as long as {model} answers too: the old store asked beside the new one{reranked} {retained}"
             return f"{both}{self._at_hand(remaining)}" if option.depth and not self.locations.can_serve else both + more
         if option.depth:
             stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {retained}"

@@ -1,19 +1,18 @@
 """Which texts are embedded again to prove that a model is still the one that it was, and what that finds out."""
 
-from dataclasses import replace
 from itertools import chain
 
+import answering
 import numpy as np
 import pytest
+from answering import Answering
 
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_answers, prove_known, some_places
-from migrate.embedders.base import Embedder
 from migrate.errors import VectorError
-from migrate.manifest import ModelIdentity
 from migrate.vectors import Document
 
 TEXTS = [Document(f"d{number}", f"text {number}") for number in range(40)]
-VECTORS = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+VECTORS = answering.VECTORS[:40]
 
 
 def turned(vectors, cosine):
@@ -23,29 +22,6 @@ def turned(vectors, cosine):
     across -= (across * unit).sum(axis=1, keepdims=True) * unit
     across /= np.linalg.norm(across, axis=1, keepdims=True)
     return (3 * (cosine * unit + np.sqrt(1 - cosine**2) * across)).astype(np.float32)
-
-
-class Answering(Embedder):
-    """A model of which nobody knows whether it is behind an API, and what it answers by now."""
-
-    def __init__(self, answers=VECTORS, *, is_paid=None, cached=()):
-        self.answers, self.is_paid, self.cached, self.asked = answers, is_paid, cached, []
-
-    @property
-    def identity(self):
-        return ModelIdentity("answering", self.answers.shape[1], False)
-
-    @property
-    def profile(self):
-        return replace(super().profile, is_paid=self.is_paid)
-
-    def embed(self, texts, role, *, progress=None):
-        self.asked.append([int(text.id[1:]) for text in texts])
-        return self.answers[self.asked[-1]]
-
-    def find(self, texts, role):
-        numbers = [int(text.id[1:]) for text in texts]
-        return {place: VECTORS[number] for place, number in enumerate(numbers) if number in self.cached}
 
 
 @pytest.mark.parametrize("count", [1, 2, ASKED_AGAIN, ASKED_AGAIN + 1, 1_000])
