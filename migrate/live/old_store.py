@@ -15,7 +15,8 @@ import numpy as np
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.live.generation import Texts, is_in_memory, marker_at_rest
 from migrate.live.true_vectors import CountUp, LiveVectors, Pause
-from migrate.search.fusion import fuse_untrue
+from migrate.search.fusion import fuse_untrue, reciprocal_rank_fusion
+from migrate.search.runs import Rankings
 from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.faiss.search import IndexSearch, open_search
@@ -180,11 +181,8 @@ def joined(
     """
     ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
     scores = dict(zip(hits.ids, np.asarray(hits.scores, np.float64).tolist(), strict=True))
-    places = {doc_id: rank for rank, doc_id in enumerate(hits.ids, start=1)}
-    fused = {
-        doc_id: sum(1 / (60 + found[doc_id]) for found in (places, ranks) if doc_id in found)
-        for doc_id in (*places, *(doc_id for doc_id in ranks if doc_id not in places))
-    }
+    both = [Rankings({"query": tuple(found)}) for found in (hits.ids, old)]
+    order = reciprocal_rank_fusion(both, depth=len(hits.ids) + len(old)).rankings["query"]
     if lacking := [doc_id for doc_id in ranks if doc_id not in scores]:
         batch = texts.vectors_there(lacking)
         if batch is not None and len(batch):
@@ -193,6 +191,5 @@ def joined(
             if info.metric == "l2":
                 near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
             scores |= dict(zip(batch.ids, near.tolist(), strict=True))
-    order = sorted(fused, key=lambda doc_id: (-fused[doc_id], doc_id))
     ids = [doc_id for doc_id in order if doc_id in scores][:depth]
     return Hits(tuple(ids), np.array([scores[doc_id] for doc_id in ids], np.float32)), ranks

@@ -306,7 +306,7 @@ class LiveSearcher:
         if failure is not None:
             raise failure
         # Neither was in time: it is waited for as if there were no old store
-        return (self._search_new(query, depth, where) if search is None else search.result()), None
+        return (self._search_new(query, depth, where) if search is None else self._result_of(search)), None
 
     def _begin_search(self, query: str | Vectors, depth: int, where: Any) -> Future[_Found]:
         try:
@@ -317,9 +317,7 @@ class LiveSearcher:
     def _await_new(self, search: Future[_Found]) -> tuple[_Found | None, Exception | None]:
         """Return what the new store finds in time, or how its model failed; raises what is about query or store."""
         try:
-            found = search.result(self.limits.search_ms / 1000)
-        except CancelledError:
-            raise self._closed_error() from None
+            found = self._result_of(search, self.limits.search_ms / 1000)
         except Exception as error:
             if isinstance(error, LeadMigrateError) and not isinstance(error, RemoteError):
                 raise
@@ -330,6 +328,12 @@ class LiveSearcher:
             return None, failure
         self._late.end()
         return found, None
+
+    def _result_of(self, search: Future[_Found], seconds: float | None = None) -> _Found:
+        try:
+            return search.result(seconds)
+        except CancelledError:
+            raise self._closed_error() from None
 
     def _closed_error(self) -> UsageError:
         return UsageError(f"{self.location}: this searcher was closed; make another")
