@@ -1,6 +1,6 @@
 """Retrieval after a migration between two published models, in both directions, on two BEIR sets.
 
-    python benchmarks/models.py DATA [--mpnet FOLDER] [--e5 FILE] [--pairs 1000] [--seeds 0 1 2]
+    python benchmarks/models.py DATA [--mpnet FOLDER] [--e5 FILE] [--api] [--view] [--pairs 1000] [--seeds 0 1 2]
 
 DATA is as for `benchmarks/retrieval.py`, with `pairs/SET.mpnet.npz` (all-mpnet-base-v2) and `pairs/SET.minilm.npz`
 (all-MiniLM-L6-v2). The target's own token embeddings are read where it is MiniLM, and where it is mpnet if `--mpnet`
@@ -46,12 +46,16 @@ def space_name(space: str) -> str:
     return E5 if space.endswith(f".{E5}.npz") else space
 
 
+def set_of(file: Path) -> tuple[str, set[str]]:
+    """The set of a file of vectors, and the ids of its documents."""
+    with np.load(file) as arrays:
+        return file.name.partition(".")[0], set(arrays["doc_ids"].tolist())
+
+
 def read_e5(data: Path, file: Path, tokens: Mapping[str, TokenTable | None]) -> dict[tuple[str, str, str], ReadSet]:
     """The set of the file, by the set, the old space and the new one."""
-    name, path = file.name.partition(".")[0], str(file)
-    with np.load(file) as arrays:
-        only = set(arrays["doc_ids"].tolist())
-    found = {}
+    path, found = str(file), {}
+    name, only = set_of(file)
     for other in (MINILM, MPNET):
         found[name, path, other] = read_set(data, name, [path], tokens[other], other, only)
         found[name, other, path] = read_set(data, name, [other], tokens[E5], path, only)
@@ -64,15 +68,27 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--mpnet", type=Path, help="folder of all-mpnet-base-v2, for its token embeddings")
     parser.add_argument("--e5", type=Path, help="vectors of multilingual-e5-small, to move to and from that instead")
+    parser.add_argument("--view", action="store_true", help="read the texts through the vectors of --e5")
+    parser.add_argument("--api", action="store_true", help="read the token embeddings of the other model")
+    parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings")
     parser.add_argument("--pairs", type=int, nargs="+", default=[1_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--stitches", nargs="+", default=list(STITCHES))
     arguments = parser.parse_args()
     tokens = token_tables(arguments.mpnet)
+    if arguments.api or arguments.no_tokens:
+        other = dict(DIRECTIONS) if arguments.api else {}
+        tokens = {space: tokens[other[space]] if space in other else None for space in tokens}
     if arguments.e5 is None:
         read = {
             (name, old, new): read_set(arguments.data, name, [old], tokens[new], new)
             for name in SETS
+            for old, new in DIRECTIONS
+        }
+    elif arguments.view:
+        name, only = set_of(arguments.e5)
+        read = {
+            (name, old, new): read_set(arguments.data, name, [old], tokens[new], new, only, str(arguments.e5))
             for old, new in DIRECTIONS
         }
     else:
@@ -85,8 +101,9 @@ def main() -> None:
             for (name, old, new), one in read.items()
         }
         print_cells(cells, arguments.stitches)
-        read_from = " and ".join(name for name, table in tokens.items() if table is not None)
-        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; tokens of the target where it is {read_from}")
+        read_from = " and ".join(name for name, table in tokens.items() if table is not None) or "none"
+        whose = "the other model" if arguments.api else "the target"
+        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; tokens of {whose} where the target is {read_from}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Retrieval after translation, on real embedding pairs: every stitch, every source space, two BEIR sets.
 
-    python benchmarks/retrieval.py DATA [--pairs 1000 ...] [--no-tokens] [--stitches ridge+text auto ...]
+    python benchmarks/retrieval.py DATA [--pairs 1000 ...] [--no-tokens] [--tokens-of MODEL] [--view SPACE]
+        [--stitches ridge+text auto ...]
 
 DATA holds `scifact/` and `nfcorpus/` in BEIR layout, and `pairs/SET.SPACE.npz` with `doc_ids`, `docs`, `query_ids`
 and `queries`; the target space is `minilm` (all-MiniLM-L6-v2). A further source, `tfidf:256`, is computed.
@@ -12,8 +13,10 @@ for the stitches that read texts, how well the confidence ranks the true errors 
 `auto` is among the stitches, what it took, and what that keeps less than the best of the others does, seed by seed.
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
-target were behind an API. `vectors` is `auto` among the stitches that read no texts; `staying`, if it is asked for,
-is the old model, asked in its own space, and `together` what `auto` finds and what the old model finds, fused by rank.
+target were behind an API; with `--tokens-of` they are those of another model, as a stitch reads those of a free one
+then, and with `--view` it reads the texts through a further space too, as through a free model. `vectors` is `auto`
+among the stitches that read no texts; `staying`, if it is asked for, is the old model, asked in its own space, and
+`together` what `auto` finds and what the old model finds, fused by rank.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
 from migrate.stitch.scores import Sphere
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
-from migrate.stitch.text_features import TextRows
-from migrate.stitch.text_reader import TextReader
+from migrate.stitch.text_features import DenseView, TextRows
+from migrate.stitch.text_reader import TextReader, view_of
 from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
@@ -261,10 +264,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--stitches", nargs="+", default=list(STITCHES))
     parser.add_argument("--spaces", nargs="+", default=list(SPACES))
-    parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings of the target")
+    parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings")
+    parser.add_argument("--tokens-of", default=TARGET_MODEL, metavar="MODEL", help="whose token embeddings are read")
+    parser.add_argument("--view", metavar="SPACE", help="a further space in DATA to read the texts through")
     arguments = parser.parse_args()
-    tokens = None if arguments.no_tokens else load_embedder(TARGET_MODEL).token_table()
-    read = [read_set(arguments.data, name, arguments.spaces, tokens) for name in SETS]
+    tokens = None if arguments.no_tokens else load_embedder(arguments.tokens_of).token_table()
+    read = [read_set(arguments.data, name, arguments.spaces, tokens, view=arguments.view) for name in SETS]
     means: dict[int, dict[str, float]] = {}
     for pairs in arguments.pairs:
         cells = {
@@ -273,9 +278,9 @@ def main() -> None:
             for space in arguments.spaces
         }
         print_cells(cells, arguments.stitches)
-        print(
-            f"\n{pairs:,} pairs, seeds {arguments.seeds}, {'without' if tokens is None else 'with'} the target's tokens"
-        )
+        texts_read = "no tokens" if tokens is None else f"tokens of {arguments.tokens_of}"
+        further = "" if arguments.view is None else f", and the vectors of {arguments.view}"
+        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; read of the texts: {texts_read}{further}")
         means[pairs] = {
             stitch: float(np.nanmean([[one.retention for one in found[stitch]] for found in cells.values()]))
             for stitch in arguments.stitches
@@ -302,14 +307,22 @@ def read_set(
     tokens: TokenTable | None,
     target_space: str = TARGET,
     only: Set[str] | None = None,
+    view: str | None = None,
 ) -> ReadSet:
-    """Read a set, or the documents of these ids `only`, and print what the full re-embed does on it."""
+    """Read a set, or the documents of these ids `only`, and print what the full re-embed does on it.
+
+    `view` is a further space through which its texts are read.
+    """
     beir = load_beir(data / name)
     collection = Collection(beir, tuple(one for one in beir.documents() if only is None or one.id in only))
     target = load_space(data, name, target_space, collection)
     print_full_reembed(name, collection, target)
     sources = {space: load_space(data, name, space, collection) for space in spaces}
-    return ReadSet(name, collection, target, sources, read_texts(collection, tokens))
+    texts = read_texts(collection, tokens)
+    if view is not None:
+        further = unit_rows(load_space(data, name, view, collection).documents)
+        texts = TextRows({**texts.views, view_of(view): DenseView(further)})
+    return ReadSet(name, collection, target, sources, texts)
 
 
 def judge_cell(

@@ -1,5 +1,7 @@
 """A free local model is tried as a further view where the target is behind an API."""
 
+import re
+
 import numpy as np
 import pytest
 from openai_server import OpenAIServer
@@ -73,6 +75,10 @@ def test_it_is_used_where_it_helps(store, load, fitted, tmp_path):
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
     assert loaded.selection.tried == tried and list(loaded.reader.models) == [FREE_VIEW]
+    tokens = fitted.selection.tokens
+    assert tokens.is_used and tokens.overlap_with > tokens.overlap_without
+    assert loaded.selection.tokens == tokens and loaded.reader.pieces.vectors.shape[1] == 384
+    assert f"are read by the token embeddings of {FREE_VIEW}" in "\n".join(fit_sentences(fitted.selection))
     unseen = [i for i, document in enumerate(store.documents()) if document.id not in set(fitted.sample.ids)]
     assert len(unseen) == 30
     truth = load().embed_documents(list(store.documents(unseen)))
@@ -95,8 +101,11 @@ def test_a_large_store_is_told_what_it_would_add(store, load, fitted, monkeypatc
     large = migrate.fit(store, load(), sample=120)
     assert large.selection.tried == fitted.selection.tried and not large.selection.tried.is_used
     assert not large.reader.models
+    assert large.selection.tried.minutes > 0
     (said,) = sentences_of_trial(large)
-    assert said.endswith(f"name it by --view {FREE_VIEW}")
+    assert re.search(
+        rf"embedding 150 documents with it takes about \S+ \w+ here; .*name it by --view {FREE_VIEW}$", said
+    )
 
 
 def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
@@ -106,8 +115,8 @@ def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         target = load_embedder("openai:text-embedding-3-small", dimensions=24)
         fitted = migrate.fit(store, target, sample=120)
-    assert not fitted.selection.tried.helps
-    assert fitted.reader is None or not fitted.reader.models
+    assert not fitted.selection.tried.helps and not fitted.selection.tokens.is_used
+    assert fitted.reader is None or not (fitted.reader.models or fitted.reader.pieces)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +125,15 @@ def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
     ids=["told not to", "few pairs", "no choice", "queries"],
 )
 def test_it_is_not_tried_without_need(store, relative, options):
-    assert Fit(store, load_embedder(relative), **options).inputs.views == {}
+    inputs = Fit(store, load_embedder(relative), **options).inputs
+    assert inputs.views == {} and inputs.free is None
 
 
 def test_it_is_not_tried_for_a_local_target_nor_for_a_store_of_its_own(store, relative):
-    assert Fit(store, load_embedder("tfidf:24")).inputs.views == {}
-    own = Fit(store, load_embedder(relative), source_model=load_embedder(FREE_VIEW))
-    assert own.inputs.views == {}
+    local = Fit(store, load_embedder("tfidf:24")).inputs
+    assert local.views == {} and local.free is None
+    own = Fit(store, load_embedder(relative), source_model=load_embedder(FREE_VIEW)).inputs
+    assert own.views == {} and own.free is not None  # the old vectors hold all but its tokens
     assert list(Fit(store, load_embedder(relative)).inputs.views) == [FREE_VIEW]
 
 

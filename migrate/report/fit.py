@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from migrate.cost.estimate import duration
 from migrate.display import percent
 from migrate.report.sections import Block, TextTable
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.registry import find_kind
-from migrate.stitch.select import MORE, LearningCurve, Selection, TriedViews
+from migrate.stitch.select import MORE, LearningCurve, Selection, TriedTokens, TriedViews
 from migrate.stores.confidence import unreliable
 
 WITHOUT_TEXTS: Final = {
@@ -90,6 +91,7 @@ def fit_sentences(selection: Selection) -> list[str]:
     ]
     sentences += _worth(selection)
     sentences += [] if selection.tried is None or selection.tried.is_target else [_tried(selection.tried)]
+    sentences += [] if selection.tokens is None else [_tokens(selection.tokens)]
     sentences += _prefix(selection.prefix, selection.chosen) if selection.prefix is not None else []
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []
@@ -123,8 +125,18 @@ def _tried(views: TriedViews) -> str:
         return f"{against}. It is used: translating embeds the other texts with it, which takes time but no money"
     if not views.helps:
         return f"{against}. It is not used"
-    more = f"embedding {views.documents:,} documents with it takes long; to use it, name it by --view"
+    time = "long" if views.minutes is None else f"about {duration(views.minutes)} here"
+    more = f"embedding {views.documents:,} documents with it takes {time}; to use it, name it by --view"
     return f"{against}. It is not used, since {more} {views.specs[0]}"
+
+
+def _tokens(tokens: TriedTokens) -> str:
+    """Say what the token embeddings of a free local model add to the texts, and whether they are read."""
+    return (
+        f"the texts are {'' if tokens.is_used else 'not '}read by the token embeddings of {tokens.spec}, which is on "
+        f"this machine and costs nothing: the texts alone find {percent(tokens.overlap_with)} with them, "
+        f"{percent(tokens.overlap_without)} without"
+    )
 
 
 def _prefix(worth: PrefixWorth, chosen: str) -> list[str]:

@@ -369,4 +369,6 @@ def _selection_facts(selection: Selection) -> dict[str, Any]:
     details = selection.as_details()
     for row in details["candidates"]:
         del row["fit_s"]
+    if details["tried"] is not None:
+        del details["tried"]["minutes"]
     return details

@@ -143,8 +143,9 @@ MOST_VIEWED = 20_000
 class TriedViews:
     """The gain of free local models for a stitch: held-out overlap@10 with their views and without.
 
-    `documents` is how many a translation would have to embed with them. One that `is_target` gives the target's own
-    vectors, so that a translation with its views would be a full re-embed; it is not tried.
+    `documents` is how many a translation would have to embed with them, which takes `minutes` where that was measured.
+    One that `is_target` gives the target's own vectors, so that a translation with its views would be a full re-embed;
+    it is not tried.
     """
 
     specs: tuple[str, ...]
@@ -153,6 +154,7 @@ class TriedViews:
     helps: bool
     documents: int
     is_target: bool = False
+    minutes: float | None = field(default=None, compare=False)
 
     @classmethod
     def compare(cls, specs: tuple[str, ...], with_views: Selection, plain: Selection, *, documents: int) -> Self:
@@ -168,12 +170,35 @@ class TriedViews:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedTokens:
+    """The gain of the token embeddings of the model `spec` for a target without its own: overlap@10 of texts alone.
+
+    Both are held-out; the tokens are read where the gain is above its standard error.
+    """
+
+    spec: str
+    overlap_with: float
+    overlap_without: float
+    is_used: bool
+
+    @classmethod
+    def compare(cls, spec: str, with_tokens: Pairing, plain: Pairing) -> Self:
+        """Judge a stitch of the texts alone on the same pairs, whose texts are read with these tokens and without."""
+        with_tokens, plain = some_of(with_tokens), some_of(plain)
+        neighbours = Neighbours(plain.target, seed=plain.seed)
+        shares, bare = (neighbours.overlap(tune(TextAlone.kind, pairs)[1]) for pairs in (with_tokens, plain))
+        is_used = bool((shares - bare).mean() > standard_error(shares - bare))
+        return cls(spec, float(shares.mean()), float(bare.mean()), is_used)
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
     `prefix` says what first tokens of documents are worth, where they were tried, `partial` what true vectors for a
-    part of the store should keep. `tuned` are stitches by their specs, tuned but not fitted: the chosen one, and the
-    best of the old vectors alone; none where the selection was loaded from a file.
+    part of the store should keep, and `tokens` what those of a free model add to the texts. `tuned` are stitches by
+    their specs, tuned but not fitted: the chosen one, and the best of the old vectors alone; none where the selection
+    was loaded from a file.
     """
 
     chosen: str
@@ -185,6 +210,7 @@ class Selection:
     tried: TriedViews | None = None
     partial: PartialCurve | None = None
     choice: Clarity | None = None
+    tokens: TriedTokens | None = None
 
     @property
     def best(self) -> ScoredStitch:

@@ -52,6 +52,8 @@ class FitInputs:
         Further models that a stitch may read texts with; `named` says whether somebody asked for them.
     given
         The models without meters that the stitch keeps to read texts with: what it embeds later is paid for then.
+    free
+        The free local model whose token embeddings may stand in for those of a target that has none at hand.
     """
 
     store: Store
@@ -64,6 +66,7 @@ class FitInputs:
     views: Mapping[str, Embedder]
     named: bool
     given: Mapping[str, Embedder]
+    free: Embedder | None = None
 
 
 def open_inputs(step: Fit) -> FitInputs:
@@ -87,14 +90,17 @@ def open_inputs(step: Fit) -> FitInputs:
         _check_prior(step, store, embedder, prior, source_model)
     if earlier is not None:
         _check_grown(step, store, embedder, earlier)
-    views = _free_views(step, store, embedder, source_model) if named is None else named
+    free = None if named == {} else _free_model(step, store, embedder)
+    views = _free_views(free, source_model) if named is None else named
     metered = cap.meter(embedder, step.price)
     base, given_views = None, dict(views)
     if tokens is not None:
         base, bare = PrefixEmbedder(metered, tokens), PrefixEmbedder(embedder, tokens)
         given_views[bare.profile.spec] = bare
     views = {spec: cap.meter(view) for spec, view in views.items()}
-    return FitInputs(store, metered, log, source_model, prior, earlier, base, views, named is not None, given_views)
+    return FitInputs(
+        store, metered, log, source_model, prior, earlier, base, views, named is not None, given_views, free
+    )
 
 
 def require_texts(store: Store, embedder: Embedder | None = None) -> None:
@@ -277,17 +283,23 @@ def _differ(first: ModelIdentity, second: ModelIdentity) -> bool:
     return len(revisions) > 1 or replace(first, revision=None) != replace(second, revision=None)
 
 
-def _free_views(step: Fit, store: Store, embedder: Embedder, source: ModelIdentity | None) -> dict[str, Embedder]:
-    """Return the free local model that a fit tries without being asked, by its spec; none where it would be of no use.
+def _free_model(step: Fit, store: Store, embedder: Embedder) -> Embedder | None:
+    """Return the free local model that a fit tries without being asked; None where it would be of no use.
 
     It is tried where the target may cost money, so that its own tokens are not at hand, where a stitch is chosen by
-    `auto` and may read texts, where there are `FEWEST_VIEWED` documents to judge it on, and where the store was not
-    built with that very model.
+    `auto` and may read texts, and where there are `FEWEST_VIEWED` documents to judge it on.
     """
     if step.direction != DOCUMENT or not store.info.has_texts or AUTO not in step.specs:
-        return {}
+        return None
     if embedder.profile.is_paid is False or min(step.sample, store.info.count) < FEWEST_VIEWED:
+        return None
+    return load_embedder(FREE_VIEW) if has_packaged_model() else None
+
+
+def _free_views(free: Embedder | None, source: ModelIdentity | None) -> dict[str, Embedder]:
+    """Return the free local model as a view, by its spec; none where the store was built with that very model."""
+    if free is None:
         return {}
     if source is not None and find_model(source.spec.partition(":")[2]) == find_model(FREE_VIEW.partition(":")[2]):
         return {}
-    return {FREE_VIEW: load_embedder(FREE_VIEW)} if has_packaged_model() else {}
+    return {FREE_VIEW: free}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from migrate.cost.count import tally_of
-from migrate.embedders.base import Embedder
+from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
+from migrate.embedders.base import Embedder, TokenTable
 from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
@@ -21,7 +22,7 @@ from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback
 from migrate.stitch.prefix import PrefixCost
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import TriedViews, select_query_stitch, select_stitch
+from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, select_stitch
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.threads import threads_for
@@ -69,23 +70,30 @@ def fit(step: Fit) -> FittedStitch:
     if not inputs.named:  # a view that nobody named, and that is the target in disguise, is none
         targets = [spec for spec, view in views.items() if gives_vectors(view, sample.documents, pairs)]
         views = {spec: view for spec, view in views.items() if spec not in targets}
-    reader = None
+    texts = [document.text for document in sample.documents]
+    reader, tokens = None, None
     if store.info.has_texts and reads_texts(step):
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder, views, inputs.base, seed=seed)
+            reader = fit_reader(store, embedder.token_table(), views, inputs.base, seed=seed)
+            if inputs.free is not None and reader.pieces is None:
+                reader, tokens = _with_free_tokens(step, reader, pairs, texts)
     fitted = fit_pairs(
         pairs,
         step.specs,
         manifest=manifest,
         state=state,
         seed=seed,
-        texts=[document.text for document in sample.documents],
+        texts=texts,
         reader=reader,
         prior=None if inputs.prior is None else prior_map(inputs.prior),
         trial=None if inputs.named else store.info.count,
         prefix=None if inputs.base is None else _prefix_cost(step, inputs.base),
         progress=progress,
     )
+    tried = fitted.selection.tried
+    if tried is not None and tried.helps and not tried.is_used:
+        tried = replace(tried, minutes=_minutes(views[tried.specs[0]], store, sample))
+    fitted = replace(fitted, selection=replace(fitted.selection, tokens=tokens, tried=tried))
     if targets:
         selection = fitted.selection
         overlap = selection.best.scores.overlap_at_10
@@ -115,6 +123,15 @@ def gives_vectors(model: Embedder, documents: Sequence[Document], pairs: Pairs) 
         return False
     cosines = np.einsum("ij,ij->i", unit_rows(model_vectors), unit_rows(file_vectors))
     return bool(np.median(cosines) > _SAME)  # one of the two may cut long texts earlier
+
+
+def _minutes(model: Embedder, store: Store, sample: Sample) -> float | None:
+    """Return how long a local model takes for all of a store, by a few documents that it has not embedded yet."""
+    order = random_order(store, 0)
+    unseen = order[~np.isin(order, sample.rows)][:CALIBRATION_TEXTS]
+    documents = list(store.documents(np.sort(unseen)))
+    rate = measure_rate(model, documents).requests_per_min if documents else None
+    return None if rate is None else store.info.count / rate
 
 
 def _prefix_cost(step: Fit, base: PrefixEmbedder) -> PrefixCost:
@@ -193,22 +210,40 @@ def fit_pairs(
     return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback, prior)
 
 
+def _with_free_tokens(
+    step: Fit, plain: TextReader, pairs: Pairs, texts: Sequence[str]
+) -> tuple[TextReader, TriedTokens | None]:
+    """Return the reader, with the token embeddings of the free local model if the texts alone find more by them."""
+    inputs, free = step.inputs, step.inputs.free
+    table = None if free is None else free.token_table()
+    if free is None or table is None:
+        return plain, None
+    reader = fit_reader(inputs.store, table, plain.models, inputs.base, seed=step.seed)
+    # Other models embed texts, and would say the same of both
+    with_tokens, bare = (
+        Pairing(pairs.source, pairs.target, replace(one, models={}, base=None).read(texts), step.seed).in_own_order()
+        for one in (reader, plain)
+    )
+    tried = TriedTokens.compare(free.profile.spec, with_tokens, bare)
+    return (reader if tried.is_used else plain), tried
+
+
 def fit_reader(
     store: Store,
-    embedder: Embedder,
+    table: TokenTable | None,
     views: Mapping[str, Embedder] | None = None,
     base: PrefixEmbedder | None = None,
     *,
     seed: int = 0,
 ) -> TextReader:
-    """Learn what stitches need that read texts, from up to `CORPUS_SIZE` texts of the store, and from the target."""
+    """Learn what stitches need that read texts, from up to `CORPUS_SIZE` texts of the store, and from a token table."""
     rows = random_order(store, seed)[:CORPUS_SIZE]
     texts = [document.text for document in store.documents(rows)]
     models, spec = dict(views or {}), None
     if base is not None:
         spec = base.profile.spec
         models[spec] = base
-    return TextReader.fit(texts, embedder.token_table(), models=models, base=spec, seed=seed)
+    return TextReader.fit(texts, table, models=models, base=spec, seed=seed)
 
 
 def fit_query_pairs(

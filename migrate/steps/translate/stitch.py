@@ -165,7 +165,7 @@ class Refit:
             fitted,
             extended(store, fitted.sample, choice.sample.documents, true),
             np.flatnonzero(paid),
-            reader=fitted.reader or fit_reader(store, self.embedder, seed=seed),
+            reader=fitted.reader or fit_reader(store, self.embedder.token_table(), seed=seed),
             details=StitchFacts(
                 reembedding={"asked": self.options, **chosen, "tokens, about": choice.cost.tokens},
                 chosen_by=tuple(sorted(choosers)),
