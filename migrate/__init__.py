@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from migrate.audit.verdict import Verdict as Verdict
     from migrate.check import Compatibility as Compatibility
     from migrate.check import Stamped as Stamped
+    from migrate.check.guard import guard as guard
     from migrate.cost import Assessment as Assessment
     from migrate.embed import Embedding as Embedding
     from migrate.embedders import load_embedder as load_embedder
@@ -61,6 +62,7 @@ _MODULES = {
     "audit.report": "AuditReport",
     "audit.verdict": "Outcome Verdict",
     "check": "Compatibility Stamped",
+    "check.guard": "guard",
     "cost": "Assessment",
     "embed": "Embedding",
     "embedders": "load_embedder",

@@ -1,0 +1,127 @@
+"""A few texts of a store, with vectors that are known to be those of its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from migrate.check.comparison import Tolerance, agree, tolerance_of
+from migrate.errors import UsageError, VectorError
+from migrate.manifest import MANIFEST_NAME, ModelIdentity
+from migrate.selection.sample import known_documents
+from migrate.stores import open_store
+from migrate.stores.all_true import TRUE
+from migrate.stores.base import Store
+from migrate.stores.confidence import true_rows
+from migrate.vectors import Vectors, as_vectors
+
+ASKED = 4
+"""Texts that a check embeds: of a wrong model not one vector is right."""
+
+_DRAWN, _SHORTEST = 64, 20
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rows:
+    """Texts and their vectors, (n, dim), as they were read.
+
+    Attributes
+    ----------
+    texts, vectors : n of each
+    model : the model by the manifest, if there is one
+    tolerance : how far a cosine may be from 1
+    """
+
+    location: str
+    texts: tuple[str, ...]
+    vectors: Vectors
+    model: ModelIdentity | None
+    tolerance: Tolerance
+
+    @classmethod
+    def read(cls, store: Store) -> Self:
+        """Draw the shortest of a few texts at random, so that a check costs little."""
+        info = store.info
+        manifest = info.manifest
+        rows = np.arange(info.count)
+        if manifest is not None and manifest.counts.get(TRUE, info.count) != info.count:
+            rows = np.flatnonzero(true_rows(store))
+        rows = np.random.default_rng(0).permutation(rows)[:_DRAWN] if info.has_texts else rows[:0]
+        documents = list(known_documents(store, rows))
+        order = sorted(range(len(rows)), key=lambda i: (len(documents[i].text) < _SHORTEST, len(documents[i].text)))
+        chosen = np.array([i for i in order if documents[i].text.strip()][:ASKED], dtype=np.int64)
+        if not len(chosen):
+            raise UsageError(
+                f"{info.location}: the store has no text of a vector that is known to be its model's, so no client "
+                "can be guarded by it"
+            )
+        texts = tuple(documents[i].text for i in chosen)
+        return cls(
+            info.location, texts, store.get(rows[chosen]).vectors, manifest and manifest.model, tolerance_of(info)
+        )
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of documents, by the manifest."""
+        return "" if self.model is None else self.model.document_prefix
+
+    def require(self, embedded: Vectors, *, name: str) -> None:
+        """Make sure that most vectors of the texts, (n, dim), are the store's: a text may have changed since.
+
+        Raises VectorError: they are not, or of another dimension. `name` says whose they are.
+        """
+        stored = self.vectors
+        theirs = "" if self.model is None else f", which are those of {self.model.spec}"
+        advice = "embed queries with the store's own model, or search the store that was built with this one"
+        if embedded.shape[1] != stored.shape[1]:
+            raise VectorError(
+                f"{self.location}: {name} gives vectors of {embedded.shape[1]:,} dimensions, and the store has "
+                f"{stored.shape[1]:,}{theirs}; {advice}"
+            )
+        if 2 * agree(stored, embedded, self.tolerance).sum() < len(stored):
+            raise VectorError(
+                f"{self.location}: {name} does not give the store's vectors{theirs}: of {len(stored)} of its texts "
+                f"the vectors have a median cosine of {_median_cosine(stored, embedded):.3f} with them; {advice}"
+            )
+
+
+def _median_cosine(first: Vectors, second: Vectors) -> float:
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return float(np.median(np.einsum("nd,nd->n", first, second) / lengths))
+
+
+@dataclass(slots=True)
+class KnownRows:
+    """The rows of a store, or of what lies at its location now."""
+
+    store: Store | str | Path
+    _seen: tuple[int, int] | None = None
+    _rows: Rows | None = None
+
+    def __post_init__(self) -> None:
+        self.current()
+
+    def current(self) -> Rows:
+        """Return the rows, read anew where another manifest lies at the location since."""
+        seen = self._manifest_seen()
+        if self._rows is None or seen != self._seen:
+            store = self.store if isinstance(self.store, Store) else open_store(self.store)
+            self._rows, self._seen = Rows.read(store), seen
+        return self._rows
+
+    def _manifest_seen(self) -> tuple[int, int] | None:
+        if isinstance(self.store, Store):
+            return None
+        try:
+            status = (Path(self.store) / MANIFEST_NAME).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+
+def as_rows(embedded: object, *, name: str) -> Vectors:
+    """Return what a client answered as vectors, (n, dim)."""
+    return as_vectors(embedded, source=name)
