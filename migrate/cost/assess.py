@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
 from typing import TYPE_CHECKING
 
 from migrate.cost.answers import answers, full_is_better, priced
@@ -15,10 +14,11 @@ from migrate.cost.plans import QUERIES, Plan, Planner, StoreBytes, best_within, 
 from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate
 from migrate.display import data_frame, notebook_html
+from migrate.embedders import facts_of
 from migrate.embedders.prefix import first_of
 from migrate.embedders.profile import Profile
-from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
+from migrate.manifest import today
 from migrate.search.bm25 import bm25_run
 from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store, StoreInfo
@@ -157,7 +157,7 @@ def _notes(planner: Planner, chunking: Chunking | None, store: Store) -> tuple[s
     if target.price_usd_per_mtok is None:
         why = "no price is known" if target.is_api else "a model that runs here costs no money"
         notes.append(f"{why}; --price sets one")
-    elif target.is_api and (age := prices_age(date.today())):
+    elif target.is_api and (facts := facts_of(target.spec)) and (age := facts.price_age(today())):
         notes.append(age)
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")

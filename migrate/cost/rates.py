@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from migrate.embedders.base import Embedder
 from migrate.embedders.rates import parse_rate
-from migrate.embedders.registry import PRICES_DATE, RATE_LIMITS
+from migrate.embedders.registry import rate_limits
 from migrate.errors import UsageError
 from migrate.vectors import Text
 
@@ -88,11 +88,11 @@ class Rate:
 
 def tier_rate(tier: str = "1") -> Rate:
     """Return the limits of OpenAI's usage tier."""
-    for limit in RATE_LIMITS:
+    for limit in rate_limits():
         if limit.tier == tier:
-            source = f"OpenAI's limit for tier {tier} as of {PRICES_DATE}"
+            source = f"OpenAI's limit for tier {tier} as of {limit.checked}"
             return Rate(limit.requests_per_min, limit.tokens_per_min, source)
-    raise UsageError(f"there is no tier {tier!r}; choose one of {', '.join(limit.tier for limit in RATE_LIMITS)}")
+    raise UsageError(f"there is no tier {tier!r}; choose one of {', '.join(limit.tier for limit in rate_limits())}")
 
 
 def measure_rate(embedder: Embedder, texts: Sequence[Text]) -> Rate:

@@ -43,6 +43,7 @@ __all__ = [
     "ModelFacts",
     "Profile",
     "Role",
+    "facts_of",
     "find_model",
     "is_spec_of",
     "known_models",
@@ -167,6 +168,15 @@ def is_spec_of(spec: str | None, recorded: ModelIdentity) -> bool:
     return spec is None or split_settings(spec)[0] == recorded.spec
 
 
+def facts_of(spec: str, revision: str | None = None) -> ModelFacts | None:
+    """Return the facts of the model of a spec, whoever serves it; None if unknown.
+
+    A LangChain object is known by the name of its model, which is its `revision`.
+    """
+    kind, name = split_spec(spec)
+    return find_model(revision or "") if kind == "langchain" else find_model(name)
+
+
 def recorded_options(model: ModelIdentity) -> dict[str, Any]:
     """Return the options of `load_embedder` for a model that a manifest records: prefixes, shorter vectors."""
     kind = kind_of(model.spec)
@@ -187,4 +197,4 @@ def special_options(model: ModelIdentity) -> dict[str, Any]:
     """
     known_model = find_model(split_spec(model.spec)[1])
     options = {name: value for name, value in recorded_options(model).items() if value is not None}
-    return {name: value for name, value in options.items() if getattr(known_model, name, "") != value}
+    return {name: value for name, value in options.items() if (getattr(known_model, name, "") or "") != value}

@@ -237,8 +237,13 @@ def parse_spec(spec: str) -> tuple[str, str]:
             raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")
         return kind, name
     entry = find_model(spec)
-    if entry is not None:
+    if entry is not None and entry.provider in kind_names():
         return entry.provider, entry.name
+    if entry is not None:
+        raise UsageError(
+            f"{entry.name} is a model of {entry.provider}, which there is no kind for; name its LangChain class, as "
+            "langchain:MODULE:NAME, or openai:NAME with --base-url where its server speaks that protocol"
+        )
     close = suggest_models(spec)
     hint = f"did you mean {' or '.join(close)}?" if close else "for example openai:text-embedding-3-small"
     raise UsageError(f"unknown model {spec!r}; the kinds are {', '.join(f'{k}:' for k in kind_names())} - {hint}")

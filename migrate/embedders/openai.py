@@ -23,7 +23,7 @@ from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError
 from migrate.embedders.profile import Profile
 from migrate.embedders.rates import parse_rate
-from migrate.embedders.registry import RATE_LIMITS, ModelFacts, find_model
+from migrate.embedders.registry import ModelFacts, find_model, rate_limits
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 from migrate.files import canonical_json
@@ -117,8 +117,8 @@ class ServedModel:
     def _check_name(self, name: str) -> None:
         """Servers of open models name them by a path, a file or a tag, so the first answer's name counts."""
         bare = bare_name(name)
-        entry = find_model(bare)
-        if self._is_listed and entry is not None and entry.provider == "openai" and entry.name != self._name:
+        entry = find_model(bare, "openai")
+        if self._is_listed and entry is not None and entry.name != self._name:
             raise RemoteError(
                 f"{self.service}: {self._name!r} was requested, and {name!r} answered; check `base_url` and its models"
             )
@@ -184,8 +184,7 @@ class OpenAIEmbedder(Embedder):
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise UsageError(f"{base_url!r} is not a `base_url`; give one such as http://localhost:8000/v1")
-        entry = find_model(name)
-        self.entry = entry if entry and entry.provider == "openai" else None
+        self.entry = find_model(name, "openai")
         self.name = self.entry.name if self.entry else name
         self.base_url = base_url
         self.dimensions = dimensions
@@ -232,7 +231,7 @@ class OpenAIEmbedder(Embedder):
             batch_price_usd_per_mtok=entry.batch_price_usd_per_mtok if entry else None,
             counter=find_api_counter(self.name) or EstimateCounter(BYTE_PAIRS),
             is_api=True,
-            rate_limits=() if self.base_url else RATE_LIMITS,
+            rate_limits=() if self.base_url else rate_limits(),
         )
 
     @property
