@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
-from migrate.cli.spending import cached_texts
+from migrate.cli.spending import cached_texts, warn_of_old_prices
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show, show_json
 from migrate.cli.verdict import stop_if_same
@@ -76,6 +76,7 @@ def command(
         opened = step.source
         stop_if_same("assess", opened, embedder, as_json=as_json)
         assessment = step.execute()
+    warn_of_old_prices([assessment.target])
     document = assess_document(assessment)
     outputs.leave(document, lambda: report_page(assess_sections(assessment)), force=force)
     if as_json:

@@ -153,7 +153,8 @@ def _facts(row: dict[str, Any]) -> ModelFacts:
     names = {field.name for field in fields(ModelFacts)}
     if unknown := row.keys() - names:
         raise TypeError(f"{row['name']}: {', '.join(sorted(unknown))}")
-    return ModelFacts(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in row.items()}
+    return ModelFacts(**values)
 
 
 @cache
@@ -161,7 +162,7 @@ def rate_limits() -> tuple[RateLimit, ...]:
     """Return OpenAI's limits for its embedding models, by usage tier."""
     table = _tables()["rate_limits"]["openai"]
     tiers = {name: value for name, value in table.items() if name not in ("checked", "sources")}
-    return tuple(RateLimit(tier, *limits, table["checked"]) for tier, limits in tiers.items())
+    return tuple(RateLimit(tier, requests, tokens, table["checked"]) for tier, (requests, tokens) in tiers.items())
 
 
 @cache
