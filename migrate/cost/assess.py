@@ -123,7 +123,7 @@ def assess_store(
     old_model = None if info.manifest is None else info.manifest.model
     old, new = None if old_model is None else facts_of(old_model.spec, old_model.revision), facts_of(target.spec)
     can_stay = old is None or not old.is_off(today())
-    sentences = (*_going_away(old, new), *answers(plans, budget_usd, can_stay=can_stay))
+    sentences = (*going_away(old, new), *answers(plans, budget_usd, can_stay=can_stay))
     best, heading = None, ""
     if keep is not None:
         best, heading = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
@@ -139,7 +139,7 @@ def assess_store(
     )
 
 
-def _going_away(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
+def going_away(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
     """Say which of the models of the store and of the target is off, or will be."""
     day = today()
     if old is not None and (why := old.going_away(day)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from migrate.embedders.base import Embedder
 from migrate.embedders.rates import parse_rate
@@ -95,12 +96,16 @@ def tier_rate(tier: str = "1") -> Rate:
     raise UsageError(f"there is no tier {tier!r}; choose one of {', '.join(limit.tier for limit in rate_limits())}")
 
 
-def measure_rate(embedder: Embedder, texts: Sequence[Text]) -> Rate:
-    """Embed some texts and time all but the first few; that no query chose them is kept with vectors that are kept."""
+def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = False) -> Rate:
+    """Embed some texts and time all but the first few; that no query chose them is kept with vectors that are kept.
+
+    `again` is past any cache.
+    """
     embedder, warm = embedder.chosen_by(()), 4
-    embedder.embed_documents(texts[:warm])
+    embed = partial(embedder.embed_again, role="document") if again else embedder.embed_documents
+    embed(texts[:warm])
     timed = texts[warm:] or texts
     started = time.perf_counter()
-    embedder.embed_documents(timed)
+    embed(timed)
     elapsed = max(time.perf_counter() - started, 1e-9)
     return Rate(60 * len(timed) / elapsed, None, f"as measured here on {len(timed)} documents")

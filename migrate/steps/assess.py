@@ -50,7 +50,14 @@ class Assess(Step["Assessment"]):
     """
 
     store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
-    target: ModelLike = field(metadata=option("Model to move to, such as openai:NAME.", "text", metavar="SPEC"))
+    target: ModelLike = field(
+        metadata=option(
+            "Model to move to, such as openai:NAME. Repeated: the models to choose among, with --judged or --queries.",
+            "spec",
+            multiple=True,
+            metavar="SPEC",
+        )
+    )
     _: KW_ONLY
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=QUERY_LOG)
     budget: str | None = field(
