@@ -24,7 +24,7 @@ class Candidate:
     Attributes
     ----------
     name : the model as it was named
-    profile, facts : what is known of it before it is loaded, and in the registry, None where it is not there
+    profile, entry : what is known of it before it is loaded, and in the registry, None where it is not there
     report : the audit of the store that was translated for it
     quality : nDCG@10 of a full re-embed, None where nothing is judged
     gain : by how much that is more than staying scores, query by query, None where one of them is not known
@@ -34,7 +34,7 @@ class Candidate:
 
     name: str
     profile: Profile
-    facts: ModelFacts | None
+    entry: ModelFacts | None
     report: AuditReport
     quality: Bounds | None
     gain: Bounds | None

@@ -171,13 +171,13 @@ def _choose(
     if typed:
         flag = typed[0].name.replace("_", "-")
         raise UsageError(f"--{flag} is for one target that no queries judge; leave it out, or --judged and --queries")
-    store, places = str(request.store), [*filter(None, (judging.judged, judging.queries))]
+    store = str(request.store)
     step = Choose(
         store, targets, judged=judging.judged, queries=judging.queries, sample=judging.sample, seed=request.seed
     )
     step.check()
     options.refuse_missing(store, step.queries_location)
-    outputs.refuse(*options.local_paths(store, *places), endings=(".json", ".html"), force=force)
+    outputs.refuse(*options.local_paths(store, step.queries_location), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         named = {target: model.load(target, seed=request.seed) for target in targets}
@@ -193,15 +193,15 @@ def _choose(
             advise("to embed: the targets cost no money")
         paid.agree_on(step.models, progress=progress)
         step.cap.cap_usd = paid.cap_usd
-        found = step.execute()
+        shortlist = step.execute()
     paid.finish()
-    document = shortlist_document(found)
-    outputs.leave(document, lambda: report_page(shortlist_sections(found)), force=force)
+    document = shortlist_document(shortlist)
+    outputs.leave(document, lambda: report_page(shortlist_sections(shortlist)), force=force)
     if as_json:
         show_json(document)
         return
-    show(report_text(shortlist_sections(found)))
-    _advise_best(found, opened, store, judging)
+    show(report_text(shortlist_sections(shortlist)))
+    _advise_best(shortlist, opened, store, judging)
 
 
 def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
@@ -210,22 +210,22 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     from migrate.manifest import today
 
     recorded = None if store.info.manifest is None else store.info.manifest.model
-    facts = None if recorded is None else facts_of(recorded.spec, recorded.revision)
-    if spec is None and facts is not None and facts.is_off(today()):
+    entry = None if recorded is None else facts_of(recorded.spec, recorded.revision)
+    if spec is None and entry is not None and entry.is_off(today()):
         return None
-    found = source_model_of(store, spec, model)
-    if found is None:
+    embedder = source_model_of(store, spec, model)
+    if embedder is None:
         advise("no --source-model: whether the targets are better than staying cannot be tested")
-    return found
+    return embedder
 
 
-def _advise_best(found: Shortlist, store: Store, location: str, judging: Judging) -> None:
+def _advise_best(shortlist: Shortlist, store: Store, location: str, judging: Judging) -> None:
     """Print the run that moves the store to the best target, where there is one."""
-    if found.best is None:
+    if shortlist.best is None:
         return
     queries = ["--judged", judging.judged] if judging.judged is not None else ["--queries", str(judging.queries)]
     source = ["--source-model", judging.source_model] if judging.source_model is not None else []
-    arguments: list[str | Path] = [location, "--target", found.best.name, *queries, *source]
+    arguments: list[str | Path] = [location, "--target", shortlist.best.name, *queries, *source]
     advise_next("run", *arguments, "-o", path_beside(store, "moved"))
 
 

@@ -153,11 +153,11 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
     from migrate.manifest import today
 
     day, marker = today(), cache_folder() / "warned-of-prices"
-    entries = [(profile, facts_of(profile.spec)) for profile in profiles]
+    priced = [(profile, facts_of(profile.spec)) for profile in profiles]
     ages = [
-        facts.price_age(day)
-        for profile, facts in entries
-        if facts and profile.price_usd_per_mtok == facts.price_usd_per_mtok
+        entry.price_age(day)
+        for profile, entry in priced
+        if entry is not None and profile.price_usd_per_mtok == entry.price_usd_per_mtok
     ]
     if not any(ages):
         return

@@ -123,7 +123,7 @@ def assess_store(
     old_model = None if info.manifest is None else info.manifest.model
     old, new = None if old_model is None else facts_of(old_model.spec, old_model.revision), facts_of(target.spec)
     can_stay = old is None or not old.is_off(today())
-    sentences = (*going_away(old, new), *answers(plans, budget_usd, can_stay=can_stay))
+    sentences = (*model_sentences(old, new), *answers(plans, budget_usd, can_stay=can_stay))
     best, heading = None, ""
     if keep is not None:
         best, heading = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
@@ -139,8 +139,8 @@ def assess_store(
     )
 
 
-def going_away(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
-    """Say which of the models of the store and of the target is off, or will be."""
+def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
+    """Say which of the models of the store and of the target is off, or will be, and if they share a space."""
     day = today()
     if old is not None and (why := old.going_away(day)):
         so = "it answers no queries, so you cannot stay" if old.is_off(day) else "you can stay until then"
@@ -148,6 +148,11 @@ def going_away(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
     if new is not None and (why := new.going_away(day)):
         so = "it embeds nothing, so take another" if new.is_off(day) else "a store of it will have to move again"
         yield f"the target: {why}; {so}"
+    if old is not None and new is not None and old is not new and old.family == new.family is not None:
+        yield (
+            f"the target: {new.name} shares the space of {old.name}: its queries, of the same dimension, find the "
+            "store's vectors as they are"
+        )
 
 
 def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progress: Progress) -> Plan:
@@ -171,8 +176,8 @@ def _notes(planner: Planner, chunking: Chunking | None, store: Store) -> tuple[s
     if target.price_usd_per_mtok is None:
         why = "no price is known" if target.is_api else "a model that runs here costs no money"
         notes.append(f"{why}; --price sets one")
-    elif (facts := facts_of(target.spec)) is not None and target.price_usd_per_mtok == facts.price_usd_per_mtok:
-        notes.append(f"the price is of {facts.checked:%Y-%m}")
+    elif (entry := facts_of(target.spec)) is not None and target.price_usd_per_mtok == entry.price_usd_per_mtok:
+        notes.append(f"the price is of {entry.checked:%Y-%m}")
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
     notes.append(_time_note(planner.rate, target))

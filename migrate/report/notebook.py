@@ -14,7 +14,7 @@ from migrate.report.document import audit_document
 from migrate.report.fit import candidates_rows
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Listed, TextTable
-from migrate.report.shortlist import answers, shortlist_rows
+from migrate.report.shortlist import answer_sentences, shortlist_rows
 from migrate.report.summary import audit_answer
 from migrate.report.terminal import filled_columns
 from migrate.steps.translate.job import Translation
@@ -43,7 +43,7 @@ def _(result: Assessment) -> str:
 
 @notebook_html.register
 def _(result: Shortlist) -> str:
-    answer, *sentences = answers(result)
+    answer, *sentences = answer_sentences(result)
     return notebook_piece(answer, TextTable(filled_columns(shortlist_rows(result))), sentences)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from migrate.audit.shortlist import Candidate, Shortlist
 from migrate.audit.verdict import Bounds
-from migrate.cost.assess import going_away
+from migrate.cost.assess import model_sentences
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders import ModelFacts
 from migrate.manifest import today
@@ -21,21 +21,21 @@ _STAY = "stay"
 _NONE = "-"
 
 
-def shortlist_sections(found: Shortlist) -> Report:
+def shortlist_sections(shortlist: Shortlist) -> Report:
     """Return the answer, and one table: what each target answers, keeps, costs and is."""
-    sentences, rows = answers(found), shortlist_rows(found)
-    answered, costs = ([_part(row, part) for row in rows] for part in (_ANSWERS, _COSTS))
-    marked = [number for number, name in enumerate(_names(found)) if found.best and name == found.best.name]
-    chart = _chart(found)
+    sentences, rows = answer_sentences(shortlist), shortlist_rows(shortlist)
+    answered, costs = ([[row[column] for column in columns] for row in rows] for columns in (_ANSWERS, _COSTS))
+    marked = [number for number, name in enumerate(_names(shortlist)) if shortlist.best and name == shortlist.best.name]
+    chart = _chart(shortlist)
     whole = TextTable(filled_columns(rows), marked=marked)
-    stacked = [TextTable(filled_columns(part), marked=marked) for part in (answered, costs)]
+    stacked = [TextTable(filled_columns(table), marked=marked) for table in (answered, costs)]
     return Report(
         kind="Targets",
-        title=f"Where to move {found.store.name}",
+        title=f"Where to move {shortlist.store.name}",
         lead=Either(sentences),
         sections={
             "The targets": [None if chart is None else Either(chart.figure()), Either(whole, stacked)],
-            "How this is known": Listed(notes(found)),
+            "How this is known": Listed(notes(shortlist)),
         },
         closing=sentences,
     )
@@ -49,39 +49,35 @@ _ANSWERS, _COSTS = (0, 1, 2, 3), (0, *range(4, len(_HEAD)))
 """Columns of what targets answer and of what they cost, which a terminal has one below the other."""
 
 
-def _part(row: list[str], columns: tuple[int, ...]) -> list[str]:
-    return [row[column] for column in columns]
+def _names(shortlist: Shortlist) -> list[str]:
+    return [*([_STAY] if shortlist.stay is not None else []), *(candidate.name for candidate in shortlist.candidates)]
 
 
-def _names(found: Shortlist) -> list[str]:
-    return [*([_STAY] if found.stay is not None else []), *(candidate.name for candidate in found.candidates)]
-
-
-def shortlist_rows(found: Shortlist) -> list[list[str]]:
+def shortlist_rows(shortlist: Shortlist) -> list[list[str]]:
     """Return a head, staying where it is known what that answers, and a row for each target."""
     rows = [list(_HEAD)]
-    if found.stay is not None:
-        facts = _facts(found.old, is_local=False)
-        size = [f"{found.store.dim:,}", size_text(found.bytes_now)]
-        rows.append([_STAY, _score(found.stay), *[_NONE] * 5, *size, *facts])
-    return rows + [_row(candidate) for candidate in found.candidates]
+    if shortlist.stay is not None:
+        standing = _standing(shortlist.old, is_local=False)
+        size = [f"{shortlist.store.dim:,}", size_text(shortlist.bytes_now)]
+        rows.append([_STAY, _score(shortlist.stay), *[_NONE] * 5, *size, *standing])
+    return rows + [_row(candidate) for candidate in shortlist.candidates]
 
 
 def _row(candidate: Candidate) -> list[str]:
     verdict, profile = candidate.report.verdict, candidate.profile
-    kept = verdict.retention
+    retention = verdict.retention
     price = "free" if profile.is_paid is False else _NONE
     return [
         candidate.name,
         _score(candidate.quality),
         _score(candidate.gain, form="+.3f"),
-        f"{verdict.figure(kept.estimate)} ({verdict.span(kept)})" if kept.is_known else _NONE,
+        f"{verdict.figure(retention.estimate)} ({verdict.span(retention)})" if retention.is_known else _NONE,
         candidate.report.outcome.value,
         price if candidate.usd is None else dollars(candidate.usd),
         _NONE if candidate.minutes is None else duration(candidate.minutes),
         f"{candidate.dim:,}",
         size_text(candidate.bytes_after),
-        *_facts(candidate.facts, is_local=profile.is_local),
+        *_standing(candidate.entry, is_local=profile.is_local),
     ]
 
 
@@ -92,73 +88,70 @@ def _score(bounds: Bounds | None, *, form: str = ".3f") -> str:
     return f"{bounds.estimate:{form}} ({bounds.lower:{form}} to {bounds.upper:{form}})"
 
 
-def _facts(facts: ModelFacts | None, *, is_local: bool) -> list[str]:
+def _standing(entry: ModelFacts | None, *, is_local: bool) -> list[str]:
     """Return the licence of the weights and the lifecycle, as far as the registry says them."""
-    if facts is None:
+    if entry is None:
         return [_NONE, _NONE]
-    return [facts.licence or _NONE, _NONE if is_local and not facts.legacy else facts.lifecycle(today())]
+    return [entry.licence or _NONE, _NONE if is_local and not entry.legacy else entry.lifecycle(today())]
 
 
-def answers(found: Shortlist) -> list[str]:
+def answer_sentences(shortlist: Shortlist) -> list[str]:
     """Say which target answers best, the most important first."""
-    return [*_departures(found), *_answers(found)]
+    return [*_on_models(shortlist), *_answers(shortlist)]
 
 
-def _departures(found: Shortlist) -> Iterator[str]:
-    """Say which of the models are off, or will be, each once."""
-    seen = [*going_away(found.old, None)]
-    seen += [line for candidate in found.candidates for line in _named(candidate)]
-    yield from dict.fromkeys(seen)
+def _on_models(shortlist: Shortlist) -> Iterator[str]:
+    """Say what is to be known of the models before any figure."""
+    yield from model_sentences(shortlist.old, None)
+    for candidate in shortlist.candidates:
+        for sentence in model_sentences(shortlist.old, candidate.entry):
+            if sentence.startswith("the target: "):
+                yield sentence.replace("the target", candidate.name, 1)
 
 
-def _named(candidate: Candidate) -> Iterator[str]:
-    for line in going_away(None, candidate.facts):
-        yield line.replace("the target", candidate.name, 1)
-
-
-def _answers(found: Shortlist) -> Iterator[str]:
-    if any(candidate.quality is None for candidate in found.candidates):
+def _answers(shortlist: Shortlist) -> Iterator[str]:
+    if any(candidate.quality is None for candidate in shortlist.candidates):
         yield (
-            f"nothing is judged: what a translation keeps of each target is known by {found.measure}, and not which of "
-            "them answers best; give judged queries with --judged"
+            f"nothing is judged: by {shortlist.measure} the table says what a translation keeps of each target, not "
+            "which of them answers best; give judged queries with --judged"
         )
         return
-    if found.stay is None:
+    if shortlist.stay is None:
         yield (
             "whether any of these is better than staying is not known: the store's model cannot be asked; name it with "
             "--source-model"
         )
         return
-    best = found.best
+    best = shortlist.best
     if best is not None and best.quality is not None and best.gain is not None:
-        among = "" if len(found.candidates) == 1 else "the best of these by its estimate, "
+        among = "" if len(shortlist.candidates) == 1 else "the best of these by its estimate, "
         yield (
             f"{best.name}: {among}nDCG@10 {best.quality.estimate:.3f} in a full re-embed, {best.gain.estimate:+.3f} "
             f"against staying ({best.gain.lower:+.3f} to {best.gain.upper:+.3f}), significantly better"
         )
     else:
         yield "none of these is shown to answer better than staying does; stay, unless your model goes away"
-    worse = [candidate.name for candidate in found.candidates if candidate.is_worse]
+    worse = [candidate.name for candidate in shortlist.candidates if candidate.is_worse]
     if worse:
         yield f"significantly worse than staying: {', '.join(worse)}"
 
 
-def notes(found: Shortlist) -> list[str]:
+def notes(shortlist: Shortlist) -> list[str]:
     """Return what a reader should know of the figures."""
     lines = [
-        f"by {found.queries} of {found.dataset}; bounds of quality are one-sided, and hold for all targets together "
-        "with 95 %",
+        f"by {shortlist.queries} of {shortlist.dataset}; bounds of quality are one-sided, and hold for all targets "
+        "together with 95 %",
         "nDCG@10 is that of a full re-embed, against staying its difference query by query; what a translation keeps "
         "is a share of it, with the verdict of `run`",
         "time is that of a full re-embed: as measured here, or by the limits of the provider's first tier; price and "
         "store are those of all documents",
     ]
-    for candidate in found.candidates:
+    for candidate in shortlist.candidates:
         pool = candidate.report.pool
         if pool is not None:
             lines.append(f"{candidate.name}: {pool.sentences[0]}")
         lines += [f"{candidate.name}: {doubt}" for doubt in candidate.report.doubts]
-    if any(candidate.report.pool and not candidate.report.pool.is_exact for candidate in found.candidates):
+    if any(candidate.report.pool and not candidate.report.pool.is_exact for candidate in shortlist.candidates):
         lines.append(
             "in a pool a full re-embed scores the most that it can: its upper bounds are guaranteed, its estimates and "
             "lower bounds are by a sample of what is outside"
@@ -166,41 +159,41 @@ def notes(found: Shortlist) -> list[str]:
     return lines
 
 
-def _chart(found: Shortlist) -> IntervalChart | None:
+def _chart(shortlist: Shortlist) -> IntervalChart | None:
     """Draw the quality of each target against that of staying."""
-    shown = [(candidate, candidate.quality) for candidate in found.candidates if candidate.quality is not None]
-    if found.stay is None or not shown:
+    drawn = [(candidate, candidate.quality) for candidate in shortlist.candidates if candidate.quality is not None]
+    if shortlist.stay is None or not drawn:
         return None
     rows = [
-        Interval(candidate.name, quality.lower, quality.estimate, quality.upper, marked=candidate is found.best)
-        for candidate, quality in shown
+        Interval(candidate.name, quality.lower, quality.estimate, quality.upper, marked=candidate is shortlist.best)
+        for candidate, quality in drawn
     ]
-    label = f"{found.measure} of a full re-embed"
-    return interval_chart(label, rows, margin=found.stay.estimate, label=label, level=_STAY)
+    label = f"{shortlist.measure} of a full re-embed"
+    return interval_chart(label, rows, margin=shortlist.stay.estimate, label=label, level=_STAY)
 
 
-def shortlist_document(found: Shortlist) -> dict[str, Any]:
+def shortlist_document(shortlist: Shortlist) -> dict[str, Any]:
     """Return all of it, as values that JSON holds."""
-    info = found.store
+    info = shortlist.store
     content = {
         "store": {"path": info.location, "format": info.kind, "index_type": info.index_type, "dim": info.dim},
-        "model": found.old_model,
-        "lifecycle": None if found.old is None else found.old.lifecycle(today()),
-        "dataset": found.dataset,
-        "measure": found.measure,
-        "queries": found.queries,
-        "confidence": found.confidence,
-        "stay": found.stay,
-        "targets": [_candidate_document(candidate) for candidate in found.candidates],
-        "best": None if found.best is None else found.best.name,
-        "answers": answers(found),
-        "notes": notes(found),
+        "model": shortlist.old_model,
+        "lifecycle": None if shortlist.old is None else shortlist.old.lifecycle(today()),
+        "dataset": shortlist.dataset,
+        "measure": shortlist.measure,
+        "queries": shortlist.queries,
+        "confidence": shortlist.confidence,
+        "stay": shortlist.stay,
+        "targets": [_candidate_document(candidate) for candidate in shortlist.candidates],
+        "best": None if shortlist.best is None else shortlist.best.name,
+        "answers": answer_sentences(shortlist),
+        "notes": notes(shortlist),
     }
     return document("choose", content)
 
 
 def _candidate_document(candidate: Candidate) -> dict[str, Any]:
-    verdict, profile, facts = candidate.report.verdict, candidate.profile, candidate.facts
+    verdict, profile, entry = candidate.report.verdict, candidate.profile, candidate.entry
     return {
         "name": candidate.name,
         "spec": profile.spec,
@@ -216,7 +209,7 @@ def _candidate_document(candidate: Candidate) -> dict[str, Any]:
         "minutes": candidate.minutes,
         "dim": candidate.dim,
         "bytes_after": candidate.bytes_after,
-        "licence": None if facts is None else facts.licence,
-        "lifecycle": None if facts is None else facts.lifecycle(today()),
+        "licence": None if entry is None else entry.licence,
+        "lifecycle": None if entry is None else entry.lifecycle(today()),
         "doubts": candidate.report.doubts,
     }

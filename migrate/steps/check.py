@@ -75,8 +75,8 @@ class Check(Step["Compatibility"]):
             seed=self.seed,
             progress=self.progress,
         )
-        facts = facts_of(result.model.spec, result.model.revision)
-        going_away = "" if facts is None else facts.going_away(today())
+        entry = facts_of(result.model.spec, result.model.revision)
+        going_away = "" if entry is None else entry.going_away(today())
         return replace(result, notes=(*result.notes, going_away)) if going_away else result
 
 

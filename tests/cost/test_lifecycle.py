@@ -5,6 +5,8 @@ import pytest
 from stores_tools import make_store
 
 import migrate
+from migrate.cost.assess import model_sentences
+from migrate.embedders import find_model
 from migrate.manifest import ModelIdentity
 
 
@@ -70,3 +72,11 @@ def test_check_notes_that_the_model_goes_away(store_of):
     ada = store_of("openai:text-embedding-ada-002", 1536)
     assert any("is legacy" in note for note in migrate.check(ada, "openai:text-embedding-ada-002").notes)
     assert not any("legacy" in note for note in migrate.check(ada, "openai:text-embedding-3-small").notes)
+
+
+def test_models_of_one_family_need_no_migration():
+    large, lite, older = map(find_model, ("voyage-4-large", "voyage-4-lite", "voyage-3.5"))
+    (sentence,) = model_sentences(large, lite)
+    assert sentence.startswith("the target: voyage-4-lite shares the space of voyage-4-large")
+    assert not list(model_sentences(large, large))
+    assert not any("space" in line for line in model_sentences(older, large))
