@@ -180,7 +180,11 @@ class Choose(JudgedStep["Shortlist"]):
         from migrate.embedders import facts_of
 
         with TemporaryDirectory() as folder:
-            report = self._run(model, Path(folder) / "run").execute().report
+            try:
+                report = self._run(model, Path(folder) / "run").execute().report
+            except KeyboardInterrupt as error:
+                error.__notes__ = []  # of parts that are done, in a folder that goes away now
+                raise
         full, rules, quality, gain = report.arm(FULL), report.rules, None, None
         if rules is not None and rules.query_set.is_judged:
             scores = full.scores[report.measure]
