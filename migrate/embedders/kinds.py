@@ -35,7 +35,14 @@ BUILT_IN = {
     "file": "migrate.embedders.file:KIND",
     "tfidf": "migrate.embedders.tfidf:KIND",
     "langchain": "migrate.embedders.langchain:KIND",
+    "voyage": "migrate.embedders.openai:VOYAGE_KIND",
+    "cohere": "migrate.embedders.openai:COHERE_KIND",
+    "gemini": "migrate.embedders.openai:GEMINI_KIND",
 }
+
+
+APIS = ("openai", "voyage", "cohere", "gemini")
+"""Kinds whose models are asked over a network, with a key."""
 
 
 def _count(text: str) -> int:
@@ -275,7 +282,7 @@ def kind_of(spec: str) -> EmbedderKind | None:
 
 def may_cost_money(spec: str) -> bool:
     """Return True if embedding by the model of a spec may cost money: it is an API, or unknown code."""
-    return split_spec(spec)[0] == "openai" or runs_code(spec)
+    return split_spec(spec)[0] in APIS or runs_code(spec)
 
 
 def runs_code(spec: str) -> bool:
