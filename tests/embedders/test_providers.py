@@ -106,6 +106,13 @@ def test_a_refused_or_missing_key_names_its_variable_and_not_itself(provider, se
         load_embedder(provider.spec).embed_documents(documents(1))
 
 
+def test_a_redirect_takes_the_key_to_no_other_host(provider, server):
+    server.faults.append(status(307, location="http://elsewhere.invalid/v1"))
+    with pytest.raises(RemoteError, match="elsewhere"):
+        load_embedder(provider.spec).embed_documents(documents(1))
+    assert len(server.requests) == 1
+
+
 def test_an_unknown_model_ends_the_command(server, provider):
     with pytest.raises(RemoteError, match="knows no model 'nonsense'"):
         load_embedder(f"{provider.kind}:nonsense").embed_documents(documents(1))
