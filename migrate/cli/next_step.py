@@ -184,7 +184,8 @@ def advise_worker(word: str) -> None:
     model = None if manifest is None else manifest.model
     if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
         return
-    if split_spec(model.spec)[0] == "openai" and find_model(model.spec) is None:
+    provider, name = split_spec(model.spec)
+    if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
     advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec))
 
