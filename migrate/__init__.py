@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
+    from migrate.audit.shortlist import Shortlist as Shortlist
     from migrate.audit.step import audit as audit
     from migrate.audit.verdict import Outcome as Outcome
     from migrate.audit.verdict import Verdict as Verdict
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from migrate.live.searcher import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
     from migrate.pipeline import run as run
+    from migrate.pipeline.choose import choose as choose
     from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
     from migrate.steps.check import check as check
@@ -60,6 +62,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
+    "audit.shortlist": "Shortlist",
     "audit.verdict": "Outcome Verdict",
     "check": "Compatibility Stamped",
     "check.guard": "guard",
@@ -74,6 +77,7 @@ _MODULES = {
     "live.searcher": "LiveLimits LiveSearcher",
     "pipeline": "run",
     "pipeline.job": "Migration",
+    "pipeline.choose": "choose",
     "steps.assess": "assess",
     "audit.step": "audit",
     "steps.check": "check stamp",

@@ -8,7 +8,7 @@ import os
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -56,6 +56,11 @@ def creation_date() -> str:
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(f"SOURCE_DATE_EPOCH is {epoch!r}, not seconds since 1970; unset it") from error
     return moment.isoformat(timespec="seconds")
+
+
+def today() -> date:
+    """Return the day of `creation_date`."""
+    return date.fromisoformat(creation_date()[:10])
 
 
 def _recorded(key: str, default: Any = None, *, nullable: bool = False) -> Any:

@@ -78,7 +78,7 @@ HOMES = {
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
-    "pandas": ["display.py", "audit/report", "cost/assess", "lab/compare/comparison"],
+    "pandas": ["display.py", "audit/report", "audit/shortlist", "cost/assess", "lab/compare/comparison"],
     "joblib": ["work/runner"],
     "distributed": ["cluster/"],
     "dask": ["cluster/"],

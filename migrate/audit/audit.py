@@ -86,6 +86,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(audit.translated, audit.source_store, audit.embedder, audit.source_embedder),
+        rules=rules,
     )
     return report if find.has_standard(rules, scores) else report.without_standard()
 

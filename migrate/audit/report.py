@@ -29,6 +29,7 @@ from migrate.audit.results import (
     Comparison,
     find_plan,
 )
+from migrate.audit.rules import Rules
 from migrate.audit.verdict import UNKNOWN, Bounds, Finding, Outcome, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
@@ -55,6 +56,7 @@ class AuditReport:
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
     what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
+    `rules` are those by which its bounds were drawn.
     """
 
     verdict: Verdict
@@ -83,6 +85,7 @@ class AuditReport:
     plan: str = TRANSLATED
     locations: Locations = field(default_factory=Locations)
     documents_per_s: float | None = None
+    rules: Rules | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<AuditReport {self.sentence}; {self.dataset}, {self.verdict.counted}, {self.n_documents:,} documents>"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison, win_tie_loss
-from migrate.audit.verdict import CONFIDENCE, Bootstrap, Floor, Verdict, decide
+from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Bounds, Floor, Verdict, decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,30 @@ class Rules:
         limited = (arm.name, standard.name) == (TRANSLATED, FULL) and self.is_limited
         bootstrap = self.bootstrap(limited=limited, in_pool=standard.name == FULL)
         return Comparison(bootstrap.retention(scores, reference), *win_tie_loss(scores, reference), standard.name)
+
+    def quality(self, full: Scores, *, confidence: float = CONFIDENCE) -> Bounds:
+        """Return the mean score of the full re-embed, with bounds; by judgements alone."""
+        perfect = np.ones(len(full))
+        return self._of_full(full, lambda bootstrap, scores: bootstrap.retention(scores, perfect), confidence)
+
+    def gain(self, full: Scores, stay: Scores, *, confidence: float = CONFIDENCE) -> Bounds:
+        """Return by how much the full re-embed scores more than staying, query by query, with bounds."""
+        return self._of_full(full, lambda bootstrap, scores: bootstrap.difference(scores, stay), confidence)
+
+    def _of_full(self, full: Scores, measure: Callable[[Bootstrap, Scores], Bounds], confidence: float) -> Bounds:
+        """Return bounds of what goes up with the scores of the full re-embed.
+
+        In a pool these are the most that it can score: the upper bound is of them, the lower one of the floor, with the
+        error that the floor leaves, as in `Bootstrap.retention`.
+        """
+        bootstrap = replace(self.bootstrap(), confidence=confidence)
+        bounds = measure(bootstrap, full)
+        if self.floor is None or self.floor.is_share:
+            return bounds
+        level = 1 - (1 - FLOOR_SHARE) * (1 - confidence)
+        lower = min(measure(replace(bootstrap, confidence=level), self.floor.least).lower, bounds.lower)
+        expected = measure(bootstrap, self.floor.expected).estimate
+        return Bounds(max(min(expected, bounds.upper), lower), lower, bounds.upper)
 
     def expected(self, full: Scores) -> Scores:
         """Return the scores of the full re-embed, as they are expected where only a pool of it is there."""

@@ -18,14 +18,6 @@ from migrate.search.runs import TopK
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, unit_rows
 
-_FURTHER_PREFIXES = (
-    "search_document: ",
-    "search_query: ",
-    "title: none | text: ",
-    "task: search result | query: ",
-)
-"""Of models that are not in the registry: nomic-embed-text, embeddinggemma."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -77,7 +69,7 @@ def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
         ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
         (document + document, Cause.DOUBLED_PREFIX, f"with the prefix {document!r} twice"),
         (query, Cause.QUERY_PREFIX, f"with {query!r}, the prefix of queries"),
-        *((prefix, Cause.OTHER_PREFIX, f"with the prefix {prefix!r}") for prefix in (*usual, *_FURTHER_PREFIXES)),
+        *((prefix, Cause.OTHER_PREFIX, f"with the prefix {prefix!r}") for prefix in usual),
     ):
         prefixed = None if prefix in tried else embedder.with_prefixes(prefix, query)
         if prefixed is not None:

@@ -49,7 +49,7 @@ def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
         if known_model.dim == store.info.dim and known_model.spec != model.spec
     ]
     if store.info.exact:
-        fits = [known_model for known_model in fits if known_model.normalized == norms.is_unit]
+        fits = [known_model for known_model in fits if known_model.normalized in (None, norms.is_unit)]
     names = ", ".join(known_model.short_name for known_model in fits[:5]) + (", ..." if len(fits) > 5 else "")
     return f"known models that would fit: {names or 'none'} (norms of {_norm_range(norms)})"
 

@@ -4,7 +4,7 @@ SECTIONS = {
     "Start here": {
         "demo": "Move a store that comes along, offline.",
         "inspect": "Show what a store or a stitch contains.",
-        "assess": "Estimate what a migration would cost (sends nothing).",
+        "assess": "Estimate what a migration would cost, or choose a target.",
         "run": "Fit, translate and audit in one command.",
     },
     "Steps": {

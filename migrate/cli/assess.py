@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
-from migrate.cli.spending import cached_texts
+from migrate.cli.spending import AGREED, Spending, cached_texts, warn_of_old_prices
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import progress_bar, show, show_json
-from migrate.cli.verdict import stop_if_same
+from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.verdict import source_model_of, stop_if_same
 from migrate.errors import UsageError
+from migrate.pipeline.choose import Choose
 from migrate.steps.assess import Assess
+from migrate.steps.base import COST, QUERIES, UNJUDGED
+from migrate.steps.base import JUDGED as BY_JUDGEMENTS
+from migrate.steps.base import option as described
 
 if TYPE_CHECKING:
+    from migrate.audit.shortlist import Shortlist
     from migrate.cost.plans import Plan
     from migrate.cost.quality import StitchQuality
+    from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
+
+_ALONE = ("query_log", "budget", "keep", "first_tokens", "calibrate", "stitch", "audit", "price")
+"""Fields of an assessment that say something of one target, which no queries judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """The queries that judge targets, and what that may cost."""
+
+    judged: str | None = field(default=None, metadata=BY_JUDGEMENTS)
+    queries: str | None = field(default=None, metadata=UNJUDGED)
+    source_model: str | None = field(
+        default=None,
+        metadata=described("Model that STORE was built with.", "text", metavar="SPEC", section=QUERIES),
+    )
+    sample: int = field(
+        default=1_000,
+        metadata=described("Documents to learn a translation from.", "pairs", section=QUERIES, is_seldom=True),
+    )
+    max_cost: float = field(
+        default=5.0,
+        metadata=described(
+            "Dollars that may be spent on judging without a question; spending stops there.",
+            "usd",
+            metavar="USD",
+            section=COST,
+        ),
+    )
+
+    @property
+    def has_queries(self) -> bool:
+        """True where there are queries to judge by."""
+        return self.judged is not None or self.queries is not None
 
 
 @options.command(
@@ -28,6 +67,8 @@ if TYPE_CHECKING:
     example="lead-migrate assess my-store --target openai:text-embedding-3-small",
 )
 @step_options(Assess)
+@options.option_group(Judging, "judging")
+@AGREED
 @options.model_options
 @options.report_options
 @options.force_reports
@@ -35,15 +76,20 @@ if TYPE_CHECKING:
 @options.quiet
 def command(
     request: Assess,
+    judging: Judging,
+    yes: bool,
     model: ModelOptions,
     outputs: Outputs,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Estimate what moving STORE to another model would cost.
+    """Estimate what moving STORE to another model would cost, or which of several models to move to.
 
     A full re-embed stands beside migrations of 1 to 50 %: tokens, money, time, room, and what is known of quality.
     Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
+
+    With --judged or --queries, the targets are judged: a sample and a pool of documents are embedded by each, priced
+    first, and one table says what a full re-embed and a translation would answer, and what they cost.
 
     The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with
     a comma between. Without it the limits of `--tier` hold.
@@ -53,8 +99,18 @@ def command(
     from migrate.report.page import report_page
     from migrate.report.terminal import report_text
 
+    targets = tuple(map(str, cast("tuple[object, ...]", request.target)))
+    if judging.has_queries:
+        paid = Spending(judging.max_cost, is_agreed=yes)
+        _choose(request, targets, judging, paid, model, outputs, force=force, as_json=as_json)
+        return
+    if len(targets) > 1:
+        raise UsageError(
+            "several targets are told apart by queries: give --judged DIR or --queries FILE, or name one --target"
+        )
+    request = replace(request, target=targets[0])
     request.check()
-    store, target, stitch = str(request.store), str(request.target), cast("Path | str | None", request.stitch)
+    store, target, stitch = str(request.store), targets[0], cast("Path | str | None", request.stitch)
     read = (store, cast("Path | None", request.query_log), stitch, request.audit)
     _refuse_audits(outputs)
     outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
@@ -76,6 +132,7 @@ def command(
         opened = step.source
         stop_if_same("assess", opened, embedder, as_json=as_json)
         assessment = step.execute()
+    warn_of_old_prices([assessment.target])
     document = assess_document(assessment)
     outputs.leave(document, lambda: report_page(assess_sections(assessment)), force=force)
     if as_json:
@@ -91,6 +148,85 @@ def command(
     else:
         arguments += ["--judged", JUDGED, "-o", path_beside(opened, "moved")]
         advise_next("run", *arguments, also=("price",))
+
+
+def _choose(
+    request: Assess,
+    targets: tuple[str, ...],
+    judging: Judging,
+    paid: Spending,
+    model: ModelOptions,
+    outputs: Outputs,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Judge targets by queries, and show them side by side."""
+    from migrate.report.page import report_page
+    from migrate.report.shortlist import shortlist_document, shortlist_sections
+    from migrate.report.terminal import report_text
+    from migrate.stores import open_store
+
+    typed = [it for it in fields(request) if it.name in _ALONE and getattr(request, it.name) != it.default]
+    if typed:
+        flag = typed[0].name.replace("_", "-")
+        raise UsageError(f"--{flag} is for one target that no queries judge; leave it out, or --judged and --queries")
+    store = str(request.store)
+    step = Choose(
+        store, targets, judged=judging.judged, queries=judging.queries, sample=judging.sample, seed=request.seed
+    )
+    step.check()
+    options.refuse_missing(store, step.queries_location)
+    outputs.refuse(*options.local_paths(store, step.queries_location), endings=(".json", ".html"), force=force)
+    with progress_bar() as progress:
+        opened = open_store(store, verify=True)
+        named = {target: model.load(target, seed=request.seed) for target in targets}
+        step = replace(
+            step,
+            store=opened,
+            targets=named,
+            source_model=_source_model(opened, judging.source_model, model),
+            announce=lambda step: advise(step.sentence),
+            progress=progress,
+        )
+        if all(planned.embedder.profile.is_paid is False for planned in step.models):
+            advise("to embed: the targets cost no money")
+        paid.agree_on(step.models, progress=progress)
+        step.cap.cap_usd = paid.cap_usd
+        shortlist = step.execute()
+    paid.finish()
+    document = shortlist_document(shortlist)
+    outputs.leave(document, lambda: report_page(shortlist_sections(shortlist)), force=force)
+    if as_json:
+        show_json(document)
+        return
+    show(report_text(shortlist_sections(shortlist)))
+    _advise_best(shortlist, opened, store, judging)
+
+
+def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
+    """The model of the store, unless its provider has switched it off."""
+    from migrate.embedders import facts_of
+    from migrate.manifest import today
+
+    recorded = None if store.info.manifest is None else store.info.manifest.model
+    entry = None if recorded is None else facts_of(recorded.spec, recorded.revision)
+    if spec is None and entry is not None and entry.is_off(today()):
+        return None
+    embedder = source_model_of(store, spec, model)
+    if embedder is None:
+        advise("no --source-model: whether the targets are better than staying cannot be tested")
+    return embedder
+
+
+def _advise_best(shortlist: Shortlist, store: Store, location: str, judging: Judging) -> None:
+    """Print the run that moves the store to the best target, where there is one."""
+    if shortlist.best is None:
+        return
+    queries = ["--judged", judging.judged] if judging.judged is not None else ["--queries", str(judging.queries)]
+    source = ["--source-model", judging.source_model] if judging.source_model is not None else []
+    arguments: list[str | Path] = [location, "--target", shortlist.best.name, *queries, *source]
+    advise_next("run", *arguments, "-o", path_beside(store, "moved"))
 
 
 def _refuse_audits(outputs: Outputs) -> None:

@@ -184,7 +184,8 @@ def advise_worker(word: str) -> None:
     model = None if manifest is None else manifest.model
     if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
         return
-    if split_spec(model.spec)[0] == "openai" and find_model(model.spec) is None:
+    provider, name = split_spec(model.spec)
+    if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
     advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec))
 
@@ -193,7 +194,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
     """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
     from migrate.check import Cause
     from migrate.embedders import special_options
-    from migrate.embedders.kinds import split_settings, split_spec, with_settings
+    from migrate.embedders.kinds import APIS, split_settings, split_spec, with_settings
 
     recorded = None if opened.info.manifest is None else opened.info.manifest.model
     force = [] if recorded is None else ["--force"]
@@ -206,7 +207,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
         spec = with_settings(finding.spec, {**split_settings(spec)[1], **defaults, **finding.options})
         advise_next(command, store, f"--model={spec}", *more)
-    elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] == "openai":
+    elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] in APIS:
         advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
         spec = with_settings(recorded.spec, special_options(recorded))

@@ -59,6 +59,12 @@ class _Place(click.types.StringParamType):
         return PATH.shell_complete(ctx, param, incomplete)
 
 
+class _Spec(click.types.StringParamType):
+    """A model, whose prefixes may have blanks in them: in the environment there is one alone."""
+
+    envvar_list_splitter = "\n"
+
+
 STORE = _Place("store", hide_secrets)  # a password is taken out here, before anything could print it
 STITCH = _Place("stitch", place_of)
 
@@ -337,6 +343,7 @@ _KINDS: dict[str, Any] = {
     "stitch": STITCH,
     "path": PATH,
     "text": str,
+    "spec": _Spec(),
     "number": click.IntRange(min=0),
     "count": click.IntRange(min=1),
     "requests": click.IntRange(1, 256),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from migrate.cli import options
 from migrate.cli.next_step import (
     advise_recommendation,
-    is_out_of_sight,
     model_words,
     path_beside,
     typed_again,
@@ -25,13 +23,9 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
-from migrate.cli.verdict import load_model_of, show_finished, show_report, stop_if_same
+from migrate.cli.verdict import show_finished, show_report, source_model_of, stop_if_same
 from migrate.files import refuse_overlap
 from migrate.pipeline import Run
-
-if TYPE_CHECKING:
-    from migrate.embedders.base import Embedder
-    from migrate.stores.base import Store
 
 
 @options.command(
@@ -84,7 +78,7 @@ def command(
         is_inside = warn_of_place(opened, output)
         embedder = model.load(target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
-        old = _source_model(opened, _text(request.source_model), model)
+        old = source_model_of(opened, _text(request.source_model), model)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better")
         questions = replace(request, progress=progress).load_queries(opened)
@@ -141,12 +135,3 @@ def command(
 
 def _text(typed: object | None) -> str | None:
     return None if typed is None else str(typed)
-
-
-def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
-    """The model that was named, or the one that the store says it was built with, where that can be had."""
-    manifest = store.info.manifest
-    recorded = manifest.model if manifest is not None else None
-    if spec is None and (recorded is None or is_out_of_sight(recorded)):
-        return None
-    return load_model_of(store, spec, "--source-model", model.for_source())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,16 +87,18 @@ class Spending:
 
     def agree_on(self, models: Iterable[PlannedModel], *, progress: Progress) -> None:
         """Do as `agree` for some models of a plan, without those that cost no money."""
-        caps = []
+        caps, profiles = [], []
         for model in models:
             meter, estimate = model.meter, model.estimate(progress=progress)
             if meter is None or estimate is None:
                 continue
             advise(estimate.sentence)
-            self._warn_of_unknown_price(model.embedder.profile.at_price(meter.price))
+            profiles.append(model.embedder.profile.at_price(meter.price))
+            self._warn_of_unknown_price(profiles[-1])
             earlier = self._estimates.get(meter)
             self._estimates[meter] = estimate if earlier is None else earlier + estimate
             caps.append(model.cap)
+        warn_of_old_prices(profiles)
         usd = sum(estimate.usd or 0 for estimate in self._estimates.values())
         if usd > self.max_cost:
             self._ask(usd)
@@ -141,6 +144,30 @@ class Spending:
                 advise(
                     f"{spent}; {cached if meter.keeps_answers else uncached}",
                 )
+
+
+def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
+    """Warn of prices of the registry that are months old: once a day, whatever commands are run."""
+    from migrate.embedders import facts_of
+    from migrate.files import cache_folder
+    from migrate.manifest import today
+
+    day, marker = today(), cache_folder() / "warned-of-prices"
+    priced = [(profile, facts_of(profile.spec)) for profile in profiles]
+    ages = [
+        entry.price_age(day)
+        for profile, entry in priced
+        if entry is not None and profile.price_usd_per_mtok == entry.price_usd_per_mtok
+    ]
+    if not any(ages):
+        return
+    with suppress(OSError):  # without a folder of its own it warns each time
+        if marker.is_file() and marker.read_text() == str(day):
+            return
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(str(day))
+    for age in filter(None, ages):
+        warn(age)
 
 
 def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:

@@ -53,6 +53,15 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
     return embedder
 
 
+def source_model_of(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
+    """The model that was named, or the one that the store says it was built with, where that can be had."""
+    manifest = store.info.manifest
+    recorded = manifest.model if manifest is not None else None
+    if spec is None and (recorded is None or is_out_of_sight(recorded)):
+        return None
+    return load_model_of(store, spec, "--source-model", model.for_source())
+
+
 def _advice(spec: Embedder | str, dim: int, flag: str) -> str:
     """Return what to do where a model gives other dimensions than it is recorded to: a server may give fewer."""
     from migrate.embedders.base import BUILT_WITH

@@ -28,10 +28,12 @@ PROOF_DOCUMENTS = 20 * PROOF_QUERIES
 """Documents that an audit by a pool embeds first: so many for each of as many queries as an audit often has."""
 
 
-def answers(plans: Sequence[Plan], budget_usd: float | None = None) -> tuple[str, ...]:
+def answers(plans: Sequence[Plan], budget_usd: float | None = None, *, can_stay: bool = True) -> tuple[str, ...]:
     """Say what to do, what it is worth, and what a budget buys."""
     full = next(plan for plan in plans if plan.kind == FULL)
-    sentences = [_cheapest_safe(plans, full), _full_or_not(plans, full), _stay_or_not(plans)]
+    sentences = [_cheapest_safe(plans, full), _full_or_not(plans, full)]
+    if can_stay:
+        sentences.append(_stay_or_not(plans))
     if budget_usd is not None:
         sentences.append(_budget_sentence(full, budget_usd))
     return tuple(sentences)

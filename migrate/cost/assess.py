@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
 from typing import TYPE_CHECKING
 
 from migrate.cost.answers import answers, full_is_better, priced
@@ -15,10 +14,11 @@ from migrate.cost.plans import QUERIES, Plan, Planner, StoreBytes, best_within, 
 from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate
 from migrate.display import data_frame, notebook_html
+from migrate.embedders import ModelFacts, facts_of
 from migrate.embedders.prefix import first_of
 from migrate.embedders.profile import Profile
-from migrate.embedders.registry import prices_age
 from migrate.errors import StoreError
+from migrate.manifest import today
 from migrate.search.bm25 import bm25_run
 from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store, StoreInfo
@@ -120,7 +120,10 @@ def assess_store(
         plans += planner.for_quality(keep)
     plans.append(_two_stage(store, planner, queries, progress))
     chunking = chunk_long(count, target)
-    sentences = answers(plans, budget_usd)
+    old_model = None if info.manifest is None else info.manifest.model
+    old, new = None if old_model is None else facts_of(old_model.spec, old_model.revision), facts_of(target.spec)
+    can_stay = old is None or not old.is_off(today())
+    sentences = (*model_sentences(old, new), *answers(plans, budget_usd, can_stay=can_stay))
     best, heading = None, ""
     if keep is not None:
         best, heading = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
@@ -134,6 +137,22 @@ def assess_store(
     return Assessment(
         info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
     )
+
+
+def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
+    """Say which of the models of the store and of the target is off, or will be, and if they share a space."""
+    day = today()
+    if old is not None and (why := old.going_away(day)):
+        so = "it answers no queries, so you cannot stay" if old.is_off(day) else "you can stay until then"
+        yield f"the store's model: {why}; {so}"
+    if new is not None and (why := new.going_away(day)):
+        so = "it embeds nothing, so take another" if new.is_off(day) else "a store of it will have to move again"
+        yield f"the target: {why}; {so}"
+    if old is not None and new is not None and old is not new and old.family == new.family is not None:
+        yield (
+            f"the target: {new.name} shares the space of {old.name}: its queries, of the same dimension, find the "
+            "store's vectors as they are"
+        )
 
 
 def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progress: Progress) -> Plan:
@@ -157,8 +176,8 @@ def _notes(planner: Planner, chunking: Chunking | None, store: Store) -> tuple[s
     if target.price_usd_per_mtok is None:
         why = "no price is known" if target.is_api else "a model that runs here costs no money"
         notes.append(f"{why}; --price sets one")
-    elif target.is_api and (age := prices_age(date.today())):
-        notes.append(age)
+    elif (entry := facts_of(target.spec)) is not None and target.price_usd_per_mtok == entry.price_usd_per_mtok:
+        notes.append(f"the price is of {entry.checked:%Y-%m}")
     if target.batch_price_usd_per_mtok is not None:
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
     notes.append(_time_note(planner.rate, target))

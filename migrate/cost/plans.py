@@ -14,7 +14,7 @@ from math import ceil
 from migrate.cost.count import TextCount
 from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate, usd_of
-from migrate.embedders.openai import MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS, fair_share
+from migrate.embedders.openai import fair_share
 from migrate.embedders.profile import Profile
 from migrate.selection import SAMPLE_SIZE
 from migrate.selection.sample import MOST_PAIRS
@@ -159,8 +159,8 @@ class Planner:
         """Return a plan that embeds so much, and first tokens, without what belongs to its kind."""
         target, sent = self.target, documents
         if target.is_api:
-            each = self.texts_per_request or fair_share(documents, 8, MAX_REQUEST_TEXTS)  # as many fly at a time
-            sent = ceil(max(documents / each, tokens / MAX_REQUEST_TOKENS))
+            each = self.texts_per_request or fair_share(documents, 8, target.request_texts)  # as many fly at a time
+            sent = ceil(max(documents / each, tokens / target.request_tokens))
         total = tokens + (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
         return Plan(
             kind,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from migrate.embedders.base import Embedder
 from migrate.embedders.rates import parse_rate
-from migrate.embedders.registry import PRICES_DATE, RATE_LIMITS
+from migrate.embedders.registry import rate_limits
 from migrate.errors import UsageError
 from migrate.vectors import Text
 
@@ -88,19 +89,23 @@ class Rate:
 
 def tier_rate(tier: str = "1") -> Rate:
     """Return the limits of OpenAI's usage tier."""
-    for limit in RATE_LIMITS:
+    for limit in rate_limits():
         if limit.tier == tier:
-            source = f"OpenAI's limit for tier {tier} as of {PRICES_DATE}"
+            source = f"OpenAI's limit for tier {tier} as of {limit.checked}"
             return Rate(limit.requests_per_min, limit.tokens_per_min, source)
-    raise UsageError(f"there is no tier {tier!r}; choose one of {', '.join(limit.tier for limit in RATE_LIMITS)}")
+    raise UsageError(f"there is no tier {tier!r}; choose one of {', '.join(limit.tier for limit in rate_limits())}")
 
 
-def measure_rate(embedder: Embedder, texts: Sequence[Text]) -> Rate:
-    """Embed some texts and time all but the first few; that no query chose them is kept with vectors that are kept."""
+def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = False) -> Rate:
+    """Embed some texts and time all but the first few; that no query chose them is kept with vectors that are kept.
+
+    `again` is past any cache.
+    """
     embedder, warm = embedder.chosen_by(()), 4
-    embedder.embed_documents(texts[:warm])
+    embed = partial(embedder.embed_again, role="document") if again else embedder.embed_documents
+    embed(texts[:warm])
     timed = texts[warm:] or texts
     started = time.perf_counter()
-    embedder.embed_documents(timed)
+    embed(timed)
     elapsed = max(time.perf_counter() - started, 1e-9)
     return Rate(60 * len(timed) / elapsed, None, f"as measured here on {len(timed)} documents")

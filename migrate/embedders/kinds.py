@@ -35,7 +35,14 @@ BUILT_IN = {
     "file": "migrate.embedders.file:KIND",
     "tfidf": "migrate.embedders.tfidf:KIND",
     "langchain": "migrate.embedders.langchain:KIND",
+    "voyage": "migrate.embedders.openai:VOYAGE_KIND",
+    "cohere": "migrate.embedders.openai:COHERE_KIND",
+    "gemini": "migrate.embedders.openai:GEMINI_KIND",
 }
+
+
+APIS = ("openai", "voyage", "cohere", "gemini")
+"""Kinds whose models are asked over a network, with a key."""
 
 
 def _count(text: str) -> int:
@@ -237,8 +244,13 @@ def parse_spec(spec: str) -> tuple[str, str]:
             raise UsageError(f"{spec!r} lacks the name of a model, for example {kind}:{find_kind(kind).example}")
         return kind, name
     entry = find_model(spec)
-    if entry is not None:
+    if entry is not None and entry.provider in kind_names():
         return entry.provider, entry.name
+    if entry is not None:
+        raise UsageError(
+            f"{entry.name} is a model of {entry.provider}, which there is no kind for; name its LangChain class, as "
+            "langchain:MODULE:NAME, or openai:NAME with --base-url where its server speaks that protocol"
+        )
     close = suggest_models(spec)
     hint = f"did you mean {' or '.join(close)}?" if close else "for example openai:text-embedding-3-small"
     raise UsageError(f"unknown model {spec!r}; the kinds are {', '.join(f'{k}:' for k in kind_names())} - {hint}")
@@ -270,7 +282,7 @@ def kind_of(spec: str) -> EmbedderKind | None:
 
 def may_cost_money(spec: str) -> bool:
     """Return True if embedding by the model of a spec may cost money: it is an API, or unknown code."""
-    return split_spec(spec)[0] == "openai" or runs_code(spec)
+    return split_spec(spec)[0] in APIS or runs_code(spec)
 
 
 def runs_code(spec: str) -> bool:

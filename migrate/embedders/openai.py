@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -23,15 +23,15 @@ from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError
 from migrate.embedders.profile import Profile
 from migrate.embedders.rates import parse_rate
-from migrate.embedders.registry import RATE_LIMITS, ModelFacts, find_model
+from migrate.embedders.registry import ModelFacts, find_model, rate_limits
+from migrate.embedders.services import COHERE, GEMINI, OPENAI, VOYAGE, Service
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 from migrate.files import canonical_json
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summarize_norms
 
-MAX_REQUEST_TEXTS = 2048
-MAX_REQUEST_TOKENS = 300_000
+MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS = OPENAI.max_texts, OPENAI.max_tokens
 
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
@@ -51,7 +51,9 @@ def fair_share(count: int, concurrency: int, most: int) -> int:
     return min(most, max(16, min(once, MANY_TEXTS // 2), four_times))  # fewer than 16 are hardly faster
 
 
-def split_requests(tokens: Sequence[int], *, max_texts: int = MAX_REQUEST_TEXTS) -> Iterator[range]:
+def split_requests(
+    tokens: Sequence[int], *, max_texts: int = MAX_REQUEST_TEXTS, max_tokens: int = MAX_REQUEST_TOKENS
+) -> Iterator[range]:
     """Cut texts, given by their tokens, into runs within the API's limits; a text beyond these goes alone.
 
     >>> list(split_requests([5, 300_000, 5, 9], max_texts=2))
@@ -59,7 +61,7 @@ def split_requests(tokens: Sequence[int], *, max_texts: int = MAX_REQUEST_TEXTS)
     """
     start, total = 0, 0
     for position, more in enumerate(tokens):
-        if position > start and (position - start == max_texts or total + more > MAX_REQUEST_TOKENS):
+        if position > start and (position - start == max_texts or total + more > max_tokens):
             yield range(start, position)
             start, total = position, 0
         total += more
@@ -117,8 +119,8 @@ class ServedModel:
     def _check_name(self, name: str) -> None:
         """Servers of open models name them by a path, a file or a tag, so the first answer's name counts."""
         bare = bare_name(name)
-        entry = find_model(bare)
-        if self._is_listed and entry is not None and entry.provider == "openai" and entry.name != self._name:
+        entry = find_model(bare, "openai")
+        if self._is_listed and entry is not None and entry.name != self._name:
             raise RemoteError(
                 f"{self.service}: {self._name!r} was requested, and {name!r} answered; check `base_url` and its models"
             )
@@ -155,7 +157,9 @@ def bare_name(name: str) -> str:
 
 
 class OpenAIEmbedder(Embedder):
-    """A model of an OpenAI-compatible server; options as of `load_embedder`. The key is read from OPENAI_API_KEY.
+    """A model of an OpenAI-compatible server, or of another `api`; options as of `load_embedder`.
+
+    The key is read from OPENAI_API_KEY, or the variable of the API.
 
     `base_url` is the server up to and including `/v1`, None OPENAI_BASE_URL, or else OpenAI, which alone needs a key.
     `batch_size` None shares texts out among the requests in flight, up to 2,048 for OpenAI and 256 for other servers,
@@ -176,31 +180,49 @@ class OpenAIEmbedder(Embedder):
         rate_per_s: float | None = None,
         timeout_s: float = 120.0,
         attempts: int = 8,
+        api: Service = OPENAI,
     ) -> None:
-        if batch_size is not None and not 1 <= batch_size <= MAX_REQUEST_TEXTS:
-            raise UsageError(f"the batch size for openai must be from 1 to {MAX_REQUEST_TEXTS}, not {batch_size}")
+        if batch_size is not None and not 1 <= batch_size <= api.max_texts:
+            raise UsageError(f"the batch size for {api.kind} must be from 1 to {api.max_texts}, not {batch_size}")
         if not 1 <= concurrency <= 256:
             raise UsageError(f"the concurrency must be from 1 to 256, not {concurrency}")
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        base_url = base_url or os.environ.get(api.url_variable) or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise UsageError(f"{base_url!r} is not a `base_url`; give one such as http://localhost:8000/v1")
-        entry = find_model(name)
-        self.entry = entry if entry and entry.provider == "openai" else None
+        self.api, self.entry = api, find_model(name, api.kind)
         self.name = self.entry.name if self.entry else name
         self.base_url = base_url
         self.dimensions = dimensions
-        self.prefixes = {"document": document_prefix or "", "query": query_prefix or ""}
+        explicit = {"document": document_prefix, "query": query_prefix}
+        self.prefixes = {role: self._prefix(role, prefix) for role, prefix in explicit.items()}
         self.request_texts = batch_size
         self.concurrency = concurrency
         # Vectors of one call are held in memory, so it gets 16,384 texts at most, at any concurrency
-        self.batch_size = min(16_384, 4 * concurrency * (batch_size or MANY_TEXTS))
+        self.batch_size = min(16_384, 4 * concurrency * (batch_size or min(MANY_TEXTS, api.max_texts)))
         self.timeout_s = timeout_s
         self.attempts = attempts
         self._limit = RequestLimit(concurrency, rate_per_s)
         self._one_call = threading.RLock()
         self._charges: list[int] = []
         self._is_checked = False
-        self._served = ServedModel(self.name, base_url or "OpenAI", self.entry, dimensions)
+        self._served = ServedModel(self.name, base_url or api.title, self.entry, dimensions)
+
+    def _prefix(self, role: str, explicit: str | None) -> str:
+        """Return the prefix that was given, or that of the registry."""
+        known = None if self.entry is None else getattr(self.entry, f"{role}_prefix")
+        return (known or "") if explicit is None else explicit
+
+    @property
+    def spec(self) -> str:
+        """The model as `load_embedder` takes it."""
+        return f"{self.api.kind}:{self.name}"
+
+    def task(self, role: Role) -> str | None:
+        """Return what the API is told of a text; None where the registry has prefixes for that."""
+        entry = self.entry
+        if entry is not None and (entry.document_task or entry.document_prefix):
+            return entry.document_task if role == "document" else entry.query_task
+        return self.api.task(role)
 
     @property
     def identity(self) -> ModelIdentity:
@@ -208,7 +230,7 @@ class OpenAIEmbedder(Embedder):
         if self._served.dim is None or self._served.normalized is None:
             self.embed([Query("probe", "word")], "document")
         return ModelIdentity(
-            spec=f"openai:{self.name}",
+            spec=self.spec,
             dim=self._served.dim or 0,
             normalized=bool(self._served.normalized),
             document_prefix=self.prefixes["document"],
@@ -219,10 +241,10 @@ class OpenAIEmbedder(Embedder):
     @property
     def profile(self) -> Profile:
         """The profile, with the registry's price per token for any server."""
-        entry = self.entry
+        entry, is_openai = self.entry, self.api is OPENAI
         return Profile(
-            f"openai:{self.name}",
-            kind="openai",
+            self.spec,
+            kind=self.api.kind,
             dim=self.dimensions or (entry.dim if entry else None),
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
@@ -230,9 +252,11 @@ class OpenAIEmbedder(Embedder):
             is_paid=True,
             price_usd_per_mtok=entry.price_usd_per_mtok if entry else None,
             batch_price_usd_per_mtok=entry.batch_price_usd_per_mtok if entry else None,
-            counter=find_api_counter(self.name) or EstimateCounter(BYTE_PAIRS),
+            counter=(find_api_counter(self.name) if is_openai else None) or EstimateCounter(BYTE_PAIRS),
             is_api=True,
-            rate_limits=() if self.base_url else RATE_LIMITS,
+            request_texts=self.api.max_texts,
+            request_tokens=self.api.max_tokens,
+            rate_limits=rate_limits() if is_openai and not self.base_url else (),
         )
 
     @property
@@ -263,7 +287,9 @@ class OpenAIEmbedder(Embedder):
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
-        return canonical_json([f"openai:{self.name}", self.base_url, self.dimensions, self.prefixes[role]])
+        scope = [self.spec, self.base_url, self.dimensions, self.prefixes[role]]
+        task = self.task(role)
+        return canonical_json(scope if task is None else [*scope, task])
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, some requests at a time.
@@ -282,7 +308,7 @@ class OpenAIEmbedder(Embedder):
         Whatever raises: no further request is sent, and what is answered within ten seconds is handed over before the
         error goes on. Calls from several threads take turns.
         """
-        require_texts(texts, model=f"openai:{self.name}")
+        require_texts(texts, model=self.spec)
         inputs = [self.prefixes[role] + text.text for text in texts]
         waiting = deque(self._requests(inputs))
         in_flight: dict[Future[Answer], range] = {}
@@ -305,7 +331,8 @@ class OpenAIEmbedder(Embedder):
             return len(positions)
 
         settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
-        with self._one_call, Client(*settings, self._limit, self._charges.append) as client:
+        asked = self._limit, self._charges.append, self.api, self.task(role)
+        with self._one_call, Client(*settings, *asked) as client:
             try:
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most
@@ -332,11 +359,11 @@ class OpenAIEmbedder(Embedder):
         """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""
         most = self.request_texts
         if most is None:
-            limit = MAX_REQUEST_TEXTS if self.base_url is None else MANY_TEXTS
+            limit = self.api.max_texts if self.base_url is None else min(MANY_TEXTS, self.api.max_texts)
             most = fair_share(len(inputs), self.concurrency, limit)
         counter = self.profile.counter
         tokens = np.ceil(counter.count(inputs) * (1 + counter.error)).astype(int).tolist()
-        return split_requests(tokens, max_texts=most)
+        return split_requests(tokens, max_texts=most, max_tokens=self.api.max_tokens)
 
     def _halves(self, request: range, failed: Future[Answer], texts: Sequence[Text]) -> list[range]:
         """The halves of a request that is too long for the server; any other failure is raised."""
@@ -345,7 +372,7 @@ class OpenAIEmbedder(Embedder):
         except TooLongError as error:
             if len(request) == 1:
                 raise InputError(
-                    f"{texts[request.start].id!r} is longer than openai:{self.name} takes ({error}); cut it into chunks"
+                    f"{texts[request.start].id!r} is longer than {self.spec} takes ({error}); cut it into chunks"
                 ) from error
         half = len(request) // 2
         return [request[:half], request[half:]]
@@ -353,18 +380,18 @@ class OpenAIEmbedder(Embedder):
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
         """Check the dimension; for a model that is not in the registry, the first answer is checked."""
         if self._served.dim not in (None, dim):
-            raise other_dimension(f"openai:{self.name}", self._served.dim, dim, source, advice)
+            raise other_dimension(self.spec, self._served.dim, dim, source, advice)
         self._served.expect(dim, f"as {source} has", f"{advice}, or check `base_url`")
 
     @cached_property
     def _key(self) -> str:
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        variable = self.api.key_variable
+        key = os.environ.get(variable, "").strip()
         if not key and self.base_url is None:
-            raise AuthenticationError(
-                f"openai:{self.name} needs a key; set OPENAI_API_KEY, or `base_url` for a server of your own"
-            )
+            own_server = ", or `base_url` for a server of your own" if self.api is OPENAI else ""
+            raise AuthenticationError(f"{self.spec} needs a key; set {variable}{own_server}")
         if not (key.isascii() and key.isprintable()):
-            raise AuthenticationError("OPENAI_API_KEY holds characters that no key has; paste it again")
+            raise AuthenticationError(f"{variable} holds characters that no key has; paste it again")
         return key or "none-needed"
 
 
@@ -380,10 +407,19 @@ def requests_per_s(text: str) -> float:
     return amount / seconds
 
 
-def _load(name: str, options: LoadOptions) -> OpenAIEmbedder:
-    names = ("base_url", "dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency")
+def _load(name: str, options: LoadOptions, *, api: Service = OPENAI) -> OpenAIEmbedder:
+    names = ["dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency"]
+    if api is OPENAI:  # the server that is named is one of its form
+        names.append("base_url")
     rate_per_s = None if options.rate is None else requests_per_s(options.rate)
-    return OpenAIEmbedder(name, rate_per_s=rate_per_s, **options.chosen(*names))
+    return OpenAIEmbedder(name, rate_per_s=rate_per_s, api=api, **options.chosen(*names))
 
 
-KIND = EmbedderKind(_load, "text-embedding-3-small", takes_prefixes=True, takes_dimensions=True)
+def _kind(api: Service, example: str) -> EmbedderKind:
+    return EmbedderKind(partial(_load, api=api), example, takes_prefixes=True, takes_dimensions=True)
+
+
+KIND = _kind(OPENAI, "text-embedding-3-small")
+VOYAGE_KIND = _kind(VOYAGE, "voyage-4")
+COHERE_KIND = _kind(COHERE, "embed-v4.0")
+GEMINI_KIND = _kind(GEMINI, "gemini-embedding-001")

@@ -14,23 +14,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from migrate.embedders.services import OPENAI, Service
 from migrate.errors import AuthenticationError, RemoteError
 from migrate.redirects import check_redirect
 from migrate.vectors import Vectors, squared_norms
 
 if TYPE_CHECKING:
-    from openai import APIConnectionError, APIStatusError
+    from openai import APIConnectionError, APIResponse, APIStatusError, OpenAI
 
 TOO_LONG = (
     *("max_tokens_per_request", "context_length_exceeded"),
     *("maximum context length", "too many tokens", "tokens per request", "too long", "token limit"),
+    "max allowed tokens",
 )
 """Codes and words of servers for a request that holds too much."""
 
@@ -110,7 +113,8 @@ class Client:
 
     `base_url` None is OpenAI, `dimensions` None the model's own. `timeout_s` is for each part of an answer, and for all
     of its parts; a request is sent `attempts` times at most, while it fails in a way that may pass. `charge` is called
-    with the tokens that the server charged for each answer, usable or not, in the thread of its request.
+    with the tokens that the server charged for each answer, usable or not, in the thread of its request. `task` is what
+    the `api` is told of the texts.
     """
 
     few: ClassVar[int] = 3
@@ -124,6 +128,8 @@ class Client:
     attempts: int
     limit: RequestLimit
     charge: Callable[[int], None]
+    api: Service = OPENAI
+    task: str | None = None
     _is_stopped: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +137,7 @@ class Client:
 
         self._openai = openai.OpenAI(
             api_key=self.key,
-            base_url=self.base_url,
+            base_url=self.base_url or self.api.base_url,
             # A connection is accepted soon, even by a server that takes far longer to answer
             timeout=openai.Timeout(self.timeout_s, connect=min(10.0, self.timeout_s)),
             http_client=openai.DefaultHttpxClient(
@@ -149,7 +155,7 @@ class Client:
     @property
     def service(self) -> str:
         """The name of the server in messages."""
-        return self.base_url or "OpenAI"
+        return self.base_url or self.api.title
 
     def start(self, inputs: Sequence[str], future: Future[Answer]) -> None:
         """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries."""
@@ -176,7 +182,7 @@ class Client:
         unread = 0
         for number in range(1, self.few + 1):
             try:
-                answer = read_answer(self._send(inputs), len(inputs))
+                answer = read_answer(self._send(inputs), len(inputs), self.api)
             except UnusableError as error:
                 self.charge(error.tokens or 0)
                 unread += error.tokens is None
@@ -194,15 +200,11 @@ class Client:
         """Return the content of an answer, which is read here: the library's own parser trusts the server."""
         import openai
 
-        options: dict[str, Any] = {} if self.dimensions is None else {"dimensions": self.dimensions}
         tried = 0
         while True:
             most = self.attempts if self.limit.is_reached else min(self.attempts, self.few)
-            embeddings = self._openai.with_options(max_retries=most - tried - 1).embeddings
             try:
-                with embeddings.with_streaming_response.create(
-                    input=inputs, model=self.model, encoding_format="base64", **options
-                ) as response:
+                with self._post(self._openai.with_options(max_retries=most - tried - 1), inputs) as response:
                     return self._read(response.iter_bytes())
             except openai.APIConnectionError as error:
                 raise self._unconnected(error, tried) from error
@@ -216,6 +218,21 @@ class Client:
                 raise
             finally:
                 self.limit.leave()
+
+    def _post(self, client: OpenAI, inputs: list[str]) -> AbstractContextManager[APIResponse[Any]]:
+        """Send a request, in the form of the API; its answer is read later."""
+        import openai
+
+        if self.api.is_openai:
+            options = self.api.extras(self.dimensions, self.task)
+            return client.embeddings.with_streaming_response.create(
+                input=inputs, model=self.model, encoding_format="base64", **options
+            )
+        headers = {name: openai.omit if it is None else it for name, it in self.api.headers(self.key).items()}
+        body = self.api.body(inputs, self.model, self.dimensions, self.task)
+        headers["X-Stainless-Raw-Response"] = "stream"  # as the library's own calls with a streaming response have it
+        answer = client.post(self.api.path(self.model), cast_to=object, body=body, options={"headers": headers})
+        return closing(cast("APIResponse[Any]", answer))
 
     def _read(self, chunks: Iterator[bytes]) -> bytes:
         """Read an answer in time: the library's limit starts again with each byte that comes."""
@@ -297,7 +314,7 @@ class Client:
         if status in (401, 403):
             # The server's own words are left out: they quote part of the key
             return AuthenticationError(
-                f"{service} refused the key (HTTP {status}); check OPENAI_API_KEY and its rights"
+                f"{service} refused the key (HTTP {status}); check {self.api.key_variable} and its rights"
             )
         if status == 404:
             return RemoteError(
@@ -323,7 +340,7 @@ def _attempts(error: APIConnectionError | APIStatusError) -> int:
     return 1 + int(error.request.headers.get("x-stainless-retry-count", "0"))
 
 
-def read_answer(body: bytes, count: int) -> Answer:
+def read_answer(body: bytes, count: int, api: Service = OPENAI) -> Answer:
     """Return the checked answer to a request of `count` texts.
 
     Raises UnusableError: there are not `count` vectors of one dimension with the numbers of their texts, all finite and
@@ -331,10 +348,10 @@ def read_answer(body: bytes, count: int) -> Answer:
     """
     answer: Any = None
     try:
-        answer = json.loads(body)
+        answer = api.as_openai(json.loads(body))
         items = sorted(answer["data"], key=lambda item: int(item["index"]))
         rows = [_read_vector(item["embedding"]) for item in items]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         reason = f"an answer that is not a list of embeddings with an index each ({len(body)} bytes)"
         raise UnusableError(reason, _read_tokens(answer)) from error
     tokens, name = _read_tokens(answer), answer.get("model")

@@ -30,7 +30,9 @@ class Profile:
     counter
         Counts tokens as the model does, or as nearly as possible.
     is_api, is_local
-        Whether texts are sent to OpenAI's API, in requests; whether the model runs on this machine's processors.
+        Whether texts are sent to an API, in requests; whether the model runs on this machine's processors.
+    request_texts, request_tokens
+        The most that the API takes in one request.
     rate_limits
         What the provider lets an account ask for in a minute, by usage tier; empty where it does not say.
     embeds_new_texts
@@ -51,6 +53,8 @@ class Profile:
     counter: TokenCounter = field(default_factory=estimate_word_pieces, compare=False)
     is_api: bool = False
     is_local: bool = False
+    request_texts: int = 2_048
+    request_tokens: int = 300_000
     rate_limits: tuple[RateLimit, ...] = ()
     embeds_new_texts: bool = True
     cut_text: Callable[[Sequence[str]], list[str]] | None = field(default=None, compare=False)

@@ -1,51 +1,75 @@
-"""Facts about well-known embedding models: dimension, prefixes, token limit, normalisation, price.
+"""Facts about well-known embedding models, of `models.toml` beside this module, which has the source of each.
 
-The 17 models of LEAD (Culp & Hernandez 2024, github.com/GatlenCulp/embedding_translation) and three that many
-stores were built with. Facts are from the model cards and their `modules.json`, `sentence_bert_config.json`:
-
-- e5 wants "query: " and "passage: "; bge, mxbai and UAE want an instruction before the query alone;
-  gte, gtr-t5 and sentence-t5 want nothing.
-- mxbai-embed-large-v1 and UAE-Large-V1 have no Normalize module, so their vectors are not of unit length.
-- A local model costs no money, so its price is None.
-
-Prices are US dollars per million tokens: text-embedding-3-large from OpenAI's own model page, the others from pages
-that quote it; the batch price is half, as OpenAI's guide to its Batch API says. Limits are those of OpenAI's usage
-tiers for its embedding models, from copies of the model pages. All as of `PRICES_DATE`. They change: show them with
-their date.
+A fact that is None is not known. A local model costs no money, so it has no price. Prices change: say how old they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from difflib import get_close_matches
 from functools import cache
-from typing import Literal
+from pathlib import Path
+from typing import Any
 
-PRICES_DATE = "2026-05"
-"""Year and month of the prices and of `RATE_LIMITS`."""
+from migrate.reading import parse_toml
+
+LOCAL = "sentence-transformers"
+"""Provider of the models that run on this machine."""
+
+_FILE = Path(__file__).with_name("models.toml")
+_PRICES_LAST = 3  # months
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """Facts about a model that are known before it is loaded.
 
-    `max_tokens` is the length beyond which a local model cuts a text off and an API refuses it.
+    Attributes
+    ----------
+    name, provider
+        The model as in the spec PROVIDER:NAME.
+    dim, shorter
+        The dimension, and shorter ones that the model is made for.
+    checked, sources
+        The day on which the facts were last compared with these pages.
+    max_tokens
+        The length beyond which a local model cuts a text off and an API refuses it.
+    document_prefix, query_prefix
+        Put before texts; None for those of the model's own configuration.
+    document_task, query_task
+        What an API is told that a text is.
+    normalized
+        Whether vectors are of unit length.
+    price_usd_per_mtok, batch_price_usd_per_mtok
+        US dollars per million tokens, one by one and through the provider's batch service.
+    licence
+        Of the weights, where these can be had.
+    family
+        Models of one family share a space: vectors of one answer queries of another.
+    legacy, off_since, successor
+        Whether the provider will switch it off some day, since when it is off, and what to take instead.
     """
 
     name: str
-    provider: Literal["sentence-transformers", "openai"]
+    provider: str
     dim: int
-    document_prefix: str
-    query_prefix: str
-    max_tokens: int
-    normalized: bool
-    price_usd_per_mtok: float | None
-
-    @property
-    def batch_price_usd_per_mtok(self) -> float | None:
-        """The price through the provider's batch service, which answers within a day."""
-        return None if self.price_usd_per_mtok is None else self.price_usd_per_mtok / 2
+    checked: date
+    sources: tuple[str, ...]
+    shorter: tuple[int, ...] = ()
+    max_tokens: int | None = None
+    document_prefix: str | None = None
+    query_prefix: str | None = None
+    document_task: str | None = None
+    query_task: str | None = None
+    normalized: bool | None = None
+    price_usd_per_mtok: float | None = None
+    batch_price_usd_per_mtok: float | None = None
+    licence: str | None = None
+    family: str | None = None
+    legacy: bool = False
+    off_since: date | None = None
+    successor: str | None = None
 
     @property
     def spec(self) -> str:
@@ -57,113 +81,111 @@ class ModelFacts:
         """The name without the organisation."""
         return self.name.rpartition("/")[2]
 
+    @property
+    def is_complete(self) -> bool:
+        """True where prefixes and norms are known, so that the model need not be loaded to identify it."""
+        return None not in (self.document_prefix, self.query_prefix, self.normalized)
+
+    def is_off(self, today: date) -> bool:
+        """Return whether the provider has switched the model off."""
+        return self.off_since is not None and self.off_since <= today
+
+    def lifecycle(self, today: date) -> str:
+        """Say how long the model will be there: active, legacy, or off, and since when.
+
+        >>> find_model("embed-english-v2.0").lifecycle(date(2026, 11, 26))
+        'off since 2026-04-04'
+        """
+        if self.off_since is not None:
+            return f"off {'since' if self.is_off(today) else 'from'} {self.off_since}"
+        return "legacy" if self.legacy else "active"
+
+    def going_away(self, today: date) -> str:
+        """Say that the model is off, or will be; empty where its provider keeps it.
+
+        >>> find_model("text-embedding-ada-002").going_away(date(2026, 11, 26))
+        'text-embedding-ada-002 is legacy, which its provider switches off some day; text-embedding-3-small succeeds it'
+        """
+        if self.off_since is None and not self.legacy:
+            return ""
+        means = "" if self.off_since is not None else ", which its provider switches off some day"
+        successor = f"; {self.successor} succeeds it" if self.successor else ""
+        return f"{self.name} is {self.lifecycle(today)}{means}{successor}"
+
+    def price_age(self, today: date) -> str:
+        """Say how old the price is; empty while it is young, or where there is none.
+
+        >>> find_model("voyage-4").price_age(date(2027, 11, 1))
+        'the price of voyage-4 is of 2026-11, 12 months old; check docs.voyageai.com/embeddings, or give --price'
+        """
+        months = 12 * (today.year - self.checked.year) + today.month - self.checked.month
+        if self.price_usd_per_mtok is None or months < _PRICES_LAST:
+            return ""
+        page = self.sources[0].removeprefix("https://")
+        return (
+            f"the price of {self.name} is of {self.checked:%Y-%m}, {months} months old; check {page}, or give --price"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """The limits of a provider per minute for an account of one tier."""
+    """The limits of a provider per minute for an account of one tier; `checked` is the month, as 2026-05."""
 
     tier: str
     requests_per_min: int
     tokens_per_min: int
+    checked: str
 
 
-RATE_LIMITS = (
-    RateLimit("free", 100, 40_000),
-    RateLimit("1", 3_000, 1_000_000),
-    RateLimit("2", 5_000, 1_000_000),
-    RateLimit("3", 5_000, 5_000_000),
-    RateLimit("4", 10_000, 5_000_000),
-    RateLimit("5", 10_000, 10_000_000),
-)
-"""OpenAI's limits for its embedding models, by usage tier."""
+@cache
+def _tables() -> dict[str, Any]:
+    return parse_toml(_FILE.read_bytes())
 
 
-def prices_age(today: date) -> str:
-    """Say how old the prices are; empty while they are young.
-
-    >>> prices_age(date(2026, 6, 1))
-    ''
-    >>> prices_age(date(2027, 5, 1))
-    'prices and limits are of 2026-05, 12 months old; check developers.openai.com/api/docs/models or give --price'
-    """
-    year, month = map(int, PRICES_DATE.split("-"))
-    months = 12 * (today.year - year) + today.month - month
-    if months < 3:
-        return ""
-    return (
-        f"prices and limits are of {PRICES_DATE}, {months} months old; "
-        "check developers.openai.com/api/docs/models or give --price"
-    )
-
-
-def _local(
-    name: str,
-    dim: int,
-    *,
-    prefixes: tuple[str, str] = ("", ""),
-    max_tokens: int = 512,
-    normalized: bool = True,
-) -> ModelFacts:
-    document_prefix, query_prefix = prefixes
-    return ModelFacts(name, "sentence-transformers", dim, document_prefix, query_prefix, max_tokens, normalized, None)
-
-
-def _openai(name: str, dim: int, price_usd_per_mtok: float) -> ModelFacts:
-    """OpenAI's page says 8192 tokens and older ones 8191: the smaller is safe under both."""
-    return ModelFacts(name, "openai", dim, "", "", 8191, True, price_usd_per_mtok)
-
-
-_E5 = ("passage: ", "query: ")
-_INSTRUCTED = ("", "Represent this sentence for searching relevant passages: ")
-
-_MODELS = (
-    _local("intfloat/e5-small-v2", 384, prefixes=_E5),
-    _local("intfloat/e5-base-v2", 768, prefixes=_E5),
-    _local("intfloat/e5-large-v2", 1024, prefixes=_E5),
-    _local("BAAI/bge-small-en-v1.5", 384, prefixes=_INSTRUCTED),
-    _local("BAAI/bge-base-en-v1.5", 768, prefixes=_INSTRUCTED),
-    _local("BAAI/bge-large-en-v1.5", 1024, prefixes=_INSTRUCTED),
-    _local("thenlper/gte-small", 384),
-    _local("thenlper/gte-base", 768),
-    _local("thenlper/gte-large", 1024),
-    _local("sentence-transformers/gtr-t5-base", 768),
-    _local("sentence-transformers/gtr-t5-large", 768),
-    _local("sentence-transformers/sentence-t5-base", 768, max_tokens=256),
-    _local("sentence-transformers/sentence-t5-large", 768, max_tokens=256),
-    _local("mixedbread-ai/mxbai-embed-large-v1", 1024, prefixes=_INSTRUCTED, normalized=False),
-    _local("WhereIsAI/UAE-Large-V1", 1024, prefixes=_INSTRUCTED, normalized=False),
-    _openai("text-embedding-3-small", 1536, 0.02),
-    _openai("text-embedding-3-large", 3072, 0.13),
-    # Not in LEAD:
-    _openai("text-embedding-ada-002", 1536, 0.10),
-    _local("sentence-transformers/all-MiniLM-L6-v2", 384, max_tokens=256),
-    _local("sentence-transformers/all-mpnet-base-v2", 768, max_tokens=384),
-)
-
-
+@cache
 def known_models() -> tuple[ModelFacts, ...]:
     """Every model of the registry, those of LEAD first."""
-    return _MODELS
+    return tuple(_facts(row) for row in _tables()["model"])
+
+
+def _facts(row: dict[str, Any]) -> ModelFacts:
+    """Return a row as facts; a name that is none of theirs is a TypeError."""
+    names = {field.name for field in fields(ModelFacts)}
+    if unknown := row.keys() - names:
+        raise TypeError(f"{row['name']}: {', '.join(sorted(unknown))}")
+    values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in row.items()}
+    return ModelFacts(**values)
+
+
+@cache
+def rate_limits() -> tuple[RateLimit, ...]:
+    """Return OpenAI's limits for its embedding models, by usage tier."""
+    table = _tables()["rate_limits"]["openai"]
+    tiers = {name: value for name, value in table.items() if name not in ("checked", "sources")}
+    return tuple(RateLimit(tier, requests, tokens, table["checked"]) for tier, (requests, tokens) in tiers.items())
 
 
 @cache
 def _by_spelling() -> dict[str, ModelFacts]:
     """Models by the names they answer to; LEAD itself writes OpenAI's with an organisation."""
     spellings: dict[str, ModelFacts] = {}
-    for entry in _MODELS:
+    for entry in known_models():
         spellings |= dict.fromkeys([entry.name.lower(), entry.short_name.lower()], entry)
         if entry.provider == "openai":
             spellings[f"openai/{entry.name}"] = entry
     return spellings
 
 
-def find_model(name: str) -> ModelFacts | None:
+def find_model(name: str, provider: str | None = None) -> ModelFacts | None:
     """The facts of a model by its full name, with or without the organisation, in any case; None if unknown.
+
+    With a `provider`, None for a model of another one.
 
     >>> find_model("E5-base-v2").name
     'intfloat/e5-base-v2'
     """
-    return _by_spelling().get(name.lower())
+    entry = _by_spelling().get(name.lower())
+    return None if entry is not None and provider not in (None, entry.provider) else entry
 
 
 def suggest_models(name: str) -> list[str]:

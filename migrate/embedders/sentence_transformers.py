@@ -22,7 +22,7 @@ import numpy as np
 from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
 from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
 from migrate.embedders.profile import Profile, estimate_word_pieces
-from migrate.embedders.registry import ModelFacts, find_model
+from migrate.embedders.registry import LOCAL, ModelFacts, find_model
 from migrate.embedders.tokens import make_counter, read_tokenizer
 from migrate.embedders.weights import (
     PACKAGED_MODEL,
@@ -283,7 +283,7 @@ class SentenceTransformersEmbedder(Embedder):
     def _identity(
         self, source: ModelSource, dim: int, normalized: bool, prompts: Callable[[], Mapping[str, str | None]]
     ) -> ModelIdentity:
-        document_prefix, query_prefix = self._prefixes(find_model(source.name), prompts)
+        document_prefix, query_prefix = self._prefixes(find_model(source.name, LOCAL), prompts)
         return ModelIdentity(
             spec=self._spec_of(source.name),
             dim=dim,
@@ -301,7 +301,7 @@ class SentenceTransformersEmbedder(Embedder):
     def _prefixes(self, entry: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
         """The explicit prefixes, or else those of the registry, or else the model's own prompts."""
         explicit, own_prefixes = (self.document_prefix, self.query_prefix), ("", "")
-        if entry is not None:
+        if entry is not None and entry.document_prefix is not None and entry.query_prefix is not None:
             own_prefixes = entry.document_prefix, entry.query_prefix
         elif None in explicit:
             model_prompts = prompts()
@@ -317,10 +317,12 @@ class SentenceTransformersEmbedder(Embedder):
     def quick_identity(self) -> ModelIdentity:
         """Out of the registry and the hash of the weights on this machine: neither torch nor a network is needed.
 
-        Of a layer the registry knows nothing.
+        Of a layer the registry knows nothing, and of some models not all.
         """
-        entry = find_model(self.name)
-        if self.layer is not None or entry is None or (Path(self.name).expanduser().exists() and not self.packaged):
+        entry = find_model(self.name, LOCAL)
+        if self.layer is not None or (Path(self.name).expanduser().exists() and not self.packaged):
+            return self.identity
+        if entry is None or entry.normalized is None or not entry.is_complete:
             return self.identity
         source = self.source if self.packaged else packaged_source(entry.name) or ModelSource(entry.name)
         return self._identity(source, entry.dim, entry.normalized, dict)
@@ -328,7 +330,7 @@ class SentenceTransformersEmbedder(Embedder):
     @property
     def profile(self) -> Profile:
         """Free; as far as the registry and the model's files on this machine tell, without reading weights."""
-        entry, folder = find_model(self.name), local_folder(self.name, packaged=self.packaged)
+        entry, folder = find_model(self.name, LOCAL), local_folder(self.name, packaged=self.packaged)
         kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
         tokenizer = None if folder is None else folder / "tokenizer.json"
         document_prefix, query_prefix = self._prefixes(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from migrate.embedders.registry import find_model
+from migrate.embedders.registry import LOCAL, find_model
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
 from migrate.reading import MalformedError, read_json
@@ -83,7 +83,7 @@ def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
 
 
 def _full_name(name: str) -> str:
-    entry = find_model(name)
+    entry = find_model(name, LOCAL)
     return entry.name if entry else name
 
 

@@ -50,7 +50,14 @@ class Assess(Step["Assessment"]):
     """
 
     store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
-    target: ModelLike = field(metadata=option("Model to move to, such as openai:NAME.", "text", metavar="SPEC"))
+    target: ModelLike = field(
+        metadata=option(
+            "Model to move to, such as openai:NAME. Repeated: the models to choose among, with --judged or --queries.",
+            "spec",
+            multiple=True,
+            metavar="SPEC",
+        )
+    )
     _: KW_ONLY
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=QUERY_LOG)
     budget: str | None = field(
@@ -203,7 +210,7 @@ class Assess(Step["Assessment"]):
             why = "the target is an API, and nothing is spent here" if model.is_api else "a rate says it already"
             raise UsageError(f"--calibrate: {why}; leave it out")
         is_own = self.is_own_server or bool(os.environ.get("OPENAI_BASE_URL"))
-        limits = tier_rate(self.tier) if model.is_api and not is_own else None
+        limits = tier_rate(self.tier) if model.rate_limits and not is_own else None
         if self.rate is not None:
             return Rate.parse(self.rate).completed(limits)
         is_here = model.is_local and model.counter.exact  # its tokenizer is here, and so is the model

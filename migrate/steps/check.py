@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
@@ -62,10 +62,12 @@ class Check(Step["Compatibility"]):
     def execute(self) -> Compatibility:
         """Ask the manifest, or embed a sample and compare."""
         from migrate.check import check_store
+        from migrate.embedders import facts_of
+        from migrate.manifest import today
         from migrate.steps.opening import model_at, store_of
 
         store = store_of(self.store)
-        return check_store(
+        result = check_store(
             store,
             model_at(self.model),
             sample=_size(self.sample, store),
@@ -73,6 +75,9 @@ class Check(Step["Compatibility"]):
             seed=self.seed,
             progress=self.progress,
         )
+        entry = facts_of(result.model.spec, result.model.revision)
+        going_away = "" if entry is None else entry.going_away(today())
+        return replace(result, notes=(*result.notes, going_away)) if going_away else result
 
 
 @dataclass(frozen=True, eq=False)

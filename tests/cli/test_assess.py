@@ -239,3 +239,17 @@ def test_the_cheapest_plan_for_a_quality_is_found_and_typed(fitted, assessed, le
 def test_a_budget_that_is_none_is_refused(budget, lead_migrate):
     told = lead_migrate(f"assess store --target tfidf:24 --budget={budget}", code=2).complaint
     assert f"--budget {budget} is neither dollars such as $50 nor tokens" in told
+
+
+def test_old_prices_are_warned_of_once_a_day_by_whichever_command_comes_first(server, lead_migrate, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1893456000")  # 2030-01-01
+    old = "months old; check developers.openai.com"
+    assert old in lead_migrate(ASSESS).told
+    assert old not in lead_migrate(ASSESS).told
+    assert old not in lead_migrate(f"{FIT} -o stitch").told
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1893542400")
+    assert old in lead_migrate(f"{FIT} -o another").told
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1893628800")
+    assert old not in lead_migrate(f"{ASSESS} --price 1").told
+    assert old in lead_migrate(ASSESS).told

@@ -25,6 +25,7 @@ import numpy as np
 
 KEY = "sk-test-0123456789"
 DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-ada-002": 1536, "tiny": 8, "tiny-raw": 8}
+DIMENSIONS |= {"voyage-4": 1024, "embed-v4.0": 1536, "gemini-embedding-001": 3072, "gemini-embedding-2": 3072}
 MAX_TEXTS = 2048
 MAX_REQUEST_TOKENS = 300_000
 MAX_TEXT_TOKENS = 8191
@@ -122,6 +123,7 @@ class Request:
     dimensions: int | None
     encoding_format: str
     authorization: str
+    task: str | None = None
 
 
 class OpenAIServer:
@@ -133,7 +135,9 @@ class OpenAIServer:
     `before_bill` is called while nothing else is billed; where it raises, the request is neither billed nor answered.
     """
 
-    def __init__(self, *, key: str | None = None, encoding: str | None = None) -> None:
+    def __init__(
+        self, *, key: str | None = None, encoding: str | None = None, handler: type[_Handler] | None = None
+    ) -> None:
         self.key = key
         self.encoding = encoding
         self.faults: deque[Fault] = deque()
@@ -150,8 +154,8 @@ class OpenAIServer:
         self.max_request_tokens = MAX_REQUEST_TOKENS
         self.stopping = threading.Event()
         self.gate: Callable[[int], None] | None = None
-        handler = type("Handler", (_Handler,), {"owner": self})
-        self._http = _QuietServer(("127.0.0.1", 0), handler)
+        own_handler = type("Handler", (handler or _Handler,), {"owner": self})
+        self._http = _QuietServer(("127.0.0.1", 0), own_handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     @property
@@ -178,16 +182,26 @@ class _QuietServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     owner: OpenAIServer
+    endpoint = "/embeddings"
+    max_texts = MAX_TEXTS
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *args: Any) -> None:
         pass
 
-    def do_POST(self) -> None:
+    def read_request(self) -> Request:
+        """The request in OpenAI's form; a server of another form reads its own."""
         facts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         inputs = [facts["input"]] if isinstance(facts["input"], str) else facts["input"]
         how = facts.get("dimensions"), facts.get("encoding_format", "float")
-        request = Request(inputs, facts["model"], *how, self.headers.get("Authorization", ""))
+        return Request(inputs, facts["model"], *how, self.headers.get("Authorization", ""))
+
+    def in_its_form(self, answer: Any) -> Any:
+        """A good or spoilt answer as the server gives it."""
+        return answer
+
+    def do_POST(self) -> None:
+        request = self.read_request()
         with self._counted(request) as number:
             if self.owner.gate is not None:
                 self.owner.gate(number)
@@ -217,9 +231,9 @@ class _Handler(BaseHTTPRequestHandler):
         tokens = [count_tokens(text) for text in request.inputs]
         if self.owner.key is not None and request.authorization != f"Bearer {self.owner.key}":
             return status(401, f"Incorrect API key provided: {request.authorization}", "invalid_api_key")
-        if not self.path.endswith("/embeddings") or request.model not in DIMENSIONS:
+        if not self.path.endswith(self.endpoint) or request.model not in DIMENSIONS:
             return status(404, f"The model `{request.model}` does not exist", "model_not_found")
-        if len(tokens) > MAX_TEXTS or not all(request.inputs):
+        if len(tokens) > self.max_texts or not all(request.inputs):
             return status(400, "'$.input' is invalid", "invalid_request_error")
         if max(tokens) > MAX_TEXT_TOKENS:
             return status(400, f"This model's maximum context length is {MAX_TEXT_TOKENS + 1} tokens, you sent more")
@@ -247,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if fault in (Fault(), SHUFFLED):
                     self.owner.texts_served += request.inputs
             spoilt = fault.spoil(answer) if fault.spoil else answer
-            self._send(200, spoilt, {}, fault.sent)
+            self._send(200, self.in_its_form(spoilt), {}, fault.sent)
 
     def _reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from provider_servers import provider_server
 
 from migrate.embedders import load_embedder
 from migrate.embedders.kinds import BUILT_IN, LoadOptions
@@ -68,6 +69,15 @@ class TestOpenAI(EmbedderTests):
         return lambda: load_embedder(request.param, base_url=server.url)
 
 
+class TestProviders(EmbedderTests):
+    @pytest.fixture(params=["voyage:voyage-4", "cohere:embed-v4.0", "gemini:gemini-embedding-001"])
+    def make(self, request, monkeypatch):
+        kind = request.param.partition(":")[0]
+        with provider_server(kind) as running:
+            monkeypatch.setenv(f"{kind.upper()}_BASE_URL", running.url)
+            yield lambda: load_embedder(request.param)
+
+
 class TestLangChain(EmbedderTests):
     @pytest.fixture
     def make(self, models):
@@ -76,7 +86,8 @@ class TestLangChain(EmbedderTests):
 
 def test_every_kind_is_held_to_the_suite():
     names = {"tfidf": TestTfidf, "file": TestFile, "packaged": TestPackaged, "sentence-transformers": TestPackaged,
-             "openai": TestOpenAI, "langchain": TestLangChain}  # fmt: skip
+             "openai": TestOpenAI, "langchain": TestLangChain,
+             "voyage": TestProviders, "cohere": TestProviders, "gemini": TestProviders}  # fmt: skip
     assert names.keys() == BUILT_IN.keys()
 
 

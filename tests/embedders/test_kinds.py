@@ -43,8 +43,8 @@ def test_a_kind_of_another_package_is_loaded_by_its_name(install):
     assert load_embedder("theirs:24").identity.dim == 24
     with pytest.raises(UsageError, match=r"'theirs:' lacks the name of a model, for example theirs:24"):
         load_embedder("theirs:")
-    with pytest.raises(UsageError, match=r"langchain:, theirs: - "):
-        load_embedder("cohere:embed")
+    with pytest.raises(UsageError, match=r"gemini:, theirs: - "):
+        load_embedder("amazon:embed")
     with pytest.raises(UsageError, match="takes no prefixes"):
         load_embedder("theirs:24", document_prefix="passage: ")
 

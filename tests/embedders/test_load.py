@@ -32,7 +32,7 @@ def test_reads_specs(spec, expected):
     [
         ("text-embedding-3-smal", "did you mean text-embedding-3-small"),
         ("qqqq", "the kinds are sentence-transformers:, packaged:, openai:, file:, tfidf:"),
-        ("cohere:embed", "the kinds are"),
+        ("amazon:embed", "the kinds are"),
         ("", "the kinds are"),
         ("openai:", "'openai:' lacks the name of a model, for example openai:text-embedding-3-small"),
         ("tfidf:many", "tfidf:many names no number of dimensions; give one such as tfidf:256"),
@@ -87,7 +87,7 @@ def test_settings_follow_a_name_and_are_written_as_they_are_read(spec, settings)
         ("concurrency=0", "the setting concurrency '0' is not a whole number above 0"),
         ("batch-size=many", "the setting batch-size 'many' is not a whole number above 0"),
         ("rate=", "the setting rate '' is empty"),
-        ("dimensions=4", "give a number from 1 on, with openai: or langchain: only"),
+        ("dimensions=4", "give a number from 1 on, with an API or langchain: only"),
         ("query-prefix=q", "takes no prefixes"),
         ("device=cpu", "tfidf:8,device=cpu takes no device; leave out device=cpu"),
     ],

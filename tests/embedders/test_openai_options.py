@@ -91,7 +91,7 @@ def test_an_answer_that_waiting_does_not_mend_is_told_in_a_line_after_one_reques
         ({"model": f"{SMALL},concurrency=0"}, 2, "the setting concurrency '0' is not a whole number above 0"),
         ({"model": f"{SMALL},concurrency=257"}, 2, "concurrency"),
         ({"model": f"{SMALL},batch-size=2049"}, 2, "from 1 to 2048"),
-        ({"model": "tfidf:8,dimensions=4"}, 2, "with openai: or langchain: only"),
+        ({"model": "tfidf:8,dimensions=4"}, 2, "with an API or langchain: only"),
     ],
 )
 def test_a_model_or_a_text_that_will_not_do_is_told_in_a_line(settings, code, part, embed, server, tmp_path, capsys):

@@ -86,18 +86,18 @@ class Line:
 
 
 def interval_chart(
-    name: str, rows: Sequence[Interval], *, margin: float, label: str, form: Format = short
+    name: str, rows: Sequence[Interval], *, margin: float, label: str, form: Format = short, level: str = "margin"
 ) -> IntervalChart:
-    """Draw one interval a row, against a margin."""
+    """Draw one interval a row, against a margin, or another `level` of that name."""
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), margin])
     span = max(foot - 0.1 * (top - foot), 0.0), top
     frame = Frame(span, height=26.0)
     x = frame.at_x(margin)
-    level = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
+    line = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
-    note = text(x, 34.0, f"margin {form(margin)}", anchor="middle")
-    drawings = [(row, frame.drawing(row.description, level, _interval(frame, row))) for row in rows]
+    note = text(x, 34.0, f"{level} {form(margin)}", anchor="middle")
+    drawings = [(row, frame.drawing(row.description, line, _interval(frame, row))) for row in rows]
     return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(form), note), label)
 
 
