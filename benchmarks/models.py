@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from retrieval import AUTO, SETS, STAYING, TARGET_MODEL, VECTORS, ReadSet, judge_cell, print_cells, read_set
+from retrieval import AUTO, SETS, STAYING, TARGET_MODEL, TOGETHER, VECTORS, ReadSet, judge_cell, print_cells, read_set
 
 from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
@@ -29,7 +29,7 @@ TOKENS_READ = 254
 """Of a text, for the vectors in DATA; the model itself reads 382."""
 
 DIRECTIONS = ((MPNET, MINILM), (MINILM, MPNET))
-STITCHES = (STAYING, "procrustes", "ridge", "text", "ridge+text", VECTORS, AUTO)
+STITCHES = (STAYING, "procrustes", "ridge", "text", "ridge+text", VECTORS, AUTO, TOGETHER)
 
 
 def token_tables(mpnet: Path | None) -> dict[str, TokenTable | None]:

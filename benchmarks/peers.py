@@ -7,7 +7,7 @@ DATA and `--mpnet` are as for `benchmarks/models.py`. The peers are installed, i
 environment of their own at FOLDER, by PYTHON3.12 (rebasis needs 3.12 or 3.13); one that is there is used as it is.
 Each method of theirs gets the old and new vectors of the sample, as ours do, and maps the documents that are left;
 rebasis is asked for every map that its `auto` chooses among and that needs no torch. Neither reads texts: `vectors` is
-what ours does without, `auto` with them.
+what ours does without, `auto` with them, and `together` asks the old model in its own space beside that.
 
 EmbedFlow maps nothing: it asks the old index with the old model, and ranks the first 50 by vectors of the new model,
 which it embeds as they are asked for. It is given all that it asks for at once, and how many documents these are is
@@ -30,6 +30,7 @@ from retrieval import (
     NOT_APPLICABLE,
     SETS,
     STAYING,
+    TOGETHER,
     VECTORS,
     HeldOut,
     Result,
@@ -42,7 +43,7 @@ from migrate.search.runs import Rankings
 from migrate.vectors import unit_rows
 
 PACKAGES = ("rebasis==0.1.0", "isotrieve==0.4.0", "embedflow==0.8.0")
-OURS = (STAYING, "procrustes", "ridge", VECTORS, AUTO)
+OURS = (STAYING, "procrustes", "ridge", VECTORS, AUTO, TOGETHER)
 
 # Run by the peers' own Python: reads the arrays `source`, `target` and `rest`, writes what each method maps `rest` to.
 SCRIPT = """
