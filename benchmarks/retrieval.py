@@ -10,7 +10,7 @@ Printed first: nDCG@10 of the full re-embed, by the audit's own code and by ir_m
 source space and stitch: retention of nDCG@10 and overlap@10 on the held-out collection, which is the collection
 without the documents that the stitch was fitted on, in the index and in the judgements; mean over seeds. At last,
 for the stitches that read texts, how well the confidence ranks the true errors of the held-out documents; and, where
-`auto` is among the stitches, what it took, and what that keeps less than the best of the others does, seed by seed.
+`auto` is among the stitches, what it took, and what that keeps less than the best of the others does.
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
 target were behind an API; with `--tokens-of` they are those of another model, as a stitch reads those of a free one
@@ -27,8 +27,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ from migrate.search.runs import Rankings, search
 from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
-from migrate.stitch.scores import Sphere
+from migrate.stitch.scores import Sphere, standard_error
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
 from migrate.stitch.text_features import DenseView, TextRows
 from migrate.stitch.text_reader import TextReader, view_of
@@ -124,15 +125,20 @@ def print_full_reembed(name: str, collection: Collection, target: Space) -> None
 
 @dataclass(frozen=True)
 class Result:
-    """What a stitch does on the held-out collection; `rank` is Spearman's correlation of confidence and cosine."""
+    """What a stitch does on the held-out collection; `rank` is Spearman's correlation of confidence and cosine.
+
+    `scores` and `shares` are the parts of `retention` and `overlap` that each query has, (k,), so that these are means.
+    """
 
     retention: float
     overlap: float
     rank: float = np.nan
     chosen: str = ""
+    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
+    shares: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
 
-NOT_APPLICABLE = Result(np.nan, np.nan)
+NOT_APPLICABLE = Result(np.nan, np.nan, scores=np.array([np.nan]), shares=np.array([np.nan]))
 
 
 @dataclass(frozen=True)
@@ -225,8 +231,8 @@ class HeldOut:
     def compare_run(self, run: Rankings) -> Result:
         """The same for answers that are there already."""
         scores, standard = (ndcg(one, self.qrels, self.asked, 10) for one in (run, self.full))
-        share = float(overlap(run, self.full, self.asked, 10).mean())
-        return Result(float(scores.mean() / standard.mean()), share)
+        scores, shares = scores / standard.mean(), overlap(run, self.full, self.asked, 10)
+        return Result(float(scores.mean()), float(shares.mean()), scores=scores, shares=shares)
 
 
 def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, Result]]:
@@ -372,19 +378,32 @@ def print_cells(cells: Cells, stitches: Sequence[str]) -> None:
 
 
 def print_choices(cells: Cells) -> None:
-    """What `auto` took, and how much less retention that is than of the best other stitch: the mean, and the worst."""
-    rows, every = [], []
+    """What `auto` took, and how much less it keeps than the best of the other stitches, with its standard error.
+
+    The best is that of the mean over seeds. The error is of one seed's queries, asked of both, for seeds share queries.
+    """
+    rows, every = [], dict[str, list[tuple[float, float]]]()
     for (name, space), found in cells.items():
-        stitches = [several for spec, several in found.items() if spec not in (AUTO, STAYING, TOGETHER)]
-        others = [[one.retention for one in several] for several in stitches]
-        lost = np.nanmax([*others, [one.retention for one in found[AUTO]]], axis=0)
-        lost -= [one.retention for one in found[AUTO]]
         taken = Counter(one.chosen for one in found[AUTO])
-        words = ", ".join(f"{spec} {count}" for spec, count in taken.most_common())
-        rows.append([f"{name} {space}", words, f"{lost.mean():.3f}", f"{lost.max():.3f}"])
-        every.extend(lost)
-    rows.append(["all", "", f"{np.mean(every):.3f}", f"{np.max(every):.3f}"])
-    print(f"\nwhat auto took\n\n{table([['set and source', 'taken', 'lost, mean', 'worst'], *rows])}")
+        row = [f"{name} {space}", ", ".join(f"{spec} {count}" for spec, count in taken.most_common())]
+        for measure, parts in (("retention", attrgetter("scores")), ("overlap", attrgetter("shares"))):
+            others = [several for spec, several in found.items() if spec in KINDS or spec == VECTORS]
+            best = max([found[AUTO], *others], key=lambda several: np.nanmean([parts(one).mean() for one in several]))
+            lost = [parts(one) - parts(own) for one, own in zip(best, found[AUTO], strict=True)]
+            mean = float(np.mean([each.mean() for each in lost]))
+            error = float(np.mean([standard_error(each) for each in lost]))
+            every.setdefault(measure, []).append((mean, error))
+            row.append(f"{mean:.3f} +- {error:.3f}")
+        rows.append(row)
+    print(f"\nwhat auto took\n\n{table([['set and source', 'taken', 'retention lost', 'overlap lost'], *rows])}")
+    for measure, losses in every.items():
+        behind = [(mean, error) for mean, error in losses if mean > 0.005]
+        clear = sum(mean > 2 * error for mean, error in behind)
+        worst = max(mean for mean, _ in losses)
+        print(
+            f"{measure}: lost {np.mean([mean for mean, _ in losses]):.3f} on average, {worst:.3f} at worst; more than "
+            f".005 in {len(behind)} of {len(losses)} cells, by more than two standard errors in {clear}"
+        )
 
 
 if __name__ == "__main__":
