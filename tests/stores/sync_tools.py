@@ -477,6 +477,19 @@ def translate_in_parts(old, stitch, location, state):
     migrate.translate(open_store(old), load_stitch(stitch), location)
 
 
+def translate_into(old, stitch, field):
+    """Translate a few rows at a time into a field of the same records, which is written a few at a time."""
+    import migrate.steps.translate.job as job
+    import migrate.translate
+    from migrate.stitch.persistence import load_stitch
+    from migrate.stores import open_store
+
+    store = open_store(old)
+    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
+    type(store.driver).at_once = 50
+    return migrate.translate(store, load_stitch(stitch), into=field).remarks
+
+
 def sync_billed(old, new, cache, bill):
     """Sync a row at a time; every text that is embedded leaves a line in a file. Whether anything was written."""
     import os
