@@ -414,6 +414,11 @@ class Driver(ABC):
         notes = self.field_notes()
         return [name for name in names if name not in notes or notes[name].beside not in names]
 
+    def vectors_beside(self) -> set[str]:
+        """Return the fields with other vectors of the same documents, which are no metadata."""
+        notes = self.field_notes()
+        return {*notes, *(note.beside for note in notes.values())}
+
     def has_fields(self) -> bool:
         """Return whether any field was added to records of the place; nothing is opened for it."""
         return (self._fields_folder if self.is_server else self.folder / FIELDS).is_dir()

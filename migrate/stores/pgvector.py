@@ -376,7 +376,7 @@ class PgvectorDriver(Driver):
 
     def field_names(self) -> Collection[str]:
         """Return the columns."""
-        return self.table.types
+        return {*self.table.types}
 
     def has_fields(self) -> bool:
         """Return whether a column was added to the table."""
@@ -402,9 +402,7 @@ class PgvectorDriver(Driver):
 
     @cached_property
     def _beside(self) -> set[str]:
-        """The columns of other vectors of the same records, which are no metadata."""
-        notes = self.field_notes()
-        return {*notes, *(note.beside for note in notes.values())}
+        return self.vectors_beside()
 
     def note_field(self, name: str, note: FieldNote) -> None:
         """Write the note of a column."""
