@@ -387,6 +387,9 @@ class Driver(ABC):
         """
         raise NotImplementedError
 
+    def refuse_drop(self, name: str) -> None:
+        """Raise UsageError if a field cannot be dropped."""
+
     def drop_field(self, name: str) -> None:
         """Remove a field from all records, with its indexes and what lies beside it; safe to repeat."""
         raise NotImplementedError
@@ -401,6 +404,11 @@ class Driver(ABC):
     @property
     def records_name(self) -> str:
         """The name of the collection without that of a field."""
+        return self.name
+
+    @property
+    def field_owner(self) -> str:
+        """The name of the collection that no other collection can get."""
         return self.name
 
     def beside(self, field: str) -> Self:
@@ -421,7 +429,7 @@ class Driver(ABC):
 
     def has_fields(self) -> bool:
         """Return whether any field was added to records of the place; nothing is opened for it."""
-        return (self._fields_folder if self.is_server else self.folder / FIELDS).is_dir()
+        return (state_folder() / "fields" if self.is_server else self.folder / FIELDS).is_dir()
 
     def field_notes(self) -> dict[str, FieldNote]:
         """Return the notes of all fields that were added to these records, by their names."""
@@ -465,8 +473,8 @@ class Driver(ABC):
     @property
     def _fields_folder(self) -> Path:
         if not self.is_server:
-            return self.folder / FIELDS / quote(self.name, safe="")
-        digest = hashlib.sha256(f"{self.server}#{self.name}".encode()).hexdigest()[:32]
+            return self.folder / FIELDS / quote(self.field_owner, safe="")
+        digest = hashlib.sha256(f"{self.server}#{self.field_owner}".encode()).hexdigest()[:32]
         return state_folder() / "fields" / digest
 
     # Servers.

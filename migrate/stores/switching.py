@@ -201,6 +201,8 @@ class FieldExchange(Exchange):
         record = self.record()
         if record is None:
             return
+        with self.driver.errors():
+            self.driver.refuse_drop(self.old)
         self._note({**record, "goal": FORGOTTEN})
         with self.driver.errors():
             self.driver.drop_field(self.old)

@@ -13,13 +13,29 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 
-KINDS = ["Pgvector", "Lance"]
+KINDS = ["Pgvector", "Lance", "Qdrant", "QdrantServer"]
 FIELD = "embedding_new"
+
+
+@pytest.fixture
+def qdrant_server(tmp_path):
+    """Collections of a server, which processes of their own can ask."""
+    from qdrant_client import QdrantClient
+    from qdrant_server import serving
+
+    with serving(tmp_path / "qdrant server") as url:
+        client = QdrantClient(url, check_compatibility=False)
+        yield tools.QdrantServer(client, f"qdrant:{url}")
+        client.close()
 
 
 @pytest.fixture(params=KINDS)
 def kind(request):
-    return tools.installed(request.param)()
+    is_server = request.param == "QdrantServer"
+    kind = request.getfixturevalue("qdrant_server") if is_server else tools.installed(request.param)()
+    if isinstance(kind, tools.Qdrant):
+        kind.vector = "old"
+    return kind
 
 
 @pytest.fixture
@@ -133,8 +149,8 @@ def test_a_sync_that_was_killed_goes_on_and_pays_once(kind, old, stitch, moment,
     call_in_child(sync_billed, old, field_at(old), tmp_path / "cache.sqlite", tmp_path / "bill", point=moment)
     call_in_child(sync_billed, old, field_at(old), tmp_path / "cache.sqlite", tmp_path / "bill")
     paid = (tmp_path / "bill").read_text().split()
-    # LanceDB's records were deleted and added again, those with other metadata too
-    assert len(paid) == len(set(paid)) == (62 if isinstance(kind, tools.Lance) else 52)
+    # elsewhere whole records are replaced, those with other metadata too
+    assert len(paid) == len(set(paid)) == (52 if isinstance(kind, tools.Pgvector) else 62)
     now = vectors_by_id(field_at(old))
     assert now.keys() == vectors_by_id(old).keys()
     np.testing.assert_allclose(now["new-3"], truth("what is new, 3"), atol=1e-6)
@@ -196,7 +212,17 @@ def test_a_field_is_replaced_by_force_alone(old, stitch, tmp_path):
 
 
 def test_a_field_of_others_is_left_alone(old, stitch):
-    name = open_store(old).driver.vector
-    if name:
-        with pytest.raises(UsageError, match="not made by this tool"):
-            migrate.translate(old, stitch, into=name, force=True)
+    with pytest.raises(UsageError, match="not made by this tool"):
+        migrate.translate(old, stitch, into=open_store(old).driver.vector, force=True)
+
+
+def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(qdrant_server, tmp_path):
+    old = qdrant_server.make(tmp_path, some_records())
+    before, fitted = vectors_by_id(old), migrate.fit(old, Hashed(), kind="ridge", sample=40)
+    migrate.translate(old, fitted, into=FIELD)
+    assert same(vectors_by_id(old), before) and len(vectors_by_id(field_at(old))) == len(before)
+    switch(old, field_at(old), unproven=True)
+    with pytest.raises(UsageError, match="has no name, so the old one stays"):
+        forget(old)
+    rollback(old)
+    assert same(vectors_by_id(old), before)
