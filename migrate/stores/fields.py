@@ -161,6 +161,21 @@ def field_of(store: Store, field: str, progress: Progress) -> FieldOutput:
     return output
 
 
+def field_over(store: Store, output: Path | str) -> FieldOutput | None:
+    """Return the output that writes an added field in its place, where the output is the location of that very store.
+
+    None for any other output.
+    """
+    if not isinstance(store, DatabaseStore) or str(output) != store.info.location:
+        return None
+    with store.driver.errors():
+        note = store.driver.field_notes().get(store.driver.vector)
+    if note is None:
+        return None
+    old = store.driver.beside(note.beside)
+    return FieldOutput(DatabaseStore(old, old.location), store.driver.vector, updates=True)
+
+
 class FieldWriter(StoreWriter):
     """Leaves the vectors in the shards, and notes the ids that they are of."""
 

@@ -7,7 +7,10 @@ from children import call_in_child
 from sync_tools import Hashed, record, some_records, sync_billed, truth
 
 import migrate
+from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError, UsageError
+from migrate.live.searcher import LiveSearcher
+from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -154,6 +157,34 @@ def test_a_sync_that_was_killed_goes_on_and_pays_once(kind, old, stitch, moment,
     now = vectors_by_id(field_at(old))
     assert now.keys() == vectors_by_id(old).keys()
     np.testing.assert_allclose(now["new-3"], truth("what is new, 3"), atol=1e-6)
+
+
+def test_a_backfill_puts_true_vectors_into_the_field(old, stitch, tmp_path):
+    migrate.translate(old, stitch, into=FIELD)
+    before, field = vectors_by_id(field_at(old)), open_store(field_at(old))
+    model, chosen = CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), list(field.documents(np.arange(100)))
+    model.embed(chosen, "document")
+    done = backfill_store(field, model, field_at(old))
+    assert done.n_before == 40 and done.n_true >= 100
+    now = vectors_by_id(field_at(old))
+    for document in chosen:
+        np.testing.assert_allclose(now[document.id], truth(document.text), atol=1e-6)
+    left = [name for name in now if name not in {document.id for document in chosen}]
+    assert same({name: now[name] for name in left}, {name: before[name] for name in left})
+    assert (stored_confidence(open_store(field_at(old))) == 1).sum() == done.n_true
+    assert not migrate.sync(old, field_at(old), target=Hashed()).written
+
+
+def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old, stitch, tmp_path):
+    before = vectors_by_id(old)
+    migrate.translate(old, stitch, into=FIELD)
+    field = open_store(field_at(old))
+    document = next(field.documents(np.array([3])))
+    with LiveSearcher(field_at(old), Hashed(), cache=tmp_path / "cache.sqlite") as searcher:
+        assert set(searcher.search(document.text, 3).ids) < before.keys()
+    assert field.put_vectors([document.id], np.array([truth(document.text)])) == 1
+    np.testing.assert_allclose(vectors_by_id(field_at(old))[document.id], truth(document.text), atol=1e-6)
+    assert same(vectors_by_id(old), before)
 
 
 def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch):
