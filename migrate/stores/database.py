@@ -648,13 +648,18 @@ class DatabaseKind:
         driver = self.driver(self._check(location, address, self.driver.options), address)
         if self.driver.adds_fields:
             with driver.errors():
-                if driver.has_fields():
-                    driver.open()
-                    if (exchange := FieldExchange.of(driver)) is not None:
-                        return exchange
+                if driver.has_fields() and (exchange := self._field_exchange(driver)) is not None:
+                    return exchange
         if not self.driver.swaps or not driver.is_server or not address.name:
             return None
         return Exchange.at(driver, driver.name)
+
+    def _field_exchange(self, driver: Driver) -> Exchange | None:
+        try:
+            driver.open()
+        except StoreError:  # whoever opens the store next tells
+            return None
+        return FieldExchange.of(driver)
 
     def _parse(self, location: str) -> Address:
         """Return the parts of a location; a scheme of its own is that of its URL too."""

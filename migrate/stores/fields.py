@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -200,10 +201,13 @@ class _FieldWork:
 
     def _pages(self, driver: Driver) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Yield the rows of the records of a field as they are now, -1 for those not known, with their vectors."""
-        lookup = IdLookup(self.index)
         for page in driver.pages():
             vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
-            yield lookup.rows_of(page.ids), vectors
+            yield self._lookup.rows_of(page.ids), vectors
+
+    @cached_property
+    def _lookup(self) -> IdLookup:
+        return IdLookup(self.index)
 
     def written(self, driver: Driver) -> NDArray[np.bool_]:
         """Return whether the field has the new vector of each record, (n,)."""

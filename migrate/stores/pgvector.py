@@ -452,6 +452,8 @@ class PgvectorDriver(Driver):
         pairs = tables.index_names(table, name)
         if pairs and dim > most:
             return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
+        if pairs and self._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
+            return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
         with closing(connect(self.address.place)) as connection:  # of its own, as no transaction may hold it
             connection.execute("SET maintenance_work_mem = '256MB'")
             for index, index_name in pairs:
@@ -459,7 +461,7 @@ class PgvectorDriver(Driver):
                 question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
                 found = self._ask(question, [quoted(path)])
                 if found == [(False,)]:
-                    connection.execute(sql("DROP INDEX {}", path))
+                    connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
                 if found != [(True,)]:
                     connection.execute(tables.index_like(table, index, index_name, name, dim))
         self._ask(sql("ANALYZE {}", table.path))

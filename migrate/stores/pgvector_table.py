@@ -266,10 +266,13 @@ def index_names(table: Table, column: str) -> list[tuple[Index, str]]:
 def index_like(table: Table, index: Index, name: str, column: str, dim: int) -> Composed:
     """Return the statement that builds an index on another column, for vectors of `dim`, while others write."""
     _, definition = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
-    names = "|".join(sorted({re.escape(table.column), re.escape(quoted([table.column]))}, key=len, reverse=True))
-    definition = re.sub(rf'(?<![\w".])({names})(?![\w"])', lambda _: quoted([column]), definition)
-    definition = re.sub(r"\b(vector|halfvec|bit)\(\d+\)", rf"\1({dim})", definition)
-    return sql("CREATE INDEX CONCURRENTLY {} ON {} {words}", name, table.path, words=definition)
+    names = "|".join(map(re.escape, (quoted([table.column]), table.column)))
+    is_column = re.compile(rf'(?<![\w".:])({names})(?![\w"])')  # and not the type of that name, after a cast
+    before, settings, after = re.fullmatch(r"(.*?)( WITH \(.*?\)|$)(.*)", definition, re.DOTALL).groups()  # type: ignore[union-attr]
+    before, after = (is_column.sub(lambda _: quoted([column]), part) for part in (before, after))
+    sizes = r"(\b(?:vector|halfvec|bit)\()\d+(?=\))|(\bvector_dims\([^()]*\) = )\d+"
+    words = re.sub(sizes, lambda match: f"{match[1] or match[2]}{dim}", f"{before}{settings}{after}")
+    return sql("CREATE INDEX CONCURRENTLY {} ON {} {words}", name, table.path, words=words)
 
 
 def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str]) -> None:

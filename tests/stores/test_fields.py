@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from children import call_in_child
+from switch_tools import write_report
 from sync_tools import Hashed, record, some_records, sync_billed, truth
 
 import migrate
@@ -187,11 +188,13 @@ def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old,
     assert same(vectors_by_id(old), before)
 
 
-def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch):
+def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch, tmp_path):
     migrate.translate(old, stitch, into=FIELD)
     new = vectors_by_id(field_at(old))
     with pytest.raises(InputError, match="no report"):
         switch(old, field_at(old))
+    assert switch(old, field_at(old), write_report(tmp_path / "safe.json", old, field_at(old))).proven
+    rollback(old)
     done = switch(old, field_at(old), unproven=True)
     assert FIELD in done.change and done.model == "hashed"
     assert switch(old, field_at(old), unproven=True).already
@@ -206,6 +209,15 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     assert open_store(old).info.manifest.model.spec == "hashed"
     with pytest.raises(UsageError, match="nothing was switched"):
         forget(old)
+
+
+def test_a_store_that_was_written_to_since_the_audit_is_not_switched(kind, old, stitch, tmp_path):
+    records = some_records()
+    migrate.translate(old, stitch, into=FIELD)
+    report = write_report(tmp_path / "safe.json", old, field_at(old))
+    kind.change(old, records, later(records))
+    with pytest.raises(InputError, match="other vectors"):
+        switch(old, field_at(old), report)
 
 
 @pytest.mark.slow
