@@ -62,7 +62,7 @@ from migrate.vectors import Document
 
 DIM = 64
 KINDS = tuple(SEARCHES)
-IN_PLACE = ("pgvector", "lancedb")
+IN_PLACE = ("pgvector", "lancedb", "qdrant")
 FIELD = "added"
 _ONE_SECOND = 1.0
 _NO_NAME = "NotFoundError"

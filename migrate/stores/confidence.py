@@ -63,8 +63,8 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
         return None
     recorded = (None if manifest is None else manifest.store.beside_sha256) or {}
     index = IdIndex.load(folder / IDS_NAME)  # of a field: its records come and go
-    known = count if index is None else len(index)
-    values = read_row_values(folder / name, dtype, known, advice=advice, sha256=recorded.get(name))
+    n_written = count if index is None else len(index)
+    values = read_row_values(folder / name, dtype, n_written, advice=advice, sha256=recorded.get(name))
     if index is None or values is None:
         return values
     rows = IdLookup(index).rows_of(store.ids(range(count)))

@@ -437,7 +437,7 @@ class DatabaseStore(Store):
             )
         if self.is_beside(new):
             notes = old_driver.field_notes()
-            if new.driver.vector not in notes or notes[new.driver.vector].beside != old_driver.vector:
+            if new.driver.vector not in notes or notes[new.driver.vector].old_field != old_driver.vector:
                 raise UsageError(
                     f"{location}: this field was not added beside {old_driver.vector}; name one that `translate "
                     "--into` has added to it"

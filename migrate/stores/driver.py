@@ -44,7 +44,7 @@ from migrate.vectors import Document, Vectors
 _Items = TypeVar("_Items", bound=Any)
 FIELD_NOTE: Final = "field.json"
 """The file beside an added field with its `FieldNote`."""
-_NOTE_SHAPE: Final = {"beside": str, "token": str, "complete": bool, "switch": Any}
+_NOTE_SHAPE: Final = {"old_field": str, "token": str, "complete": bool, "switch": Any}
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
 
 
@@ -71,11 +71,11 @@ class Page:
 class FieldNote:
     """The note of a field of vectors that this tool has added to the records of a collection.
 
-    `beside` is the field that it was added beside, `token` that of the work which wrote it. It is `complete` once every
-    vector and what belongs to the field is there; `switch` is the record of a switch to it.
+    `old_field` is the one that it was added beside, `token` that of the work which wrote it. It is `complete` once
+    every vector and what belongs to the field is there; `switch` is the record of a switch to it.
     """
 
-    beside: str
+    old_field: str
     token: str
     complete: bool = False
     switch: Mapping[str, Any] | None = None
@@ -394,8 +394,10 @@ class Driver(ABC):
         """Remove a field from all records, with its indexes and what lies beside it; safe to repeat."""
         raise NotImplementedError
 
-    rounding: float = 0.0
-    """The most that a number which is read back may differ from `as_kept`."""
+    @property
+    def rounding(self) -> float:
+        """The most that a number which is read back may differ from `as_kept`."""
+        return 0.0
 
     def as_kept(self, vectors: Vectors) -> Vectors:
         """Return vectors as they are read back once they are written: rounded, or scaled."""
@@ -411,7 +413,7 @@ class Driver(ABC):
         """The name of the collection that no other collection can get."""
         return self.name
 
-    def beside(self, field: str) -> Self:
+    def of_field(self, field: str) -> Self:
         """Return a driver of another field of the same records, not opened yet."""
         options = {**self.address.options, "vector": field}
         location = f"{self.server}#{self.records_name}{options_text(options)}"
@@ -420,12 +422,12 @@ class Driver(ABC):
     def main_fields(self, names: Sequence[str]) -> list[str]:
         """Return the fields of vectors that may be meant where none is named: not those that stand beside another."""
         notes = self.field_notes()
-        return [name for name in names if name not in notes or notes[name].beside not in names]
+        return [name for name in names if name not in notes or notes[name].old_field not in names]
 
     def vectors_beside(self) -> set[str]:
         """Return the fields with other vectors of the same documents, which are no metadata."""
         notes = self.field_notes()
-        return {*notes, *(note.beside for note in notes.values())}
+        return {*notes, *(note.old_field for note in notes.values())}
 
     def has_fields(self) -> bool:
         """Return whether any field was added to records of the place; nothing is opened for it."""

@@ -112,9 +112,9 @@ class IdLookup:
         hashes = _hashes(ids)
         positions = np.minimum(np.searchsorted(self._hashes, hashes), len(self.index) - 1)
         likely = np.flatnonzero(self._hashes[positions] == hashes)
-        found = self._order[positions[likely]]
-        is_same = [doc_id == ids[at] for doc_id, at in zip(self.index.ids(found), likely.tolist(), strict=True)]
-        rows[likely[is_same]] = found[is_same]
+        likely_rows = self._order[positions[likely]]
+        is_same = [doc_id == ids[at] for doc_id, at in zip(self.index.ids(likely_rows), likely.tolist(), strict=True)]
+        rows[likely[is_same]] = likely_rows[is_same]
         return rows
 
 

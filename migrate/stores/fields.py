@@ -49,13 +49,13 @@ class FieldOutput(ServerOutput):
 
     def __init__(self, store: DatabaseStore, field: str, *, updates: bool = False) -> None:
         old = store.driver
-        self._class, self._old = type(old), old.beside(old.vector).address
+        self._class, self._old = type(old), old.of_field(old.vector).address
         self.field, self.updates, self.remarks = field, updates, tuple[str, ...]()
         self.progress: Progress = no_progress
         options = {**store.driver.address.options, "vector": field}
         super().__init__(f"{old.server}#{old.records_name}{options_text(options)}", f"{old.records_name}-{field}")
-        place = f"{old.kind}:{old.whole_place}#{old.records_name}?vector={field}"
-        self.digest = hashlib.sha256(place.encode()).hexdigest()[:12]
+        identity = f"{old.kind}:{old.whole_place}#{old.records_name}?vector={field}"
+        self.digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def field_over(store: Store, output: Path | str) -> FieldOutput | None:
         note = store.driver.field_notes().get(store.driver.vector)
     if note is None:
         return None
-    old = store.driver.beside(note.beside)
+    old = store.driver.of_field(note.old_field)
     return FieldOutput(DatabaseStore(old, old.location), store.driver.vector, updates=True)
 
 
@@ -212,13 +212,13 @@ class _FieldWork:
     def written(self, driver: Driver) -> NDArray[np.bool_]:
         """Return whether the field has the new vector of each record, (n,)."""
         is_written = np.zeros(len(self.index), bool)
-        field = driver.beside(self.field)
+        field = driver.of_field(self.field)
         field.open()
         for rows, vectors in self._pages(field) if field.dim == self.rows.dim else ():
-            known = rows >= 0
-            expected = field.as_kept(self.rows.take(rows[known]))
-            distances = np.abs(expected - vectors[known]).max(axis=1)
-            is_written[rows[known][distances <= field.rounding]] = True
+            is_known = rows >= 0
+            expected = field.as_kept(self.rows.take(rows[is_known]))
+            distances = np.abs(expected - vectors[is_known]).max(axis=1)
+            is_written[rows[is_known][distances <= field.rounding]] = True
         return is_written
 
     def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
@@ -239,10 +239,10 @@ class _FieldWork:
         added = changed = 0
         is_there = np.zeros(len(self.index), bool)
         for rows, vectors in self._pages(driver):
-            known = rows >= 0
-            added += int((~known).sum())
-            changed += int((vector_checksums(vectors[known]) != self.sources[rows[known]]).sum())
-            is_there[rows[known]] = True
+            is_known = rows >= 0
+            added += int((~is_known).sum())
+            changed += int((vector_checksums(vectors[is_known]) != self.sources[rows[is_known]]).sum())
+            is_there[rows[is_known]] = True
         if lacking := int((is_there & ~is_written).sum()):
             raise StoreError(
                 f"{location}: {lacking:,} vectors are not what was written; stop what else writes to the field, and "

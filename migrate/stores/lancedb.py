@@ -405,9 +405,9 @@ class LanceDriver(Driver):
                 "the embedding function that the old table names is not in the new one, as it belongs to the old "
                 "model; give the table that of the new model, or queries as vectors"
             )
-        asked = {**self.asked, "vector": self.vector} if len(self.columns["vector"]) > 1 else self.asked
-        if asked:
-            metadata[_OWN] = json.dumps(asked, sort_keys=True).encode()
+        options = {**self.asked, "vector": self.vector} if len(self.columns["vector"]) > 1 else self.asked
+        if options:
+            metadata[_OWN] = json.dumps(options, sort_keys=True).encode()
         return schema.with_metadata(metadata or None)
 
     def _rows(self, page: Page, schema: Any) -> Any:

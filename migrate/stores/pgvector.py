@@ -398,7 +398,7 @@ class PgvectorDriver(Driver):
         """Return whether a column is none that was added beside another one of its table."""
         (schema, table, column), columns = row[:3], tables.vector_columns(self._ask)
         note = self._field_notes(schema, table).get(column)
-        return note is None or (schema, table, note.beside) not in {tuple(it[:3]) for it in columns}
+        return note is None or (schema, table, note.old_field) not in {tuple(it[:3]) for it in columns}
 
     @cached_property
     def _beside(self) -> set[str]:
@@ -459,10 +459,10 @@ class PgvectorDriver(Driver):
             for index, index_name in pairs:
                 path = (table.path[0], index_name)
                 question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
-                found = self._ask(question, [quoted(path)])
-                if found == [(False,)]:
+                validity = self._ask(question, [quoted(path)])
+                if validity == [(False,)]:
                     connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
-                if found != [(True,)]:
+                if validity != [(True,)]:
                     connection.execute(tables.index_like(table, index, index_name, name, dim))
         self._ask(sql("ANALYZE {}", table.path))
         return []
@@ -473,10 +473,10 @@ class PgvectorDriver(Driver):
         with self._transaction():
             self._wait_for_locks()
             self._ask(sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", (schema, table), name))
-            beside = [file for file, _ in self._files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
+            files = [file for file, _ in self._files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
             deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
-            if beside:
-                self._ask(deletion, [f"{table}.{name}", beside])
+            if files:
+                self._ask(deletion, [f"{table}.{name}", files])
 
     # What lies beside stores.
 

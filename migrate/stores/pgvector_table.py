@@ -203,7 +203,7 @@ def find_table(
         named = name if column is None else f"{name}?vector={column}"
         problem = f"{named!r} could be several columns" if meant else f"there is no column of vectors {named!r}"
         raise StoreError(f"{location}: {problem}; name one after the #, of {among or 'none in this database'}")
-    schema, table, found, kind, size, oid, relkind, _ = meant[0]
+    schema, table, column_name, kind, size, oid, relkind, _ = meant[0]
     if relkind not in "rp":
         raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")
     if kind == "sparsevec":
@@ -219,7 +219,7 @@ def find_table(
     indexes = tuple(Index(*row) for row in ask(_INDEXES, [oid]))
     types = {row[0]: row[1] for row in columns}
     generated = frozenset(row[0] for row in columns if row[2])
-    return Table((schema, table), found, kind, size if size > 0 else None, oid, types, generated,
+    return Table((schema, table), column_name, kind, size if size > 0 else None, oid, types, generated,
                  tuple(row[0] for row in key), indexes)  # fmt: skip
 
 
@@ -268,11 +268,11 @@ def index_like(table: Table, index: Index, name: str, column: str, dim: int) -> 
     _, definition = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
     names = "|".join(map(re.escape, (quoted([table.column]), table.column)))
     is_column = re.compile(rf'(?<![\w".:])({names})(?![\w"])')  # and not the type of that name, after a cast
-    before, settings, after = re.fullmatch(r"(.*?)( WITH \(.*?\)|$)(.*)", definition, re.DOTALL).groups()  # type: ignore[union-attr]
-    before, after = (is_column.sub(lambda _: quoted([column]), part) for part in (before, after))
+    columns, settings, condition = re.fullmatch(r"(.*?)( WITH \(.*?\)|$)(.*)", definition, re.DOTALL).groups()  # type: ignore[union-attr]
+    columns, condition = (is_column.sub(lambda _: quoted([column]), words) for words in (columns, condition))
     sizes = r"(\b(?:vector|halfvec|bit)\()\d+(?=\))|(\bvector_dims\([^()]*\) = )\d+"
-    words = re.sub(sizes, lambda match: f"{match[1] or match[2]}{dim}", f"{before}{settings}{after}")
-    return sql("CREATE INDEX CONCURRENTLY {} ON {} {words}", name, table.path, words=words)
+    definition = re.sub(sizes, lambda match: f"{match[1] or match[2]}{dim}", f"{columns}{settings}{condition}")
+    return sql("CREATE INDEX CONCURRENTLY {} ON {} {words}", name, table.path, words=definition)
 
 
 def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str]) -> None:

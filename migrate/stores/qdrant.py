@@ -364,10 +364,10 @@ class QdrantDriver(AliasDriver):
                 self._add_vector(client, name, dim)
             for ids, vectors in batches:
                 new = dict(zip(ids, vectors, strict=True))
-                found = {point.id: doc_id for doc_id, point in self._retrieve(ids, **self._ids_alone)}
-                present = client.retrieve(self.collection_name, [*found], with_payload=False, with_vectors=False)
+                doc_ids = {point.id: doc_id for doc_id, point in self._retrieve(ids, **self._ids_alone)}
+                present = client.retrieve(self.collection_name, [*doc_ids], with_payload=False, with_vectors=False)
                 points = [
-                    self.models.PointVectors(id=point.id, vector={name: new[found[point.id]].tolist()})
+                    self.models.PointVectors(id=point.id, vector={name: new[doc_ids[point.id]].tolist()})
                     for point in present
                 ]
                 for chunk in in_parts(points, most):

@@ -175,7 +175,7 @@ class FieldExchange(Exchange):
     def of(cls, driver: Driver) -> FieldExchange | None:
         """Return the exchange that is recorded of fields of the records of a driver, which is open."""
         switched = {name: note for name, note in driver.field_notes().items() if note.switch is not None}
-        return next((cls(driver, note.beside, name) for name, note in switched.items()), None)
+        return next((cls(driver, note.old_field, name) for name, note in switched.items()), None)
 
     def record(self) -> Record | None:
         """Return the record of the last switch."""

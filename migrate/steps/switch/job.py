@@ -115,9 +115,9 @@ def switch(step: Switch) -> Switched:
     models = _model(stores[1]), _model(stores[0])
     done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
     if isinstance(exchange, FieldExchange):
-        place, _, name = old.partition("#")
+        server, _, name = old.partition("#")
         address = Address.parse(f"#{name}")
-        aside = f"{place}#{address.name}{options_text({**address.options, 'vector': exchange.old})}"
+        aside = f"{server}#{address.name}{options_text({**address.options, 'vector': exchange.old})}"
         was = repr(exchange.old) if exchange.old else "the vector without a name"
         done = replace(done, aside=aside, change=f"in your programs, name {exchange.new!r} instead of {was}")
     exchange.check = partial(_refuse_changed, *stores)
