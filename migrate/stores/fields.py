@@ -173,6 +173,11 @@ def field_over(store: Store, output: Path | str) -> FieldOutput | None:
         note = store.driver.field_notes().get(store.driver.vector)
     if note is None:
         return None
+    if note.old_field not in store.driver.field_names():
+        raise UsageError(
+            f"{store.info.location}: the field that this one was added beside is gone, and without it nothing is "
+            "filled in here; name a new store with `output=`"
+        )
     old = store.driver.of_field(note.old_field)
     return FieldOutput(DatabaseStore(old, old.location), store.driver.vector, updates=True)
 

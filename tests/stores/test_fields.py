@@ -197,6 +197,7 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     rollback(old)
     done = switch(old, field_at(old), unproven=True)
     assert FIELD in done.change and done.model == "hashed"
+    assert same(vectors_by_id(done.aside), vectors_by_id(old))
     assert switch(old, field_at(old), unproven=True).already
     with pytest.raises(UsageError, match="switched"):
         migrate.sync(old, field_at(old), target=Hashed())
@@ -207,6 +208,8 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     forget(old)
     assert same(vectors_by_id(old), new) and same(vectors_by_id(field_at(old)), new)
     assert open_store(old).info.manifest.model.spec == "hashed"
+    with pytest.raises(UsageError, match="added beside is gone"):
+        backfill_store(open_store(old), CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), old)
     with pytest.raises(UsageError, match="nothing was switched"):
         forget(old)
 

@@ -15,7 +15,7 @@ from migrate.embedders import special_options
 from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
-from migrate.locations import Address, hide_secrets, options_text
+from migrate.locations import hide_secrets
 from migrate.reading import MalformedError, as_table, expect, read_table
 from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
@@ -115,9 +115,7 @@ def switch(step: Switch) -> Switched:
     models = _model(stores[1]), _model(stores[0])
     done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
     if isinstance(exchange, FieldExchange):
-        server, _, name = old.partition("#")
-        address = Address.parse(f"#{name}")
-        aside = f"{server}#{address.name}{options_text({**address.options, 'vector': exchange.old})}"
+        aside = exchange.driver.of_field(exchange.old).location
         was = repr(exchange.old) if exchange.old else "the vector without a name"
         done = replace(done, aside=aside, change=f"in your programs, name {exchange.new!r} instead of {was}")
     exchange.check = partial(_refuse_changed, *stores)
