@@ -134,6 +134,8 @@ def run_translation(
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:
             _say_first_tokens(step)
+        if step.job.caution is not None:
+            advise(f"note: {step.job.caution}")
         step.cap.cap_usd = paid.cap_usd
         done = step.execute()
     paid.finish()

@@ -378,6 +378,10 @@ class Driver(ABC):
     def refuse_field(self, name: str, dim: int | None) -> None:
         """Raise UsageError if no field of this name, for vectors of `dim` where that is known, can be added."""
 
+    def field_caution(self, dim: int) -> str | None:
+        """Return what programs must do before a field for vectors of `dim` is added; None if nothing."""
+        return None
+
     def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
         """Add a field unless it is there, write vectors of records by their ids, and index it as this one is.
 

@@ -82,6 +82,11 @@ class FieldOutput(ServerOutput):
         name = Address.parse(self.location).name
         return StoreFacts(index=name + options_text({**options, "vector": self.field})).as_details()
 
+    def caution(self, dim: int) -> str | None:
+        """Return what programs must do before the field is there."""
+        with self._opened() as driver:
+            return driver.field_caution(dim)
+
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run that has made all vectors, and has only to write them."""
         state = RunState.read(self.path)

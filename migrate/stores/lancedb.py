@@ -319,6 +319,15 @@ class LanceDriver(Driver):
             raise UsageError(f"{self.location}: the table {reason}, so that no column is added to it; translate to a "
                              "new store (-o) instead")  # fmt: skip
 
+    def field_caution(self, dim: int) -> str | None:
+        """Tell of programs that name no column: LanceDB chooses one by the length of a query."""
+        if dim != self.dim:
+            return None
+        return (
+            f"programs that search {self.name} must name the column {self.vector!r} from now on, as LanceDB does not "
+            f"choose between two of {dim} dimensions"
+        )
+
     def as_kept(self, vectors: Vectors) -> Vectors:
         """Return vectors in the precision of the columns."""
         import pyarrow as pa

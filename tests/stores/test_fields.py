@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import sync_tools as tools
-from children import call_in_child
+from children import call_in_child, run_command
 from switch_tools import write_report
 from sync_tools import Hashed, record, some_records, sync_billed, truth
 
@@ -88,6 +88,17 @@ def test_the_field_is_searched_by_the_new_model(old, stitch):
     nearest = sorted(float(((vector - query) ** 2).sum()) for vector in expected.values())[:5]
     np.testing.assert_allclose(hits.scores, nearest, rtol=1e-5)
     assert hits.ids[0] == min(expected, key=lambda name: float(((expected[name] - query) ** 2).sum()))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_their_column(tmp_path):
+    old = tools.installed("Lance")().make(tmp_path / "old", some_records())
+    for dim in (tools.TARGET_DIM, tools.DIM):
+        migrate.fit(old, Hashed(f"of {dim}", dim), kind="ridge", sample=40).save(tmp_path / f"stitch-{dim}")
+        typed = ["translate", old, tmp_path / f"stitch-{dim}", "--into", f"new_{dim}"]
+        code, printed = run_command(list(map(str, typed)), tmp_path)
+        assert code == 0 and f"?vector=new_{dim}: 200 vectors" in printed
+        assert ("must name the column 'vector'" in printed) == (dim == tools.DIM)
 
 
 MOMENTS = ["recorded:2", "complete:1", "field noted:1", "batch written:1", "batch written:3", "field kept:1"]

@@ -33,7 +33,7 @@ from migrate.stores.confidence import (
     outside_of,
     read_confidence,
 )
-from migrate.stores.fields import field_of
+from migrate.stores.fields import FieldOutput, field_of
 from migrate.stores.file_store import state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
@@ -103,6 +103,11 @@ class TranslateJob:
         if self.step.into is not None:
             return field_of(self.source, self.step.into, self.step.progress)
         return output_of(cast("str | Path", self.step.output))
+
+    @property
+    def caution(self) -> str | None:
+        """What programs must do before the work begins; None if nothing."""
+        return self.output.caution(self.fitted.dim) if isinstance(self.output, FieldOutput) else None
 
     @cached_property
     def source(self) -> Store:
