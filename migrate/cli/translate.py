@@ -101,7 +101,8 @@ def command(request: Translate, paid: Spending, model: ModelOptions, running: Ru
     Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
     pgvector:postgresql://HOST/DB#TABLE.
 
-    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
+    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
+    the new vectors go into a field of the same records, which is STORE?vector=FIELD.
     """
     run_translation(request, paid, model, running, as_json=as_json)
 

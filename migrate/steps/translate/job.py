@@ -106,7 +106,7 @@ class TranslateJob:
 
     @property
     def caution(self) -> str | None:
-        """What programs must do before the work begins; None if nothing."""
+        """A note on what programs must do before the work begins; None where there is nothing."""
         return self.output.caution(self.fitted.dim) if isinstance(self.output, FieldOutput) else None
 
     @cached_property
