@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import struct
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
@@ -456,6 +457,7 @@ class PgvectorDriver(Driver):
             return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
         with closing(connect(self.address.place)) as connection:  # of its own, as no transaction may hold it
             connection.execute("SET maintenance_work_mem = '256MB'")
+            self._wait_for_builds()
             for index, index_name in pairs:
                 path = (table.path[0], index_name)
                 question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
@@ -466,6 +468,15 @@ class PgvectorDriver(Driver):
                     connection.execute(tables.index_like(table, index, index_name, name, dim))
         self._ask(sql("ANALYZE {}", table.path))
         return []
+
+    def _wait_for_builds(self) -> None:
+        """Wait until no index of the table is built: a server ends what a killed run has asked for.
+
+        No statement may wait for that in the server, as the build waits for every statement there.
+        """
+        question = "SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = %s::bigint::oid)"
+        while self._ask(question, [self.table.oid]) == [(True,)]:
+            time.sleep(0.2)
 
     def drop_field(self, name: str) -> None:
         """Drop a column, with what lies beside it."""
