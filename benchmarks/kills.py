@@ -1,7 +1,7 @@
 """Kills `translate`, `switch` and `rollback` at random moments, for each kind of store, while somebody searches.
 
     python benchmarks/kills.py [--kills 100] [--rows 1000] [--seed 0] [--kinds faiss pgvector sqlite-vec chroma ...]
-    python benchmarks/kills.py --in-place [--kills 50] [--rows 20000] [--kinds pgvector lancedb ...]
+    python benchmarks/kills.py --in-place [--kills 50] [--rows 20000] [--kinds pgvector lancedb qdrant]
 
 For each kind an old store is made, and translated once undisturbed. Then half of the kills (SIGKILL) hit the same
 `translate`, which is run again to its end and compared with the undisturbed one: ids, vectors, texts and payload. The
