@@ -1,6 +1,7 @@
 """Kills `translate`, `switch` and `rollback` at random moments, for each kind of store, while somebody searches.
 
     python benchmarks/kills.py [--kills 100] [--rows 1000] [--seed 0] [--kinds faiss pgvector sqlite-vec chroma ...]
+    python benchmarks/kills.py --in-place [--kills 50] [--rows 20000] [--kinds pgvector lancedb qdrant]
 
 For each kind an old store is made, and translated once undisturbed. Then half of the kills (SIGKILL) hit the same
 `translate`, which is run again to its end and compared with the undisturbed one: ids, vectors, texts and payload. The
@@ -10,6 +11,9 @@ compared. A program that uses the kind's own client opens and searches the old n
 Lost are records that are absent or changed at the end, doubled those that are there twice; half-switched are the
 moments after a kill at which the old name has the records of neither store; failed and mixed are searches. A server of
 Chroma takes two calls for a switch: searches that come between them find no such name, and are counted apart (gaps).
+With `--in-place` all kills hit `translate --into`, which adds a field to the old store. The old field is compared right
+after each kill, and again once the run has come to its end, and the new field with that of the undisturbed run.
+
 Seconds of a rollback are the median and the longest, each with the start of a process and the opening of the store.
 Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is `pgserver`'s,
 Milvus is milvus-lite: a folder that the reader opens for each search, and a server whose aliases are switched.
@@ -53,10 +57,13 @@ from migrate.steps.switch import rollback, switch
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
+from migrate.stores.database import DatabaseStore
 from migrate.vectors import Document
 
 DIM = 64
 KINDS = tuple(SEARCHES)
+IN_PLACE = ("pgvector", "lancedb", "qdrant")
+FIELD = "added"
 _ONE_SECOND = 1.0
 _NO_NAME = "NotFoundError"
 
@@ -250,6 +257,23 @@ def do_finish(source: str, stitch: str, output: str) -> None:
             raise
 
 
+def do_add(source: str, stitch: str) -> None:
+    """What `lead-migrate translate --into` does; nothing where an earlier run has come to its end."""
+    translation._BATCH_BYTES, translation._FEWEST_ROWS, job._PART_BYTES = 1 << 14, 64, 1 << 18
+    try:
+        Translate(open_store(source), load_stitch(Path(stitch)), into=FIELD, any_store=True).run()
+    except UsageError as error:
+        if "exists" not in str(error):
+            raise
+
+
+def do_drop(source: str) -> None:
+    """Drop the field that was added."""
+    store = open_store(source)
+    assert isinstance(store, DatabaseStore)
+    store.driver.drop_field(FIELD)
+
+
 def do_switch(old: str, new: str) -> None:
     """What `lead-migrate switch --unproven` does."""
     switch(old, new, unproven=True)
@@ -285,6 +309,8 @@ JOBS: dict[str, Callable[..., None]] = {
     "base": make_base,
     "translate": do_translate,
     "finish": do_finish,
+    "add": do_add,
+    "drop": do_drop,
     "switch": do_switch,
     "rollback": do_rollback,
     "digest": do_digest,
@@ -450,6 +476,26 @@ class Trial:
         self.tally.half_switched += self.digest(self.setting.answering) not in self.expected.values()
 
 
+def survive_in_place(kind: str, folder: Path, victims: Victims, *, kills: int, rows: int, rng: random.Random) -> Tally:
+    """All kills of translations into a field."""
+    with made(kind, folder, victims, rows) as setting:
+        trial, old, stitch = Trial(setting, victims, rng), setting.old, folder / "stitch-2"
+        field = f"{old}?vector={FIELD}"
+        trial.expected["old"] = trial.digest(old)
+        whole_s = trial.timed("add", old, stitch)
+        trial.expected["new"] = trial.digest(field)
+        trial.compare(old, "old")
+        while trial.tally.kills < kills:
+            victims.run("drop", old)
+            trial.kill("add", old, stitch, within_s=whole_s)
+            trial.compare(old, "old")
+            victims.run("add", old, stitch)
+            trial.compare(field, "new")
+            trial.compare(old, "old")
+            print(f"{kind}: {trial.tally.kills} of {kills}, {trial.tally.lost} lost", file=sys.stderr, flush=True)
+    return trial.tally
+
+
 def survive(kind: str, folder: Path, victims: Victims, *, kills: int, rows: int, rng: random.Random) -> Tally:
     """All kills of one kind, with somebody who searches."""
     with made(kind, folder, victims, rows) as setting:
@@ -505,8 +551,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100, help="for each kind")
     parser.add_argument("--rows", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS)
+    parser.add_argument("--in-place", action="store_true", help="kill `translate --into` alone")
     arguments = parser.parse_args()
+    kinds = arguments.kinds or (IN_PLACE if arguments.in_place else KINDS)
     warnings.simplefilter("ignore")
     os.environ.update(
         SOURCE_DATE_EPOCH="1700000000",
@@ -516,20 +564,27 @@ def main() -> None:
         GRPC_VERBOSITY="NONE",
     )
     names = (*(one.name.replace("_", "-") for one in fields(Tally)), "at most")
+    names = names[:3] if arguments.in_place else names
     print(f"{'kind':12}{''.join(f'{name:>14}' for name in names)}", flush=True)
     good = True
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
         for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
             os.environ[variable] = f"{own}/{variable}"
         victims = Victims()
-        for kind in arguments.kinds:
+        for kind in kinds:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
                 rng = random.Random(arguments.seed)
-                tally = survive(kind, Path(name), victims, kills=arguments.kills, rows=arguments.rows, rng=rng)
+                work = survive_in_place if arguments.in_place else survive
+                tally = work(kind, Path(name), victims, kills=arguments.kills, rows=arguments.rows, rng=rng)
+            if arguments.in_place:
+                print(f"{kind:12}{tally.kills:>14,}{tally.lost:>14,}{tally.doubled:>14,}", flush=True)
+                good = good and not tally.lost + tally.doubled
+                continue
             print(tally.line(kind), flush=True)
             good = good and tally.is_good
         victims.stop()
-    print("nothing lost, doubled, half-switched, failed or mixed" if good else "SOMETHING IS NOT AS IT SHOULD BE")
+    well = "nothing lost or doubled" if arguments.in_place else "nothing lost, doubled, half-switched, failed or mixed"
+    print(well if good else "SOMETHING IS NOT AS IT SHOULD BE")
     raise SystemExit(0 if good else 1)
 
 

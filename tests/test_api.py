@@ -252,8 +252,8 @@ def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, be
 
 
 def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
-    with pytest.raises(TypeError, match=r"^translate\(\): missing a required argument: 'output'$"):
-        migrate.translate("store", "stitch")
+    with pytest.raises(TypeError, match=r"^translate\(\): missing a required argument: 'stitch'$"):
+        migrate.translate("store")
     with pytest.raises(TypeError, match=r"^reembed\(\): got an unexpected keyword argument 'budget'$"):
         migrate.reembed("store", "tfidf:24", "new", budget="10%")
 

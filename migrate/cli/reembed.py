@@ -84,13 +84,15 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: R
 def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.stores import open_store
+    from migrate.stores.fields import field_over
     from migrate.stores.registry import output_of
 
     store = str(request.store)
     request.check()
-    refuse_overlap(output_of(request.output).path, *options.local_paths(store))
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
+        if field_over(opened, request.output) is None:
+            refuse_overlap(output_of(request.output).path, *options.local_paths(store))
         embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def command(request: Switch, as_json: bool) -> None:
     """Put the store NEW in the place of OLD.
 
-    OLD steps aside, and is kept until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, as every
+    OLD steps aside, and is kept until `rollback` or `forget`. Where NEW is a field of the same records (`OLD?vector=`),
+    it prints what to change in your programs. A full re-embed (`reembed`) needs no report, as every
     vector in it is the model's own.
 
     Both names change in one step, where the system or the database can do that. A switch that was killed is finished
@@ -57,7 +58,7 @@ def _folder_under_shell(done: Switched) -> str | None:
     from migrate.stores.registry import path_in
 
     old, replaced = path_in(done.old), path_in(done.aside)
-    if old is None or replaced is None:
+    if old is None or replaced is None or done.change is not None:
         return None
     current, moved = Path.cwd(), real_path(replaced if replaced.is_dir() else replaced.parent)
     folder = old if old.is_dir() else old.parent
@@ -84,14 +85,16 @@ def rollback(request: Rollback, as_json: bool) -> None:
 def forget(request: Forget, yes: bool, as_json: bool) -> None:
     """Delete the old store after a switch.
 
-    It is the one that stepped aside for what answers at OLD now. Nothing else is deleted.
+    It is the one that stepped aside for what answers at OLD now, or the old field of its records. Nothing else is
+    deleted.
     """
     from migrate.report.switch import forgotten_text
 
     switched = request.switched
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"{switched.aside} would be deleted, and there is no terminal to ask in; agree with --yes")
-    question = f"Delete {switched.aside}, the store that answered as {switched.old} before?"
+    replaced = f"store that answered as {switched.old} before" if switched.change is None else "old field"
+    question = f"Delete {switched.aside}, the {replaced}?"
     if not yes and not click.confirm(question, err=True):
         raise UsageError(f"{switched.aside}: not agreed to; nothing was deleted")
     _show("forget", request.run(), forgotten_text, as_json=as_json)

@@ -101,7 +101,8 @@ def command(request: Translate, paid: Spending, model: ModelOptions, running: Ru
     Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
     pgvector:postgresql://HOST/DB#TABLE.
 
-    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them.
+    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
+    the new vectors go into a field of the same records, which is STORE?vector=FIELD.
     """
     run_translation(request, paid, model, running, as_json=as_json)
 
@@ -134,6 +135,8 @@ def run_translation(
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:
             _say_first_tokens(step)
+        if step.job.caution is not None:
+            advise(f"note: {step.job.caution}")
         step.cap.cap_usd = paid.cap_usd
         done = step.execute()
     paid.finish()

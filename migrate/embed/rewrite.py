@@ -53,8 +53,9 @@ class RewriteJob(StoreJob):
         """Return what a run that is continued has in common with the one that was begun, beside stores and output."""
 
     def source(self) -> Mapping[str, Any]:
-        """Return what is read, as it is now."""
-        return self.store.snapshot().as_json()
+        """Return what is read, as it is now; or was when all was made that an earlier run has only to write."""
+        begun = self.output.begun_with(self.command)
+        return self.store.snapshot().as_json() if begun is None else begun["source"]
 
     def configuration(self) -> Configuration:
         """Return what is read and the options."""

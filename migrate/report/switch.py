@@ -15,15 +15,18 @@ def switched_text(done: Switched, old: str) -> str:
 
     `old` is the name as it was typed.
     """
-    lines = [
-        f"{done.old}: the new store answers here now{', as an earlier switch began' if done.already else ''}",
-        _queries(done.model, done.old_model),
-        f"the old store is kept: {done.aside}",
-        _proof(done),
-    ]
+    if done.change is None:
+        already = ", as an earlier switch began" if done.already else ""
+        lines = [f"{done.old}: the new store answers here now{already}", _queries(done.model, done.old_model)]
+        lines.append(f"the old store is kept: {done.aside}")
+    else:
+        lines = [f"{done.new}: {done.change}", _queries(done.model, done.old_model)]
+        lines.append(f"the old field is kept: {done.aside}")
+    lines.append(_proof(done))
     if done.two_stage is not None:
         lines += [f"  {line}" for line in serving_lines(old, done.two_stage)]
-    steps = {"roll back": "rollback", "delete the old store": "forget"}
+    replaced = "store" if done.change is None else "field"
+    steps = {"roll back": "rollback", f"delete the old {replaced}": "forget"}
     lines += [f"to {step}: {shlex.join(['lead-migrate', command, old])}" for step, command in steps.items()]
     return "\n".join(lines)
 
@@ -43,6 +46,9 @@ def _proof(done: Switched) -> str:
 
 def rolled_back_text(done: Switched) -> str:
     """Say what answers again."""
+    if done.change is not None:
+        lines = ["in your programs, name the old field again", _queries(done.old_model, done.model)]
+        return "\n".join([f"{done.aside}: {lines[0]}", lines[1], f"the new field is kept: {done.new}"])
     return "\n".join(
         [
             f"{done.old}: the old store answers here again",
@@ -54,6 +60,8 @@ def rolled_back_text(done: Switched) -> str:
 
 def forgotten_text(done: Switched) -> str:
     """Say what is gone."""
+    if done.change is not None:
+        return f"{done.aside}: the old field is deleted; the new one stays, and cannot be rolled back any more"
     return f"{done.old}: the old store is deleted; the new one stays, and cannot be rolled back any more"
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from migrate.display import percent
 from migrate.errors import StoreError
 from migrate.stores.base import Store
+from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.vectors import Vectors
 
 CONFIDENCE_NAME = "confidence.npy"
@@ -61,7 +62,14 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
     if folder is None:
         return None
     recorded = (None if manifest is None else manifest.store.beside_sha256) or {}
-    return read_row_values(folder / name, dtype, count, advice=advice, sha256=recorded.get(name))
+    index = IdIndex.load(folder / IDS_NAME)  # of a field: its records come and go
+    n_written = count if index is None else len(index)
+    values = read_row_values(folder / name, dtype, n_written, advice=advice, sha256=recorded.get(name))
+    if index is None or values is None:
+        return values
+    rows = IdLookup(index).rows_of(store.ids(range(count)))
+    nothing = np.array([np.nan if values.dtype.kind == "f" else 0], values.dtype)
+    return np.concatenate([values, nothing])[rows]  # -1 is the last
 
 
 def read_confidence(folder: Path, count: int) -> Vectors | None:

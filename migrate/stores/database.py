@@ -37,13 +37,13 @@ from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import IdIndex, VectorFile
+from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import check_options, records_without_vector, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
-from migrate.stores.switching import BESIDE, Exchange, Folders, moved
+from migrate.stores.switching import BESIDE, Exchange, FieldExchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter
@@ -63,6 +63,12 @@ class DatabaseStore(Store):
         self.driver = driver
         with driver.errors():
             driver.open()
+            note = driver.field_notes().get(driver.vector)
+            if note is not None and not note.complete:
+                raise StoreError(
+                    f"{location}: the field {driver.vector} is being written, or that broke off; the same `translate` "
+                    "goes on with it"
+                )
             info = replace(driver.describe(), location=location)
             self.info = replace(info, manifest=driver.manifest())
             self._identity = driver.identity(driver.name)
@@ -106,7 +112,7 @@ class DatabaseStore(Store):
     @cached_property
     def index(self) -> IdIndex:
         """The ids."""
-        path = self._export / "ids.npz"
+        path = self._export / IDS_NAME
         index = IdIndex.load(path)
         if index is not None and len(index) == self.info.count:
             return index
@@ -411,6 +417,14 @@ class DatabaseStore(Store):
 
     # Switching.
 
+    def is_beside(self, other: Store) -> bool:
+        """Return whether another store is of other vectors of the same records."""
+        if not isinstance(other, DatabaseStore) or type(other.driver) is not type(self.driver):
+            return False
+        first, second = self.driver, other.driver
+        same = (first.whole_place, first.records_name) == (second.whole_place, second.records_name)
+        return same and first.vector != second.vector
+
     def exchange(self, new: Store) -> Exchange:
         """Return how this store and a new one trade names, on a server or as whole folders.
 
@@ -421,6 +435,14 @@ class DatabaseStore(Store):
             raise UsageError(
                 f"{location}: this is another kind of store than {self.info.location}; name one of the same"
             )
+        if self.is_beside(new):
+            notes = old_driver.field_notes()
+            if new.driver.vector not in notes or notes[new.driver.vector].old_field != old_driver.vector:
+                raise UsageError(
+                    f"{location}: this field was not added beside {old_driver.vector}; name one that `translate "
+                    "--into` has added to it"
+                )
+            return FieldExchange(old_driver, old_driver.vector, new.driver.vector)
         by_hand = f"in your programs, change {_spot(old_driver)} to {_spot(new.driver)} instead, and back to undo it"
         if old_driver.is_server:
             if new.driver.server != old_driver.server or not old_driver.swaps:
@@ -621,12 +643,23 @@ class DatabaseKind:
         return (DatabaseServer if is_server else DatabaseFolder)(self.driver, opens, address)
 
     def find_exchange(self, location: str) -> Exchange | None:
-        """Return the switch that is recorded of a name on a server, where nothing may answer after a kill."""
-        address = self._parse(location)
-        if not self.driver.swaps or "://" not in address.place or not address.name:
-            return None
+        """Return the switch that is recorded of a field, or of a name on a server, which nothing may answer to."""
+        address = Address(location) if Path(location).exists() else self._parse(location)
         driver = self.driver(self._check(location, address, self.driver.options), address)
+        if self.driver.adds_fields:
+            with driver.errors():
+                if driver.has_fields() and (exchange := self._field_exchange(driver)) is not None:
+                    return exchange
+        if not self.driver.swaps or not driver.is_server or not address.name:
+            return None
         return Exchange.at(driver, driver.name)
+
+    def _field_exchange(self, driver: Driver) -> Exchange | None:
+        try:
+            driver.open()
+        except StoreError:  # whoever opens the store next tells
+            return None
+        return FieldExchange.of(driver)
 
     def _parse(self, location: str) -> Address:
         """Return the parts of a location; a scheme of its own is that of its URL too."""

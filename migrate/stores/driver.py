@@ -16,30 +16,35 @@ and what drivers share whose clients write to folders in `clients.py`.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
-from migrate.locations import Address, scrub, secrets_of
+from migrate.files import atomic_file, atomic_folder, disk_errors, output_errors, state_folder, write_bytes, write_json
+from migrate.locations import Address, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
-from migrate.stores.kept import kept_folder, token_in
+from migrate.stores.kept import kept_folder, sync_tree, token_in
 from migrate.stores.records import Distance, choose, read_metric
 from migrate.stores.serving import Hits
-from migrate.stores.switching import RECORD_SHAPE, read_noted
+from migrate.stores.switching import FIELDS, RECORD_SHAPE, read_noted
 from migrate.vectors import Document, Vectors
 
 _Items = TypeVar("_Items", bound=Any)
+FIELD_NOTE: Final = "field.json"
+"""The file beside an added field with its `FieldNote`."""
+_NOTE_SHAPE: Final = {"old_field": str, "token": str, "complete": bool, "switch": Any}
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
 
 
@@ -60,6 +65,29 @@ class Page:
     vectors: Any
     raw: Any = None
     documents: Sequence[Document] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNote:
+    """The note of a field of vectors that this tool has added to the records of a collection.
+
+    `old_field` is the one that it was added beside, `token` that of the work which wrote it. It is `complete` once
+    every vector and what belongs to the field is there; `switch` is the record of a switch to it.
+    """
+
+    old_field: str
+    token: str
+    complete: bool = False
+    switch: Mapping[str, Any] | None = None
+
+    @classmethod
+    def read(cls, content: bytes | Path, location: object) -> FieldNote:
+        """Read a note; raises InputError where it is none."""
+        return cls(**read_noted(content, location, _NOTE_SHAPE))
+
+    def as_bytes(self) -> bytes:
+        """Return it as JSON."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
 
 
 class Driver(ABC):
@@ -88,6 +116,8 @@ class Driver(ABC):
     """True if two names of a server can trade what they lead to, see `swap`."""
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
+    adds_fields: ClassVar[bool] = False
+    """True if the records of a collection can get a further vector, see `write_field`."""
     at_once: ClassVar[int] = 1_000
     """Records that are read at a time: ids that `documents` and `vectors` are asked for, and pages of a server."""
 
@@ -95,6 +125,8 @@ class Driver(ABC):
     distance: Distance | None
     text: str | None = None
     """The field or column with the texts."""
+    vector: str = ""
+    """The field or column with the vectors; empty where they have no name."""
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
 
@@ -260,13 +292,16 @@ class Driver(ABC):
 
     def companion_folder(self) -> Path | None:
         """Return the folder that they are in; None if there can be none."""
+        if (note := self.field_notes().get(self.vector)) is not None:
+            return self.field_folder(self.vector) / note.token
         return kept_folder(self.token(self.name)) if self.is_server else self.folder
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the store; not that of another collection in its folder."""
         manifest = self._manifest_beside()
         # on a server it was found by the token, whatever name leads there
-        return manifest if self.is_server or self._is_own(manifest) else None
+        is_found = self.is_server or self.vector in self.field_notes()
+        return manifest if is_found or self._is_own(manifest) else None
 
     def _manifest_beside(self) -> Manifest | None:
         folder = self.companion_folder()
@@ -333,6 +368,120 @@ class Driver(ABC):
 
     def refuse_folders(self, new: Self) -> None:
         """Raise UsageError if the folders of this collection and the new one differ in more than the vectors."""
+
+    # Fields: vectors of another model in the same records, beside those that are there.
+
+    def field_names(self) -> Collection[str]:
+        """Return the names that records have fields or columns of, as far as a new field must not have them."""
+        return ()
+
+    def refuse_field(self, name: str, dim: int | None) -> None:
+        """Raise UsageError if no field of this name, for vectors of `dim` where that is known, can be added."""
+
+    def field_caution(self, dim: int) -> str | None:
+        """Return what programs must do before a field for vectors of `dim` is added; None if nothing."""
+        return None
+
+    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a field unless it is there, write vectors of records by their ids, and index it as this one is.
+
+        Each batch, of at most `at_once` records, is durable before the next is asked for; ids that are gone are left
+        out. No other field is touched. What a killed call has done stays, and is no obstacle to the next one. Returns
+        remarks.
+        """
+        raise NotImplementedError
+
+    def refuse_drop(self, name: str) -> None:
+        """Raise UsageError if a field cannot be dropped."""
+
+    def drop_field(self, name: str) -> None:
+        """Remove a field from all records, with its indexes and what lies beside it; safe to repeat."""
+        raise NotImplementedError
+
+    @property
+    def rounding(self) -> float:
+        """The most that a number which is read back may differ from `as_kept`."""
+        return 0.0
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return vectors as they are read back once they are written: rounded, or scaled."""
+        return vectors
+
+    @property
+    def records_name(self) -> str:
+        """The name of the collection without that of a field."""
+        return self.name
+
+    @property
+    def field_owner(self) -> str:
+        """The name of the collection that no other collection can get."""
+        return self.name
+
+    def of_field(self, field: str) -> Self:
+        """Return a driver of another field of the same records, not opened yet."""
+        options = {**self.address.options, "vector": field}
+        location = f"{self.server}#{self.records_name}{options_text(options)}"
+        return type(self)(location, Address(self.address.place, self.records_name, options))
+
+    def main_fields(self, names: Sequence[str]) -> list[str]:
+        """Return the fields of vectors that may be meant where none is named: not those that stand beside another."""
+        notes = self.field_notes()
+        return [name for name in names if name not in notes or notes[name].old_field not in names]
+
+    def vectors_beside(self) -> set[str]:
+        """Return the fields with other vectors of the same documents, which are no metadata."""
+        notes = self.field_notes()
+        return {*notes, *(note.old_field for note in notes.values())}
+
+    def has_fields(self) -> bool:
+        """Return whether any field was added to records of the place; nothing is opened for it."""
+        return (state_folder() / "fields" if self.is_server else self.folder / FIELDS).is_dir()
+
+    def field_notes(self) -> dict[str, FieldNote]:
+        """Return the notes of all fields that were added to these records, by their names."""
+        if not self.adds_fields or not self._fields_folder.is_dir():
+            return {}
+        files = {path.parent.name: path for path in self._fields_folder.glob(f"*/{FIELD_NOTE}")}
+        return {unquote(name): FieldNote.read(path, path) for name, path in sorted(files.items())}
+
+    def note_field(self, name: str, note: FieldNote) -> None:
+        """Write the note of a field, at once and durably."""
+        path = self.field_folder(name) / FIELD_NOTE
+        with output_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path, force=True) as temporary:
+                write_bytes(temporary, note.as_bytes())
+
+    def keep_field(self, name: str, note: FieldNote, content: Path) -> None:
+        """Put the files in `content` beside a field, in the place of those before, and note it, in one step."""
+        root = self.field_folder(name)
+        with output_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(root / note.token, force=True) as folder:
+                shutil.copytree(content, folder, dirs_exist_ok=True)
+                sync_tree(folder)
+            self.note_field(name, note)
+            for other in root.iterdir():
+                if other.is_dir() and other.name != note.token:
+                    shutil.rmtree(other, ignore_errors=True)
+
+    def forget_field(self, name: str) -> None:
+        """Remove what lies beside a field that is gone; its note first."""
+        folder = self.field_folder(name)
+        with output_errors(folder):
+            (folder / FIELD_NOTE).unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def field_folder(self, name: str) -> Path:
+        """Return the folder with what lies beside an added field."""
+        return self._fields_folder / quote(name, safe="")
+
+    @property
+    def _fields_folder(self) -> Path:
+        if not self.is_server:
+            return self.folder / FIELDS / quote(self.field_owner, safe="")
+        digest = hashlib.sha256(f"{self.server}#{self.field_owner}".encode()).hexdigest()[:32]
+        return state_folder() / "fields" / digest
 
     # Servers.
 

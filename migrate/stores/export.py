@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from migrate.errors import StoreError
 from migrate.files import FileStamp
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
+
+IDS_NAME: Final = "ids.npz"
+"""The file of an index, among exported vectors, or beside a field that was added to records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +91,35 @@ class IdIndex:
     def sha256(self) -> str:
         """A hash of the ids."""
         return hashlib.sha256(self.ends.tobytes() + self.content).hexdigest()
+
+
+class IdLookup:
+    """Finds the rows of ids in an index, with 16 bytes for each."""
+
+    def __init__(self, index: IdIndex) -> None:
+        self.index = index
+        hashes = np.empty(len(index), np.int64)
+        for start in range(0, len(index), 1 << 16):
+            hashes[start : start + (1 << 16)] = _hashes(index.ids(range(start, min(start + (1 << 16), len(index)))))
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each id, (n,); -1 where the index does not have it."""
+        rows = np.full(len(ids), -1, np.int64)
+        if not len(self.index) or not len(ids):
+            return rows
+        hashes = _hashes(ids)
+        positions = np.minimum(np.searchsorted(self._hashes, hashes), len(self.index) - 1)
+        likely = np.flatnonzero(self._hashes[positions] == hashes)
+        likely_rows = self._order[positions[likely]]
+        is_same = [doc_id == ids[at] for doc_id, at in zip(self.index.ids(likely_rows), likely.tolist(), strict=True)]
+        rows[likely[is_same]] = likely_rows[is_same]
+        return rows
+
+
+def _hashes(ids: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([hash(doc_id) for doc_id in ids], np.int64)
 
 
 class VectorFile(RowFile):

@@ -49,6 +49,7 @@ class LanceDriver(Driver):
     collection = "table"
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
+    adds_fields = True
     at_once = 4_096
 
     @classmethod
@@ -91,8 +92,12 @@ class LanceDriver(Driver):
         self.asked: dict[str, Any] = options
         with suppress(MalformedError):  # another program has written something else there
             self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
+        if options.get("vector") is None and self.asked.get("vector") not in self.columns["vector"]:
+            self.asked.pop("vector", None)  # a column that was dropped since
         remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
-        self.vector = choose(self.location, "vector", self.columns["vector"], self.asked.get("vector"), remedy)
+        names, named = self.columns["vector"], self.asked.get("vector")
+        names = names if named in names else self.main_fields(names)
+        self.vector = choose(self.location, "vector", names, named, remedy)
         self.dim = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
@@ -165,7 +170,8 @@ class LanceDriver(Driver):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
-        fields = [name for name in self.schema.names if name != self.vector]
+        beside = self.vectors_beside()
+        fields = [name for name in self.schema.names if name != self.vector and name not in beside]
         records, rows = self._take(ids, at, fields)
         return map(self._document, records, rows.to_pylist())
 
@@ -300,6 +306,66 @@ class LanceDriver(Driver):
 
     _scattered = 0
 
+    # Fields.
+
+    def field_names(self) -> Collection[str]:
+        """Return the columns."""
+        return {*self.schema.names}
+
+    def refuse_field(self, name: str, dim: int | None) -> None:
+        """Refuse a table whose rows are known by their numbers alone, and an older version."""
+        if self.id_column is None or self.asked_version is not None:
+            reason = "has no column of ids" if self.id_column is None else "is an older version"
+            raise UsageError(f"{self.location}: the table {reason}, so that no column is added to it; translate to a "
+                             "new store (-o) instead")  # fmt: skip
+
+    def field_caution(self, dim: int) -> str | None:
+        """Tell of programs that name no column: LanceDB chooses one by the length of a query."""
+        if dim != self.dim:
+            return None
+        return (
+            f"programs that search {self.name} must name the column {self.vector!r} from now on, as LanceDB does not "
+            f"choose between two of {dim} dimensions"
+        )
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return vectors in the precision of the columns."""
+        import pyarrow as pa
+
+        kind = pa.list_(self.schema.field(self.vector).type.value_type, vectors.shape[1])
+        return _as_matrix(_as_column(vectors, kind), vectors.shape[1])
+
+    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a column, and fill it a batch a version; LanceDB moves the rows to the end of the table."""
+        import pyarrow as pa
+
+        table, key = self._open_table(), self.schema.field(self.id_column).type
+        kind = pa.list_(self.schema.field(self.vector).type.value_type, dim)
+        if name not in table.schema.names:
+            table.add_columns(pa.field(name, kind))
+        for ids, vectors in batches:
+            rows = pa.table({self.id_column: pa.array(ids).cast(key), name: _as_column(vectors, kind)})
+            merge = table.merge_insert(self.id_column).when_matched_update_all(where=f"target.{self.has_vector}")
+            merge.execute(rows)
+        with suppress(Exception):  # another program may commit meanwhile; small files are no harm
+            table.optimize(cleanup_older_than=timedelta(days=36_500))
+        remarks: list[str] = []
+        if self.index is not None and [name] not in [list(index.columns) for index in table.list_indices()]:
+            remarks = _index_again(table, *self.index, dim, column=name)
+        sync_tree(self.folder)
+        return remarks
+
+    def drop_field(self, name: str) -> None:
+        """Drop a column with its indexes."""
+        table = self._open_table()
+        if name in table.schema.names:
+            for index in table.list_indices():
+                if list(index.columns) == [name]:
+                    table.drop_index(index.name)
+            table.drop_columns([name])
+            sync_tree(self.folder)
+        self.forget_field(name)
+
     # Writing.
 
     def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
@@ -348,8 +414,9 @@ class LanceDriver(Driver):
                 "the embedding function that the old table names is not in the new one, as it belongs to the old "
                 "model; give the table that of the new model, or queries as vectors"
             )
-        if self.asked:
-            metadata[_OWN] = json.dumps(self.asked, sort_keys=True).encode()
+        options = {**self.asked, "vector": self.vector} if len(self.columns["vector"]) > 1 else self.asked
+        if options:
+            metadata[_OWN] = json.dumps(options, sort_keys=True).encode()
         return schema.with_metadata(metadata or None)
 
     def _rows(self, page: Page, schema: Any) -> Any:
@@ -417,16 +484,21 @@ def _rows_of_documents(page: Page, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([*map(pa.array, zip(*rows, strict=True)), vectors], schema=schema)
 
 
-def _index_again(table: Any, index: Any, statistics: Any, dim: int | None) -> list[str]:
-    """Make an index as another table has it; `dim` is that of the vectors, if it is on these. Returns remarks."""
+def _index_again(table: Any, index: Any, statistics: Any, dim: int | None, *, column: str | None = None) -> list[str]:
+    """Make an index as another table, or another `column`, has it; `dim` is of the vectors, if it is on these.
+
+    Returns remarks.
+    """
     from lancedb import index as kinds
 
-    (column, *more), label = index.columns, f"the index {index.name} ({index.index_type})"
+    (own_column, *more), label = index.columns, f"the index {index.name} ({index.index_type})"
+    name = index.name if column is None else f"{index.name}_{column}"
     kind = getattr(kinds, str(index.index_type), None)
     if kind is None or more:
         return [f"{label} could not be made again: of a kind that is not made here"]
     try:
-        table.create_index(column, config=kind(**_index_settings(kind, index, statistics, dim)), name=index.name)
+        config = kind(**_index_settings(kind, index, statistics, dim))
+        table.create_index(column or own_column, config=config, name=name)
     except Exception as error:
         return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
     is_whole = not is_lossy(str(index.index_type))

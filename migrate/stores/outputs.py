@@ -20,6 +20,8 @@ class Output(OutputFolder):
 
     is_shared: bool = False
     """True if its writers put parts to where every machine can write."""
+    remarks: tuple[str, ...] = ()
+    """Notes of what was found when it was published."""
 
     def __init__(self, path: Path, location: str | None = None) -> None:
         super().__init__(path)
@@ -34,6 +36,10 @@ class Output(OutputFolder):
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
         return {} if type(self) is Output else {"output": f"{type(self).__name__} {self.location}"}
+
+    def begun_with(self, command: str) -> Mapping[str, Any] | None:
+        """Return the configuration of an earlier run that may be completed whatever has become of its source."""
+        return None
 
     def sibling(self, ending: str) -> Path:
         """Return a path for what belongs to the store and is no part of it."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import struct
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
@@ -27,7 +28,7 @@ from migrate.locations import Address, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores import pgvector_table as tables
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import Driver, Page
+from migrate.stores.driver import FIELD_NOTE, Driver, FieldNote, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
 from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
@@ -61,10 +62,11 @@ class PgvectorDriver(Driver):
         "triggers are not copied; `sparsevec` and `bit` are not translated; a copy stays in its database",
     )
     collection = "table"
-    options = ("collection", "distance", "id", "text")
+    options = ("collection", "distance", "id", "text", "vector")
     write_options = ("distance", "index", "m", "ef_construction", "lists")
     urls = ("postgresql://", "postgres://")
     swaps = True
+    adds_fields = True
 
     def __init__(self, location: str, address: Address) -> None:
         super().__init__(location, address)
@@ -130,12 +132,15 @@ class PgvectorDriver(Driver):
 
     def open(self) -> None:
         """Find the table, and read what lies beside it."""
-        self.table = table = tables.find_table(self._ask, self.location, self.address.name)
+        column = self.address.options.get("vector")
+        self.table = table = tables.find_table(self._ask, self.location, self.address.name, column, self._is_main)
+        self.vector = table.column
         self.name = join_names([*table.path, table.column])
         self._folder = self._read_beside()
         self._manifest = None if self._folder is None else find_manifest(self._folder, "store")
         recorded = "" if self._manifest is None else self._manifest.store.index or ""
         self.asked = {**Address.parse(f"#{recorded}").options, **self.address.options}
+        self.asked.pop("vector", None)  # the name has it
         self._refuse_distance(self.asked)
         self.distance = cast("Distance | None", self.asked.get("distance") or table.distance)
         self.key_column = self._choose_key(self.asked.get("id"))
@@ -245,7 +250,7 @@ class PgvectorDriver(Driver):
         """Read documents by their ids."""
         from psycopg.sql import NULL, Identifier, Literal
 
-        left_out = [name for name in (self.key_column, self.text, self.table.column) if name is not None]
+        left_out = [name for name in (self.key_column, self.text, self.vector, *self._beside) if name is not None]
         question = self._select(
             "{key}::text, {text}::text, (to_jsonb(t) - {left_out}::text[])::text",
             "AND {key} = ANY({ids})",
@@ -363,12 +368,134 @@ class PgvectorDriver(Driver):
                 raise other_there(self.info)
             return count
 
+    # Fields: columns, whose notes lie beside stores.
+
+    @property
+    def records_name(self) -> str:
+        """The name of the table."""
+        return join_names(self.table.path)
+
+    def field_names(self) -> Collection[str]:
+        """Return the columns."""
+        return {*self.table.types}
+
+    def has_fields(self) -> bool:
+        """Return whether a column was added to the table."""
+        if self.address.name:
+            return bool(self._field_notes(*self._target(self.address.name)[:2]))
+        ((schema,),) = self._ask("SELECT coalesce(current_schema(), 'public')")
+        return bool(self._files(schema, "name = %s", FIELD_NOTE))
+
+    def field_notes(self) -> dict[str, FieldNote]:
+        """Return the notes of the columns that were added to the table."""
+        notes = self._field_notes(*self.table.path)
+        return {name: note for name, note in notes.items() if name in self.table.types}
+
+    def _field_notes(self, schema: str, table: str) -> dict[str, FieldNote]:
+        stores = self._files(schema, "starts_with(store, %s) AND name = %s", f"{table}.", FIELD_NOTE, names="store")
+        return {store[len(table) + 1 :]: FieldNote.read(content, self.location) for store, content in stores}
+
+    def _is_main(self, row: Any) -> bool:
+        """Return whether a column is none that was added beside another one of its table."""
+        (schema, table, column), columns = row[:3], tables.vector_columns(self._ask)
+        note = self._field_notes(schema, table).get(column)
+        return note is None or (schema, table, note.old_field) not in {tuple(it[:3]) for it in columns}
+
+    @cached_property
+    def _beside(self) -> set[str]:
+        return self.vectors_beside()
+
+    def note_field(self, name: str, note: FieldNote) -> None:
+        """Write the note of a column."""
+        schema, table = self.table.path
+        self._write_files(schema, f"{table}.{name}", {FIELD_NOTE: note.as_bytes()})
+
+    def keep_field(self, name: str, note: FieldNote, content: Path) -> None:
+        """Put files beside a column with its note, in one transaction."""
+        schema, table = self.table.path
+        files = {path.name: path.read_bytes() for path in sorted(content.iterdir()) if path.is_file()}
+        self._write_files(schema, f"{table}.{name}", {**files, FIELD_NOTE: note.as_bytes()}, keeps_others=False)
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return vectors in the precision of the column."""
+        return vectors.astype(np.float16).astype(np.float32) if self.table.type == "halfvec" else vectors
+
+    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a column, fill it a batch a transaction, and index it while others write."""
+        table = self.table
+        if name not in table.types:
+            with self._transaction():
+                self._wait_for_locks()
+                kind = f"{table.type}({dim})"
+                self._ask(sql("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {kind}", table.path, name, kind=kind))
+        statement = sql(
+            "UPDATE {} t SET {} = v.vector FROM lead_migrate_batch v WHERE t.{} = v.id::{kind} AND t.{} IS NOT NULL "
+            "AND {where}",
+            table.path, name, self.key_column, table.column, kind=table.types[self.key_column], where=self.where,
+        )  # fmt: skip
+        for ids, vectors in batches:
+            with self._transaction():
+                columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
+                self._ask(sql("CREATE TEMP TABLE IF NOT EXISTS lead_migrate_batch {columns}", columns=columns))
+                rows = ((doc_id.encode(), vector) for doc_id, vector in zip(ids, _as_sent(vectors), strict=True))
+                self._copy_in(["lead_migrate_batch"], 2, rows)
+                self._ask("ANALYZE lead_migrate_batch")
+                self._ask(statement)
+        return self._index_field(name, dim)
+
+    def _wait_for_locks(self) -> None:
+        """Let a transaction that changes the table give up soon, as others wait behind it."""
+        self._ask("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
+
+    def _index_field(self, name: str, dim: int) -> list[str]:
+        """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
+        table, most = self.table, _MOST_INDEXED[self.table.type]
+        pairs = tables.index_names(table, name)
+        if pairs and dim > most:
+            return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
+        if pairs and self._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
+            return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
+        with closing(connect(self.address.place)) as connection:  # of its own, as no transaction may hold it
+            connection.execute("SET maintenance_work_mem = '256MB'")
+            self._wait_for_builds()
+            for index, index_name in pairs:
+                path = (table.path[0], index_name)
+                question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
+                validity = self._ask(question, [quoted(path)])
+                if validity == [(False,)]:
+                    connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
+                if validity != [(True,)]:
+                    connection.execute(tables.index_like(table, index, index_name, name, dim))
+        self._ask(sql("ANALYZE {}", table.path))
+        return []
+
+    def _wait_for_builds(self) -> None:
+        """Wait until no index of the table is built: a server ends what a killed run has asked for.
+
+        No statement may wait for that in the server, as the build waits for every statement there.
+        """
+        question = "SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = %s::bigint::oid)"
+        while self._ask(question, [self.table.oid]) == [(True,)]:
+            time.sleep(0.2)
+
+    def drop_field(self, name: str) -> None:
+        """Drop a column, with what lies beside it."""
+        schema, table = self.table.path
+        with self._transaction():
+            self._wait_for_locks()
+            self._ask(sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", (schema, table), name))
+            files = [file for file, _ in self._files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
+            deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
+            if files:
+                self._ask(deletion, [f"{table}.{name}", files])
+
     # What lies beside stores.
 
     @property
     def opened_as(self) -> str:
         """The name, with the options that say how the columns are read."""
-        return self.name + options_text({key: self.asked[key] for key in self.options[1:] if key in self.asked})
+        named = ("distance", "id", "text")
+        return self.name + options_text({key: self.asked[key] for key in named if key in self.asked})
 
     def companion_folder(self) -> Path | None:
         """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
@@ -399,11 +526,13 @@ class PgvectorDriver(Driver):
         self._write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
         return f"{FILES} of schema {schema}"
 
-    def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, bytes]]:
-        """Return files that lie beside stores, by name."""
+    def _files(self, schema: str, condition: str, *values: str, names: str = "name") -> list[tuple[str, bytes]]:
+        """Return files that lie beside stores, by name; or one of each by its store, `names`."""
         if self._ask("SELECT to_regclass(%s)", [quoted((schema, FILES))]) == [(None,)]:
             return []
-        question = sql("SELECT name, content FROM {} WHERE {condition}", (schema, FILES), condition=condition)
+        question = sql(
+            "SELECT {}, content FROM {} WHERE {condition} ORDER BY 1", names, (schema, FILES), condition=condition
+        )
         return self._ask(question, values)
 
     def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, keeps_others: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -182,18 +183,27 @@ def vector_columns(ask: Ask) -> list[Any]:
     return ask(question, [STAGING])
 
 
-def find_table(ask: Ask, location: str, name: str) -> Table:
-    """Read the table and column that a name means, `[schema.]table[.column]`; else list those that there are."""
+def find_table(
+    ask: Ask, location: str, name: str, column: str | None = None, is_main: Callable[[Any], bool] = bool
+) -> Table:
+    """Read the table and column that a name means, `[schema.]table[.column]`; else list those that there are.
+
+    The column may be named apart. Where none is, and there are several, it is the one that `is_main` says, of rows of
+    `vector_columns`.
+    """
     rows = vector_columns(ask)
     name_parts = split_names(name)
     meant = [row for row in rows if name_parts in {row[1:2], row[1:3], row[:2], row[:3]}]
+    meant = [row for row in meant if column in (None, row[2])]
     meant = [row for row in meant if row[7]] or meant if len(meant) > 1 else meant
+    meant = [row for row in meant if is_main(row)] or meant if len(meant) > 1 else meant
     if len(meant) != 1:
         names = [join_names(row[:3]) for row in meant or rows]
         among = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        problem = f"{name!r} could be several columns" if meant else f"there is no column of vectors {name!r}"
+        named = name if column is None else f"{name}?vector={column}"
+        problem = f"{named!r} could be several columns" if meant else f"there is no column of vectors {named!r}"
         raise StoreError(f"{location}: {problem}; name one after the #, of {among or 'none in this database'}")
-    schema, table, column, kind, size, oid, relkind, _ = meant[0]
+    schema, table, column_name, kind, size, oid, relkind, _ = meant[0]
     if relkind not in "rp":
         raise UnsupportedStoreError(f"{location}: this is a view or a foreign table; name its table")
     if kind == "sparsevec":
@@ -209,7 +219,7 @@ def find_table(ask: Ask, location: str, name: str) -> Table:
     indexes = tuple(Index(*row) for row in ask(_INDEXES, [oid]))
     types = {row[0]: row[1] for row in columns}
     generated = frozenset(row[0] for row in columns if row[2])
-    return Table((schema, table), column, kind, size if size > 0 else None, oid, types, generated,
+    return Table((schema, table), column_name, kind, size if size > 0 else None, oid, types, generated,
                  tuple(row[0] for row in key), indexes)  # fmt: skip
 
 
@@ -240,6 +250,29 @@ def copy_rest(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: 
         yield f"the triggers of the table are not copied: create {', '.join(names)} on the new one"
     if pointing:
         yield f"foreign keys of {', '.join(pointing)} go on leading to the old table"
+
+
+def index_names(table: Table, column: str) -> list[tuple[Index, str]]:
+    """Return the indexes of the vectors, each with the name of the one like it that another column gets."""
+    ending = hashlib.sha256(column.encode()).hexdigest()[:8]
+    pairs = []
+    for index in table.vector_indexes:
+        name = f"{index.name}_{column}"
+        is_short = len(name.encode()) <= _LONGEST_NAME
+        pairs.append((index, name if is_short else shortened(index.name, f"_{ending}")))
+    return [(index, name) for index, name in pairs if table.is_of_column(index)]
+
+
+def index_like(table: Table, index: Index, name: str, column: str, dim: int) -> Composed:
+    """Return the statement that builds an index on another column, for vectors of `dim`, while others write."""
+    _, definition = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
+    names = "|".join(map(re.escape, (quoted([table.column]), table.column)))
+    is_column = re.compile(rf'(?<![\w".:])({names})(?![\w"])')  # and not the type of that name, after a cast
+    columns, settings, condition = re.fullmatch(r"(.*?)( WITH \(.*?\)|$)(.*)", definition, re.DOTALL).groups()  # type: ignore[union-attr]
+    columns, condition = (is_column.sub(lambda _: quoted([column]), words) for words in (columns, condition))
+    sizes = r"(\b(?:vector|halfvec|bit)\()\d+(?=\))|(\bvector_dims\([^()]*\) = )\d+"
+    definition = re.sub(sizes, lambda match: f"{match[1] or match[2]}{dim}", f"{columns}{settings}{condition}")
+    return sql("CREATE INDEX CONCURRENTLY {} ON {} {words}", name, table.path, words=definition)
 
 
 def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ from migrate.stores.driver import Page, in_parts
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import change_counter, read_only
-from migrate.vectors import Document, Vectors
+from migrate.vectors import Document, Vectors, unit_rows
 
 _OWN: Final = "lead-migrate"
 """The key in a collection's metadata of the options to open it with, and `made` if its ids are made of documents'."""
@@ -61,6 +61,7 @@ class QdrantDriver(AliasDriver):
         "bounded on a server; a folder in memory",
     )
     options = ("id", "text", "vector")
+    adds_fields = True
     lock = ".lock"
 
     @classmethod
@@ -112,6 +113,8 @@ class QdrantDriver(AliasDriver):
         self.user_metadata = dict(self.config.metadata or {})
         self.own = self.user_metadata.pop(_OWN, None) or {}
         self.asked = {**{k: v for k, v in self.own.items() if k in self.options}, **self.address.options}
+        if "vector" not in self.address.options and self.asked.get("vector") not in self._dense:
+            self.asked.pop("vector", None)  # one that was dropped since
         self.vector, self.params = self._choose_vector(self.asked.get("vector"))
         self.dim, self.id_field = self.params.size, self.asked.get("id")
         self.distance = _DISTANCES[self.params.distance.value]
@@ -251,11 +254,17 @@ class QdrantDriver(AliasDriver):
         settings = self.params.quantization_config or self.config.quantization_config
         return None if settings is None else next(iter(type(settings).model_fields))
 
-    def _choose_vector(self, requested: str | None) -> tuple[str, Any]:
+    @property
+    def _dense(self) -> dict[str, Any]:
+        """The settings of the dense vectors by name; one without a name has an empty one."""
         vectors = self.config.params.vectors
-        dense = vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
-        name = choose(self.location, "vector", list(dense), requested, "say #COLLECTION?vector=NAME for one")
-        params = dense[name]
+        return vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
+
+    def _choose_vector(self, requested: str | None) -> tuple[str, Any]:
+        names = [*self._dense]
+        names = names if requested in names else self.main_fields(names)
+        name = choose(self.location, "vector", names, requested, "say #COLLECTION?vector=NAME for one")
+        params = self._dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
         if params.distance.value not in _DISTANCES:
@@ -320,6 +329,80 @@ class QdrantDriver(AliasDriver):
 
     def _named(self, vector: list[float]) -> Any:
         return {self.vector: vector} if self.vector else vector
+
+    # Fields: named vectors.
+
+    @property
+    def field_owner(self) -> str:
+        """The collection's own name, whatever alias leads to it."""
+        return self.collection_name
+
+    def field_names(self) -> Collection[str]:
+        """Return the names of all vectors."""
+        return {*self._dense, *(self.config.params.sparse_vectors or {})}
+
+    def refuse_field(self, name: str, dim: int | None) -> None:
+        """Refuse a client that cannot add one."""
+        if not hasattr(self.client, "create_vector_name"):
+            raise UsageError(f"{self.location}: this qdrant-client adds no vector to a collection; update it, or "
+                             "translate to a new store (-o) instead")  # fmt: skip
+
+    @property
+    def rounding(self) -> float:
+        """Return what the rounding of unit vectors may take."""
+        return 1e-6 if self.distance == "cosine" else 0.0
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return unit vectors where they are compared by cosine."""
+        return unit_rows(vectors) if self.distance == "cosine" else vectors
+
+    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a named vector, and fill it a batch a call."""
+        most = max(min((4 << 20) // (24 * dim), self.at_once), 1)  # 4 MiB, of 24 bytes a number
+        with self.written_client() as client:
+            if name not in self.field_names():
+                self._add_vector(client, name, dim)
+            for ids, vectors in batches:
+                new = dict(zip(ids, vectors, strict=True))
+                doc_ids = {point.id: doc_id for doc_id, point in self._retrieve(ids, **self._ids_alone)}
+                present = client.retrieve(self.collection_name, [*doc_ids], with_payload=False, with_vectors=False)
+                points = [
+                    self.models.PointVectors(id=point.id, vector={name: new[doc_ids[point.id]].tolist()})
+                    for point in present
+                ]
+                for chunk in in_parts(points, most):
+                    client.update_vectors(self.collection_name, chunk, wait=True)
+        return []
+
+    @property
+    def _ids_alone(self) -> dict[str, Any]:
+        return {"with_payload": False if self.id_field is None else [self.id_field], "with_vectors": False}
+
+    def _add_vector(self, client: Any, name: str, dim: int) -> None:
+        settings = self.models.DenseVectorConfig(size=dim, distance=self.params.distance)
+        config = self.models.DenseVectorNameConfig(dense=settings)
+        try:
+            client.create_vector_name(self.collection_name, name, config, wait=True)
+        except Exception as error:
+            if getattr(error, "status_code", None) not in (404, 405):
+                raise
+            raise UsageError(
+                f"{self.location}: this server of Qdrant adds no vector to a collection; update it, and run again, or "
+                "translate to a new store (-o)"
+            ) from error
+
+    def refuse_drop(self, name: str) -> None:
+        """Refuse the vector without a name."""
+        if not name:
+            raise UsageError(f"{self.location}: Qdrant drops no vector that has no name, so the old one stays; leave "
+                             "it, or translate to a new store")  # fmt: skip
+
+    def drop_field(self, name: str) -> None:
+        """Drop a named vector."""
+        with self.written_client() as client:
+            if name in self.field_names():
+                client.delete_vector_name(self.collection_name, name, wait=True)
+        self.forget_field(name)
 
     # Folders.
 
@@ -389,7 +472,7 @@ class QdrantDriver(AliasDriver):
                 f"{self._quantization} quantization was rebuilt and is lossy: check its recall against exact search"
             )
         vector, named = self.params.model_copy(update=changed), isinstance(params.vectors, dict)
-        options = {**self.own, **self.asked}
+        options = {**self.own, **self.asked, **({"vector": self.vector} if len(self._dense) > 1 else {})}
         same = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
         return {
             "vectors_config": {**params.vectors, self.vector: vector} if named else vector,

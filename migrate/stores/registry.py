@@ -172,11 +172,15 @@ def output_of(location: Path | str) -> Output:
 
 def find_exchange(location: str) -> Exchange | None:
     """Return the exchange by which the store at a location came there; the store itself may be between two places."""
-    if (exchange := Folders.exchange_at(location)) is not None or _is_place(Path(location)):
+    is_place = _is_place(Path(location))
+    if (exchange := Folders.exchange_at(location)) is not None:
         return exchange
+    if is_place:
+        kind = next((kind for kind in _BUILT_IN if kind.recognises(Path(location))), None)
+        return kind.find_exchange(location) if isinstance(kind, DatabaseKind) else None
     scheme = _SCHEME.fullmatch(location)
-    kind = None if scheme is None else _kind_called(scheme[1])
-    return kind.find_exchange(scheme[2]) if scheme is not None and isinstance(kind, DatabaseKind) else None
+    named = None if scheme is None else _kind_called(scheme[1])
+    return named.find_exchange(scheme[2]) if scheme is not None and isinstance(named, DatabaseKind) else None
 
 
 def _open(location: str) -> Store:

@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -44,8 +45,11 @@ if TYPE_CHECKING:
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
-BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors")
-"""Files beside a store: its manifest, confidence, checksums of the old vectors, state of the model."""
+FIELDS: Final = ".lead-migrate-fields"
+"""The folder of what lies beside fields of vectors that were added to the records of a folder."""
+
+BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors", FIELDS)
+"""Files beside a store: its manifest, confidence, checksums of the old vectors, state of the model, added fields."""
 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""
@@ -155,6 +159,60 @@ class Exchange:
     def _alone(self) -> Iterator[None]:
         with self.places.errors(), self.places.alone((self.old, self.new)):
             yield
+
+
+class FieldExchange(Exchange):
+    """An old field of vectors and a new one of the same records, of which programs name the one that they ask.
+
+    Nothing in the database is changed but a note, until the old field is dropped.
+    """
+
+    def __init__(self, driver: Driver, old: str, new: str) -> None:
+        super().__init__(driver, old, new)
+        self.driver = driver
+
+    @classmethod
+    def of(cls, driver: Driver) -> FieldExchange | None:
+        """Return the exchange that is recorded of fields of the records of a driver, which is open."""
+        switched = {name: note for name, note in driver.field_notes().items() if note.switch is not None}
+        return next((cls(driver, note.old_field, name) for name, note in switched.items()), None)
+
+    def record(self) -> Record | None:
+        """Return the record of the last switch."""
+        with self.driver.errors():
+            note = self.driver.field_notes().get(self.new)
+        return None if note is None else note.switch
+
+    def switch(self, record: Record) -> None:
+        """Record that programs ask the new field."""
+        if self.record() is None:
+            self.check()
+            self._note(record)
+
+    def rollback(self) -> None:
+        """Record that they ask the old field again."""
+        record = self.record()
+        if record is not None and record.get("goal") == FORGOTTEN:
+            raise UsageError(f"{record['old']}: the old field is deleted, at least in part; run `forget` again")
+        self._note(None)
+
+    def forget(self) -> None:
+        """Drop the old field, and nothing else."""
+        record = self.record()
+        if record is None:
+            return
+        with self.driver.errors():
+            self.driver.refuse_drop(self.old)
+        self._note({**record, "goal": FORGOTTEN})
+        with self.driver.errors():
+            self.driver.drop_field(self.old)
+        self._note(None)
+
+    def _note(self, record: Record | None) -> None:
+        with self.driver.errors():
+            note = self.driver.field_notes().get(self.new)
+            if note is not None:
+                self.driver.note_field(self.new, replace(note, switch=None if record is None else dict(record)))
 
 
 def why_no_switch(old: Store, new: Store) -> str | None:

@@ -71,6 +71,17 @@ class Collection:
         vectors = [edge.PointVectors(one["id"], vector_of(one["vector"])) for one in words["points"]]
         self.shard.update(edge.UpdateOperation.update_vectors(vectors))
 
+    def add_vector(self, name, words):
+        dense = words["dense"]
+        distance = getattr(edge.Distance, dense["distance"])
+        self.shard.update(edge.UpdateOperation.create_dense_vector(name, dense["size"], distance))
+        vectors = self.settings["vectors"]
+        self.settings["vectors"] = {**({"": vectors} if "size" in vectors else vectors), name: dense}
+
+    def drop_vector(self, name):
+        self.shard.update(edge.UpdateOperation.delete_vector_name(name))
+        self.settings["vectors"] = {one: to for one, to in self.settings["vectors"].items() if one != name}
+
     def delete(self, words):
         self.shard.update(edge.UpdateOperation.delete_points(words["points"]))
 
@@ -187,6 +198,10 @@ class Server:
         collection = self.collections[named]
         if not rest:
             return collection.info()
+        if rest[0] == "vectors":
+            add, drop = collection.add_vector, collection.drop_vector
+            drop(rest[1]) if method == "DELETE" else add(rest[1], words)
+            return {"operation_id": 0, "status": "completed"}
         found = OF_POINTS[method, "/".join(rest)](collection, words)
         return {"operation_id": 0, "status": "completed"} if found is None else found
 

@@ -264,6 +264,8 @@ class ChromaServer(ServerCollections, Chroma):
 class Qdrant(Collections):
     needs = ("qdrant_client",)
     scheme, options = "qdrant", "?id=key&text=text"
+    vector = ""
+    """The name of the vector, if it has one."""
 
     def client(self, location):
         import qdrant_client
@@ -279,7 +281,8 @@ class Qdrant(Collections):
         if client.collection_exists(name):
             client.delete_collection(name)
         distance = {"l2": models.Distance.EUCLID, "ip": models.Distance.DOT}[metric]
-        client.create_collection(name, models.VectorParams(size=vectors_of(records).shape[1], distance=distance))
+        params = models.VectorParams(size=vectors_of(records).shape[1], distance=distance)
+        client.create_collection(name, {self.vector: params} if self.vector else params)
         collections = getattr(client._client, "collections", None)  # of the local mode, which would wait for the disk
         storage = getattr(collections[name].storage, "storage", None) if isinstance(collections, dict) else None
         if storage is not None:
@@ -292,7 +295,8 @@ class Qdrant(Collections):
         points = []
         for document, vector in (records[name] for name in names):
             payload = {**document.metadata, "text": document.text, "key": document.id}
-            points.append(models.PointStruct(id=self.key(document.id), vector=vector.tolist(), payload=payload))
+            named = {self.vector: vector.tolist()} if self.vector else vector.tolist()
+            points.append(models.PointStruct(id=self.key(document.id), vector=named, payload=payload))
         if points:
             client.upsert(name, points)
         if gone:
@@ -475,6 +479,19 @@ def translate_in_parts(old, stitch, location, state):
     os.environ |= {"SOURCE_DATE_EPOCH": "1700000000", "XDG_STATE_HOME": state}
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
     migrate.translate(open_store(old), load_stitch(stitch), location)
+
+
+def translate_into(old, stitch, field):
+    """Translate a few rows at a time into a field of the same records, which is written a few at a time."""
+    import migrate.steps.translate.job as job
+    import migrate.translate
+    from migrate.stitch.persistence import load_stitch
+    from migrate.stores import open_store
+
+    store = open_store(old)
+    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
+    type(store.driver).at_once = 50
+    return migrate.translate(store, load_stitch(stitch), into=field).remarks
 
 
 def sync_billed(old, new, cache, bill):

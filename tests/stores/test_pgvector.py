@@ -11,6 +11,7 @@ from database_tests import DatabaseTests, name_of
 from database_tests import written as write
 from postgres import as_text, connect, has_halves, server_url
 
+import migrate
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
@@ -288,3 +289,60 @@ def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
     new, written_vectors, _ = written(source, f"{table}_new", 2_500)  # more than an index on vector could have
     assert np.array_equal(read_all(new.scan()).vectors, written_vectors.astype(np.float16).astype(np.float32))
     assert new.driver.table.type == "halfvec" and new.driver.table.vector_indexes[0].options == {"m": "5"}
+
+
+def indexes_of(table):
+    return [row[0] for row in ask("SELECT indexdef FROM pg_indexes WHERE tablename = %s ORDER BY indexname", table)]
+
+
+def translated_in_place(place, field="new"):
+    fitted = migrate.fit(place, tools.Hashed(), kind="ridge", sample=30)
+    return migrate.translate(place, fitted, into=field)
+
+
+def make_rows(table, column, end=""):
+    """A table of 60 rows; in one partition, with what ends its definition."""
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, body text, {column} vector(8)){end}")
+        if end:
+            connection.execute(f"CREATE TABLE {table}_0 PARTITION OF {table} FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+        connection.execute(
+            f"INSERT INTO {table} SELECT i, 'text ' || i, (SELECT array_agg(sin(i * j)) FROM generate_series(1, 8) j) "
+            "FROM generate_series(1, 60) i"
+        )
+
+
+def test_indexes_of_a_column_called_as_a_type_and_a_setting_are_made_on_the_new_one(tmp_path):
+    for name, column in (("typed", "vector"), ("set", "m")):
+        table = name_of(tmp_path / name)
+        make_rows(table, column)
+        with connect() as connection:
+            connection.execute(f"CREATE INDEX ON {table} USING hnsw ({column} vector_ip_ops) WITH (m = 8)")
+            connection.execute(
+                f"CREATE INDEX ON {table} USING hnsw ({column} vector_l2_ops) WHERE vector_dims({column}) = 8"
+            )
+        assert translated_in_place(location(f"{table}?distance=ip")).remarks == ()
+        made = [index for index in indexes_of(table) if "new" in index]
+        assert len(made) == 2
+        assert any("(new vector_ip_ops) WITH (m='8')" in index for index in made)
+        assert any("(new vector_l2_ops) WHERE (vector_dims(new) = 6)" in index for index in made)
+
+
+def test_a_partitioned_table_gets_a_column_without_an_index(tmp_path):
+    table = name_of(tmp_path / "parts")
+    make_rows(table, "e", " PARTITION BY HASH (id)")
+    with connect() as connection:
+        connection.execute(f"CREATE INDEX ON {table} USING hnsw (e vector_l2_ops)")
+    (remark,) = translated_in_place(location(f"{table}")).remarks
+    assert "no index" in remark
+    assert open_store(location(f"{table}?vector=new")).info.count == 60
+
+
+def test_a_collection_of_langchain_gets_a_column_of_its_own(langchain):
+    place = location(f"{langchain}?collection=one&id=id")
+    before = read_all(open_store(place).scan())
+    assert translated_in_place(place).count == 50
+    field = open_store(f"{place}&vector=new")
+    assert (field.info.count, field.info.dim, field.info.manifest.model.spec) == (50, tools.TARGET_DIM, "hashed")
+    assert (read_all(open_store(place).scan()).vectors == before.vectors).all()
+    assert open_store(location(f"{langchain}?collection=two&id=id")).info.dim == 4

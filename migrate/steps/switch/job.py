@@ -23,7 +23,7 @@ from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.registry import absolute_location, find_exchange, path_in
-from migrate.stores.switching import Exchange, Record, moved
+from migrate.stores.switching import Exchange, FieldExchange, Record, moved
 from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Switched:
     two_stage
         How many of the first documents have to be ranked again by true vectors, as the report is SAFE only so; None
         where the store is by itself.
+    change
+        What to change in programs, where the two are fields of the same records; None where they traded names.
     """
 
     old: str
@@ -69,6 +71,7 @@ class Switched:
     all_true: bool = False
     already: bool = False
     two_stage: int | None = None
+    change: str | None = None
 
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switched:
@@ -111,6 +114,10 @@ def switch(step: Switch) -> Switched:
         _refuse_other_documents(*stores)
     models = _model(stores[1]), _model(stores[0])
     done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
+    if isinstance(exchange, FieldExchange):
+        aside = exchange.driver.of_field(exchange.old).location
+        was = repr(exchange.old) if exchange.old else "the vector without a name"
+        done = replace(done, aside=aside, change=f"in your programs, name {exchange.new!r} instead of {was}")
     exchange.check = partial(_refuse_changed, *stores)
     exchange.switch(asdict(done))
     return done

@@ -54,6 +54,9 @@ SAVE_STITCH = option(
 class Translate(PaidStep["Translation"]):
     """Write a store, translated by a stitch, to a new one; ids, order, texts, metric and format are kept.
 
+    Instead of an output, `into` names a field for the new vectors in the records of the store itself: no other field is
+    touched. It is opened as `STORE?vector=FIELD`.
+
     The output appears when it is complete. A run that broke off is continued: the shards that reached the disk stay,
     unless `restart` discards them, and the bytes are those of a run that did not break off, whoever made which shard.
 
@@ -91,8 +94,16 @@ class Translate(PaidStep["Translation"]):
     stitch: FittedStitch | str | Path = field(
         metadata=argument("The stitch that `fit` returned, or the folder or URL that it was saved to.", "stitch")
     )
-    output: str | Path = field(metadata=OUTPUT)
+    output: str | Path | None = field(default=None, metadata=OUTPUT)
     _: KW_ONLY
+    into: str | None = field(
+        default=None,
+        metadata=option(
+            "Name of a new field or column of vectors in the records of STORE, in the place of --output.",
+            "text",
+            metavar="FIELD",
+        ),
+    )
     any_store: bool = field(
         default=False,
         metadata=option("Allow a store that the stitch was not fitted on, such as one that has grown.", is_seldom=True),
@@ -133,7 +144,15 @@ class Translate(PaidStep["Translation"]):
             raise UsageError(
                 "`reembed=` needs the store that the stitch was fitted on; leave out `any_store`, or fit again"
             )
-        self.job.refuse_overlap()
+        if self.output is None and self.into is None:
+            raise UsageError(
+                "nothing says where the new vectors go; name a new store with `output=`, or a new field of this one "
+                "with `into=`"
+            )
+        if self.output is not None and self.into is not None:
+            raise UsageError("`output=` and `into=` exclude each other; leave one of them out")
+        if self.into is None:
+            self.job.refuse_overlap()
 
     @cached_property
     def job(self) -> TranslateJob:

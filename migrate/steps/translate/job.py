@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from migrate.stores.confidence import (
     outside_of,
     read_confidence,
 )
+from migrate.stores.fields import FieldOutput, field_of
 from migrate.stores.file_store import state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
@@ -98,8 +99,15 @@ class TranslateJob:
 
     @cached_property
     def output(self) -> Output:
-        """The new store, to be written."""
-        return output_of(self.step.output)
+        """The new store, to be written; or the field of the store."""
+        if self.step.into is not None:
+            return field_of(self.source, self.step.into, self.step.progress)
+        return output_of(cast("str | Path", self.step.output))
+
+    @property
+    def caution(self) -> str | None:
+        """A note on what programs must do before the work begins; None where there is nothing."""
+        return self.output.caution(self.fitted.dim) if isinstance(self.output, FieldOutput) else None
 
     @cached_property
     def source(self) -> Store:
@@ -179,7 +187,11 @@ class TranslateJob:
         started = time.perf_counter()
         store.verify()
         snapshot = store.snapshot()
-        same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
+        begun = None if step.restart else output.begun_with(_StoreJob.command)
+        if begun is None:
+            same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
+        else:  # the vectors are made, of the store as it was then
+            same_store = bool(begun["options"]["patch"])
         fallback = fitted.fallback_use() if not store.info.has_texts else None
         fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
         job = _StoreJob(store, output, snapshot, fitted, fallback, same_store)
@@ -201,7 +213,7 @@ class TranslateJob:
             wall_s,
             source_recall=old_recall,
             index_recall=recall,
-            remarks=tuple(details["remarks"]),
+            remarks=(*details["remarks"], *output.remarks),
             outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
             distrust=details["distrust"],
             fallback=fallback,
