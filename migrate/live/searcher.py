@@ -15,10 +15,11 @@ import random
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -128,6 +129,41 @@ class _Buffer:
     wanted: Tally[str] = field(default_factory=Tally)
     choosers: set[str] = field(default_factory=set)
     queries: list[ServedQuery] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Untrue:
+    """The documents of a pool without a true vector in the store, in the order of the pool.
+
+    `query`, (dim,), is of unit length where the store compares by cosine; `scores`, (n,), are by the store's vectors.
+    """
+
+    generation: Generation
+    query: Vectors
+    ids: tuple[str, ...]
+    digests: Sequence[bytes | None]
+    scores: NDArray[np.floating]
+
+    def missing(self, present: NDArray[np.intp], scores: NDArray[np.floating] | None = None) -> dict[str, bytes]:
+        """Return those with a text and no vector at hand, by id, the best `scores` first if they are given."""
+        order = np.arange(len(self.ids))
+        if scores is not None:
+            order = np.argsort(scores if self.generation.store.info.metric == "l2" else -scores, kind="stable")
+        at_hand = set(present.tolist())
+        pairs = ((self.ids[row], self.digests[row]) for row in order.tolist() if row not in at_hand)
+        return {doc_id: digest for doc_id, digest in pairs if digest is not None}
+
+    def estimates(self, present: NDArray[np.intp], true: Vectors) -> NDArray[np.floating]:
+        """Return the scores, (n,), in which those at the places `present` count by their true vectors."""
+        if not len(present) or (translated := self._translated) is None:
+            return self.scores
+        info = self.generation.store.info
+        rows = unit_rows(true) if is_cosine(info) else true
+        return estimate_scores(self.query, self.scores, translated, present, rows, metric=info.metric)
+
+    @cached_property
+    def _translated(self) -> Vectors | None:
+        return self.generation.texts.vectors(self.ids)
 
 
 _Found = tuple[Generation, Vectors, Hits]
@@ -295,7 +331,9 @@ class LiveSearcher:
             return self._search_new(query, depth, where), None
         until = time.monotonic() + self.limits.search_ms / 1000
         found, search, failure = None, None, None
-        if self._late.is_over:
+        if self._answers_at_once(query):
+            found = self._search_new(query, depth, where)
+        elif self._late.is_over:
             search = self._begin_search(query, depth, where)
             found, failure = self._await_new(search)
         hits = store.answer_of(beside, until - time.monotonic())
@@ -307,6 +345,11 @@ class LiveSearcher:
             raise failure
         # Neither was in time: it is waited for as if there were no old store
         return (self._search_new(query, depth, where) if search is None else self._result_of(search)), None
+
+    def _answers_at_once(self, query: str) -> bool:
+        """Tell if the new store waits for nobody: it is in memory, and so is the vector of the query."""
+        generation = self.generation
+        return generation.is_in_memory and generation.vectors.knows_query(query)
 
     def _begin_search(self, query: str | Vectors, depth: int, where: Any) -> Future[_Found]:
         try:
@@ -410,37 +453,21 @@ class LiveSearcher:
         ids, digests = [pool[row] for row in lacking.tolist()], [hashes[row] for row in lacking.tolist()]
         chooser = digest_of(Query("query", query)) if isinstance(query, str) else UNKNOWN_QUERY
         self._want(ids, lacking, chooser)
+        untrue = _Untrue(generation, query_vector, tuple(ids), digests, hits.scores[lacking])
         present, rows = vectors.in_memory(digests)
-
-        def missing(order: Iterable[int]) -> dict[str, bytes]:
-            at_hand = set(present.tolist())
-            pairs = ((ids[row], digests[row]) for row in order if row not in at_hand)
-            return {doc_id: digest for doc_id, digest in pairs if digest is not None}
-
-        if unasked := {i: digest for i, digest in missing(range(len(ids))).items() if vectors.worth_a_look(digest)}:
+        if unasked := vectors.unasked(untrue.missing(present)):
             vectors.look_up(self._documents(texts, unasked), seconds=deadline - time.monotonic())
             present, rows = vectors.in_memory(digests)
-        if len(present) < len(ids):
-            translated = texts.vectors(ids)
-
-            def estimates() -> NDArray[np.floating]:
-                if translated is None:
-                    return hits.scores[lacking]
-                true = unit_rows(rows) if cosine else rows
-                return estimate_scores(
-                    query_vector, hits.scores[lacking], translated, present, true, metric=info.metric
-                )
-
-            order: Iterable[int] = range(len(ids))  # of the ranks in both
-            if old is None:
-                order = np.argsort(estimates() if info.metric == "l2" else -estimates(), kind="stable").tolist()
-            accepted = [pair for pair in missing(order).items() if vectors.refusal(pair[1]) is None]
-            if chosen := dict(accepted[: self._allowed()]):
+        if len(present) < len(ids) and (allowed := self._allowed()):
+            best_first = None if old is not None else untrue.estimates(present, rows)  # else by the ranks in both
+            accepted = list(vectors.accepted(untrue.missing(present, best_first)).items())
+            if chosen := dict(accepted[:allowed]):
                 documents = self._documents(texts, chosen)
                 vectors.embed(documents, chooser=chooser, seconds=deadline - time.monotonic())
                 present, rows = vectors.in_memory(digests)
+        if len(present) < len(ids):
             scores = np.array(hits.scores, np.float64)
-            scores[lacking] = estimates()
+            scores[lacking] = untrue.estimates(present, rows)
         best = rerank(
             query_vector,
             hits.ids,
@@ -551,12 +578,12 @@ class LiveSearcher:
         with self._lock:
             buffer, self._buffer = self._buffer, _Buffer()
             self._embedded += int(buffer.counts["embedded_by_queries"])
-        uncertainty = self.generation.uncertainty
+        uncertainties = self.generation.uncertainties
         try:
             with self._state.transaction():
                 if buffer.wanted:
-                    demand = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
-                    self._state.want(demand, buffer.choosers)
+                    weights = zip(buffer.wanted.values(), uncertainties(buffer.wanted), strict=True)
+                    self._state.want(dict(zip(buffer.wanted, weights, strict=True)), buffer.choosers)
                 if buffer.queries:
                     self._state.keep_queries(buffer.queries)
                 if buffer.counts:

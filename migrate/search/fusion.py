@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from migrate.search.runs import DEPTH, Rankings, rank
+from migrate.search.runs import DEPTH, Rankings, by_score
 
 
 def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> Rankings:
@@ -22,7 +22,7 @@ def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> R
         for run in runs:
             for position, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
                 scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + position)
-        rankings[query_id] = tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
+        rankings[query_id] = tuple(by_score(scores)[:depth])
     return Rankings(rankings)
 
 
@@ -38,10 +38,8 @@ def fuse_untrue(ranking: Sequence[str], old_ranks: Mapping[str, int], true: Coll
     >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true={"a", "b", "c"})
     ['a', 'b', 'c']
     """
-
-    def score(rank: int, doc_id: str) -> float:
+    scores: dict[str, float] = {}
+    for rank, doc_id in enumerate(ranking, start=1):
         other = rank if doc_id in true else old_ranks.get(doc_id)
-        return 1 / (60 + rank) + (0.0 if other is None else 1 / (60 + other))
-
-    scores = {doc_id: score(rank, doc_id) for rank, doc_id in enumerate(ranking, start=1)}
-    return sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
+        scores[doc_id] = 1 / (60 + rank) + (0.0 if other is None else 1 / (60 + other))
+    return by_score(scores)

@@ -44,7 +44,12 @@ def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[
     for doc_id, score in scored:
         if score > best.get(doc_id, -np.inf):
             best[doc_id] = score
-    return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:depth]
+    return [(doc_id, best[doc_id]) for doc_id in by_score(best)[:depth]]
+
+
+def by_score(scores: Mapping[str, float]) -> list[str]:
+    """Return documents in the order of their scores, the highest first; ties by doc_id."""
+    return sorted(sorted(scores), key=scores.__getitem__, reverse=True)  # a sort keeps the order of what is equal
 
 
 class TopK:

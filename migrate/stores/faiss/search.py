@@ -54,6 +54,18 @@ class IndexSearch:
             hits.append(as_hits([self._ids[row] for row in positions[valid].tolist()], values[valid]))
         return hits
 
+    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
+        """Return the vectors of some rows, in their order; None where the index keeps no whole vectors by row."""
+        import faiss
+
+        index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
+        wrapped = isinstance(index, faiss.IndexIDMap)
+        index = faiss.downcast_index(index.index) if wrapped else index
+        if not isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat):
+            return None
+        vectors: Vectors = index.reconstruct_batch(rows if wrapped or self._labels is None else self._labels[rows])
+        return vectors
+
     def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each label, of any shape; -1 where the index found none."""
         if self._labels is None or self._order is None or not self._labels.size:
