@@ -52,6 +52,7 @@ from migrate.embedders.base import Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
+from migrate.manifest import ModelIdentity
 from migrate.report.terminal import table
 from migrate.search.runs import Rankings
 from migrate.stores import open_store
@@ -65,8 +66,6 @@ KEPT = 10
 SPREAD = 0.15
 """What a made-up document has of its own in either space: with it they are as hard to translate as real ones."""
 PARTS = 10
-WORKERS_SHARE = 0.1
-"""Of what may be embedded, with the pairs of the stitch; the rest is for queries."""
 SLOWEST_ANSWER_S = 60.0
 CLOSE = 2e-4
 HERE = Path(__file__)
@@ -212,12 +211,30 @@ class QueryTable(WrappedEmbedder):
         self.embedder.embed_each(texts, role, keep, progress=progress)
 
 
+class OldQueries(Embedder):
+    """The old model, which is asked for no document: its vectors of queries are in a table."""
+
+    def __init__(self, identity: ModelIdentity, vector_of: Mapping[str, Vectors]) -> None:
+        self._identity, self.vector_of = identity, vector_of
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model that the old store is of."""
+        return self._identity
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Look queries up."""
+        return np.stack([self.vector_of[text.text] for text in texts])
+
+
 def both_stores(folder: Path, port: int) -> tuple[Embedder, dict[str, Any]]:
     """The new model, and the old store and its model as arguments of a searcher; queries are in a table."""
     texts, read = json.loads((folder / "query_texts.json").read_text()), np.load(folder / "queries.npz")
     new = embedder_at(port, folder / "cache.sqlite")
     new = new.with_model(lambda model: QueryTable(model, dict(zip(texts, read["new"], strict=True))))
-    old = QueryTable(load_embedder(f"file:{folder / 'old.npz'}"), dict(zip(texts, read["old"], strict=True)))
+    manifest = open_store(folder / "old").info.manifest
+    assert manifest is not None and manifest.model is not None
+    old = OldQueries(manifest.model, dict(zip(texts, read["old"], strict=True)))
     return new, {"old": folder / "old", "old_model": old}
 
 
@@ -273,7 +290,8 @@ class Fleet:
 
     def __init__(self, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace) -> None:
         self.folder, self.port, self.limits = folder, port, limits
-        self.budget = f"{arguments.budget * WORKERS_SHARE:.1%}"
+        self.budget = f"{arguments.budget * arguments.workers_share:.1%}"
+        self.pace = arguments.pace
         self.refit_at, self.worker_kills, self.with_old = arguments.refit_at, arguments.worker_kills, arguments.old
         self.spawn = multiprocessing.get_context("spawn")
         self.servers: dict[int, Any] = {}
@@ -297,7 +315,7 @@ class Fleet:
         command = [sys.executable, "-m", "migrate", "live", "run", str(self.folder / "store"), "--budget", self.budget]
         command += ["--from-queue", "--cache", str(self.folder / "cache.sqlite")]
         command += ["--stitch", str(self.folder / "stitch"), "--source", str(self.folder / "old")]
-        command += ["--refit-at", self.refit_at]
+        command += ["--refit-at", self.refit_at, *(["--pace", self.pace] if self.pace else [])]
         command += ["--base-url", f"http://127.0.0.1:{self.port}/v1", "--yes"]
         with (self.folder / "worker.log").open("ab") as log:
             self.worker = subprocess.Popen(command, stdout=log, stderr=log)
@@ -513,9 +531,8 @@ def print_overhead_of_both(folder: Path, port: int, world: World, depth: int) ->
     """What serving both stores costs beyond their two searches, one after the other, with and without true vectors."""
     asked = np.unique(world.log)[:200]
     texts = [world.query_texts[row] for row in asked]
-    vectors_of = {
-        text: (world.new_queries[row], world.old_queries[row]) for text, row in zip(texts, asked, strict=True)
-    }
+    both = zip(world.new_queries[asked], world.old_queries[asked], strict=True)
+    vectors_of = dict(zip(texts, both, strict=True))
     new, beside = both_stores(folder, port)
     without = new.with_model(lambda model: model)
     assert isinstance(without, CachedEmbedder)
@@ -620,6 +637,8 @@ def main() -> None:
     parser.add_argument("--max-documents", type=int, default=10, help="a query")
     parser.add_argument("--max-ms", type=float, default=500)
     parser.add_argument("--budget", type=float, default=0.1, help="the share of the store that may be embedded")
+    parser.add_argument("--workers-share", type=float, default=0.1, help="of that, with the stitch's pairs")
+    parser.add_argument("--pace", help="of the worker")
     parser.add_argument("--pause-ms", type=float, default=0, help="between two queries of a client")
     parser.add_argument("--late-ms", type=float, default=40)
     parser.add_argument("--failing", type=float, default=0.02)
@@ -630,7 +649,7 @@ def main() -> None:
     limits = LiveLimits(
         depth=arguments.depth,
         max_documents=arguments.max_documents,
-        budget=round(arguments.budget * arguments.documents * (1 - WORKERS_SHARE)),
+        budget=round(arguments.budget * arguments.documents * (1 - arguments.workers_share)),
         max_ms=arguments.max_ms,
         refresh_s=2.0,
     )

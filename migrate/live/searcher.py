@@ -31,7 +31,7 @@ from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
-from migrate.live.generation import Generation, Texts, model_of, open_generation
+from migrate.live.generation import Generation, Texts, generation_of, model_of, open_generation
 from migrate.live.old_store import SEARCHES, Additions, OldStore, joined
 from migrate.live.state import OLD_STORE, Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
@@ -189,7 +189,7 @@ class LiveSearcher:
     old, old_model
         The store before the migration and its model, an embedder or a spec, if that still answers: both stores are
         searched at once, and either answers where the other one fails. What the old one adds falls as true vectors
-        come; once it is next to nothing, it is asked for few queries.
+        come; once it is next to nothing, it is asked for few queries, and where the new one fails.
     cache
         The embedding cache of models that have none yet; None for the user's.
 
@@ -322,21 +322,26 @@ class LiveSearcher:
     def _search_stores(self, query: str | Vectors, depth: int, where: Any) -> tuple[_Found, Hits | None] | Hits:
         """Search the new store, and the old one meanwhile; return what the old one has found if only that answers.
 
-        A vector of the new model says nothing to the old store, and a store of true vectors does without it.
+        A vector of the new model says nothing to the old store. Where that adds nothing any more, as to a store of true
+        vectors, it is asked once the new one has failed.
         """
-        store, beside = self._old, None
-        if store is not None and isinstance(query, str) and self.generation.is_translated:
-            beside = store.ask(query, depth, where)
-        if store is None or beside is None:
+        store = self._old
+        if store is None or not isinstance(query, str):
             return self._search_new(query, depth, where), None
-        until = time.monotonic() + self.limits.search_ms / 1000
+        at_once = self._answers_at_once(query)
+        begun, is_left_alone = time.monotonic(), not at_once and not self._late.is_over
+        is_wanted = is_left_alone or (self.generation.is_translated and store.is_wanted())
+        beside = store.ask(query, depth, where) if is_wanted else None
         found, search, failure = None, None, None
-        if self._answers_at_once(query):
+        if at_once:
             found = self._search_new(query, depth, where)
-        elif self._late.is_over:
+        elif not is_left_alone:
             search = self._begin_search(query, depth, where)
             found, failure = self._await_new(search)
-        hits = store.answer_of(beside, until - time.monotonic())
+        if found is None and not is_wanted:
+            begun, beside = time.monotonic(), store.ask(query, depth, where)
+        until = begun + self.limits.search_ms / 1000
+        hits = None if beside is None else store.answer_of(beside, until - time.monotonic())
         if found is not None:
             return found, hits
         if hits is not None:
@@ -531,14 +536,20 @@ class LiveSearcher:
         if location is None or model is None:
             raise UsageError("old and old_model go together: the store before the migration, and the model it is of")
         place = absolute_location(location)
-        store = open_store(place)
+        if place == self.location or generation_of(store := open_store(place)) == self.generation.key:
+            raise UsageError(f"{place}: old is the new store itself; name the store before the migration")
         recorded = store.info.manifest.model if store.info.manifest is not None else None
         embedder = whole_embedder(load_known(model, recorded, state=store.folder) if isinstance(model, str) else model)
         if embedder.cacheable:
             embedder = CachedEmbedder(embedder, cache or default_cache_path())
+        if embedder.identity == self.generation.vectors.embedder.identity:
+            raise UsageError(
+                f"{place}: old_model is {embedder.identity.spec}, the model of the new store; name the one before the "
+                "migration"
+            )
         vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
         noted = self._state.value(OLD_STORE) or {}
-        return OldStore(place, vectors, Additions(**noted), count=self._count)
+        return OldStore(place, vectors, Additions(**noted), texts=self.generation.texts, count=self._count)
 
     def _opened(self) -> Generation:
         started, marked = time.monotonic(), self._state.true_documents()
