@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +22,7 @@ from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.serving import Hits, is_cosine
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Batch, Vectors, unit_rows
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,10 @@ _SAMPLE: Final = 1_000
 """Documents of the old store that are looked for in the new one, to know that both are of one corpus."""
 _LEAST_SHARED: Final = 0.5
 """The share of them below which a warning says so; of another corpus there is next to none."""
+
+
+FindVectors = Callable[[Sequence[str]], Batch | None]
+"""Returns the vectors that the new store has of some documents, see `Texts.vectors_there`."""
 
 
 @dataclass(slots=True)
@@ -85,10 +89,10 @@ class OldStore:
     """
 
     def __init__(
-        self, location: str, vectors: LiveVectors, additions: Additions, *, texts: Texts, count: CountUp
+        self, location: str, vectors: LiveVectors, additions: Additions, *, new: FindVectors, count: CountUp
     ) -> None:
         self.location, self._vectors, self.additions, self._count = location, vectors, additions, count
-        self._texts = texts
+        self._new = new
         self._pool = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-old")
         self._pause, self._lock = Pause(), threading.Lock()
         self._random = random.Random()  # noqa: S311 - which queries are looked at
@@ -118,7 +122,7 @@ class OldStore:
         """Make sure that the new store has documents of the old one."""
         rows = np.linspace(0, store.info.count - 1, num=min(_SAMPLE, store.info.count)).astype(np.int64)
         ids = store.ids(rows)
-        found = self._texts.vectors_there(ids)
+        found = self._new(ids)
         if found is None or not ids:  # the new store cannot be read now, which a query will say
             return
         corpus = f"{self.location}: of {len(ids):,} documents of the old store, the new one has {len(found.ids):,}"

@@ -43,6 +43,7 @@ from migrate.stores.base import Store
 from migrate.stores.registry import absolute_location
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
+    Batch,
     Document,
     Progress,
     Query,
@@ -549,7 +550,10 @@ class LiveSearcher:
             )
         vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
         noted = self._state.value(OLD_STORE) or {}
-        return OldStore(place, vectors, Additions(**noted), texts=self.generation.texts, count=self._count)
+        return OldStore(place, vectors, Additions(**noted), new=self._vectors_there, count=self._count)
+
+    def _vectors_there(self, ids: Sequence[str]) -> Batch | None:
+        return self.generation.texts.vectors_there(ids)
 
     def _opened(self) -> Generation:
         started, marked = time.monotonic(), self._state.true_documents()
