@@ -234,6 +234,8 @@ class LiveSearcher:
             self.generation = self._opened()
             if old is not None or old_model is not None:
                 self._old = self._old_store(old, old_model, cache and cache.absolute())
+            for embedder in embedders:
+                embedder.warm_up()
         except BaseException:
             self._stop()
             raise
@@ -548,6 +550,7 @@ class LiveSearcher:
                 f"{place}: old_model is {embedder.identity.spec}, the model of the new store; name the one before the "
                 "migration"
             )
+        embedder.warm_up()
         vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
         noted = self._state.value(OLD_STORE) or {}
         return OldStore(place, vectors, Additions(**noted), new=self._vectors_there, count=self._count)
