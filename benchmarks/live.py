@@ -378,7 +378,9 @@ class Replay:
             with self._lock:
                 self.done += 1
                 if isinstance(answer, tuple):
-                    self.answers[place] = Answer(*answer, unique_rows(self.embedded))
+                    ids, scores, untrue, seconds, bare_s, answered_by = answer
+                    embedded = unique_rows(self.embedded)
+                    self.answers[place] = Answer(ids, scores, untrue, seconds, bare_s, answered_by, embedded)
                 else:
                     self.failed.append(repr(answer))
 
@@ -524,7 +526,9 @@ def print_overhead(folder: Path, port: int, world: World, depth: int) -> None:
         while any(searcher.search(query).untrue for query in queries):
             time.sleep(0.2)
         index = searcher.generation.index
-        print_times("no vector missing", depth, queries, lambda one: index.search(one[None], depth), searcher.search)
+        print_times(
+            "no vector missing", depth, list(queries), lambda one: index.search(one[None], depth), searcher.search
+        )
 
 
 def print_overhead_of_both(folder: Path, port: int, world: World, depth: int) -> None:
