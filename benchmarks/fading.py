@@ -57,7 +57,7 @@ def by_document(ranking: Sequence[str], old_ranks: dict[str, int], true: set[str
     for rank, doc_id in enumerate(ranking, start=1):
         other = rank if doc_id in true else old_ranks.get(doc_id)
         scores[doc_id] = 1 / (60 + rank) + (0 if other is None else 1 / (60 + other))
-    return by_score(scores)
+    return by_score(scores, DEPTH)
 
 
 def main() -> None:
@@ -106,7 +106,7 @@ def main() -> None:
             sure = np.array([doc_id in true for doc_id in pool])
             query_vector = world.new_queries[query]
             scores = np.where(sure, world.new[places] @ query_vector, vectors[places] @ query_vector)
-            ranking = by_score(dict(zip(pool, scores.tolist(), strict=True)))
+            ranking = by_score(dict(zip(pool, scores.tolist(), strict=True)), DEPTH)
             old_ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
             answers["document"].append(by_document(ranking, old_ranks, true))
             answers["first ten"].append(fuse_untrue(ranking, old_ranks, true))

@@ -178,19 +178,21 @@ class OldStore:
         new_ids: Sequence[str],
         ranks: Mapping[str, int],
         true: Collection[str],
+        *,
+        depth: int,
     ) -> list[tuple[str, float]]:
-        """Return documents and their scores in the order of their ranks in both stores, and count what this one adds.
+        """Return the first documents with scores in the order of their ranks in both, and count what this one adds.
 
         `best` is in the order of scores of the new store, which has found `new_ids` itself; `ranks` are of this one.
         """
         scores, found = dict(best), set(new_ids)
-        order = fuse_untrue(list(scores), ranks, true)
+        order = fuse_untrue(list(scores), ranks, true, depth=max(depth, _SHOWN))
         alone = [doc_id for doc_id in scores if doc_id in found][:_SHOWN]
         added = len(set(order[:_SHOWN]).difference(alone))
         with self._lock:
             self.additions.add(added / _SHOWN)
         self._count({"old_queries": 1, "old_shown": added})
-        return [(doc_id, scores[doc_id]) for doc_id in order]
+        return [(doc_id, scores[doc_id]) for doc_id in order[:depth]]
 
     def refresh(self) -> None:
         """Look for another store at the location, and for the old one after it was gone; raises as a new one does."""

@@ -488,7 +488,7 @@ class LiveSearcher:
         answered_by = ("new",) if old is None else ("new", "old")
         if old is not None and self._old is not None:
             true = set(hits.ids).difference(ids).union(ids[row] for row in present.tolist())
-            best = self._old.fuse(best, new_ids, old_ranks, true)[: max(k, _MONITORED)]
+            best = self._old.fuse(best, new_ids, old_ranks, true, depth=max(k, _MONITORED))
         ranked = np.array([score for _, score in best], np.float32)
         shown = tuple(doc_id for doc_id, _ in best)
         return LiveAnswer(shown, ranked, len(ids) - len(present), generation.key, answered_by)

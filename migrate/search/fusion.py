@@ -26,12 +26,14 @@ def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> R
         for run in runs:
             for position, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
                 scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + position)
-        rankings[query_id] = tuple(by_score(scores)[:depth])
+        rankings[query_id] = tuple(by_score(scores, depth))
     return Rankings(rankings)
 
 
-def fuse_untrue(ranking: Sequence[str], old_ranks: Mapping[str, int], true: Collection[str]) -> list[str]:
-    """Order documents by the ranks of the new model and of the old one, which counts as far as the new is not sure.
+def fuse_untrue(
+    ranking: Sequence[str], old_ranks: Mapping[str, int], true: Collection[str], *, depth: int = DEPTH
+) -> list[str]:
+    """Return the first `depth` by the ranks of the new model and of the old, which counts while the new is not sure.
 
     Each document is given the reciprocals of its rank in the `ranking` by the new model, and of its rank from 1 by the
     old one, if it has one. The share of documents with `true` vectors among the first ten by the new model goes from
@@ -49,4 +51,4 @@ def fuse_untrue(ranking: Sequence[str], old_ranks: Mapping[str, int], true: Coll
     if sure < 1:
         for doc_id in scores.keys() & old_ranks.keys():
             scores[doc_id] += (1 - sure) / (60 + old_ranks[doc_id])
-    return by_score(scores)
+    return by_score(scores, depth)
