@@ -227,7 +227,7 @@ class LiveSearcher:
             embedder.identity: LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
         }
-        self._pause, self._late = Pause(), Pause()
+        self._pause, self._late, self._unreadable = Pause(), Pause(), Pause()
         self._old: OldStore | None = None
         self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-new")
         try:
@@ -523,9 +523,11 @@ class LiveSearcher:
         """Return documents by the hash of their text, as long as that is still their text."""
         try:
             documents = texts.find(list(hashes))
-        except LeadMigrateError as error:
-            _log.warning("documents are ranked by the vectors of the store: %s", error)
+        except LeadMigrateError as error:  # another store has come to its place, which takes a while to open
+            if self._unreadable.fail():
+                _log.warning("documents are ranked by the vectors of the store: %s", error)
             return {}
+        self._unreadable.end()
         return {
             hashes[doc_id]: document
             for doc_id, document in documents.items()
