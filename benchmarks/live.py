@@ -1,6 +1,6 @@
 """A translated store served while it becomes true: quality, spending and latency over a replayed log, with kills.
 
-    python benchmarks/live.py DATA [--documents 200000] [--queries 10000] [--kills 100] [--embedflow PYTHON]
+    python benchmarks/live.py DATA [--documents 200000] [--queries 10000] [--kills 100] [--old] [--embedflow PYTHON]
 
 DATA is as for `benchmarks/retrieval.py`. The store holds the documents of SciFact and NFCorpus and as many made-up ones
 as are missing, each of them between two real ones in both spaces, with words of both, and as hard to translate as real
@@ -11,8 +11,10 @@ Servers and worker are killed at random moments; a client whose server is gone a
 
 Printed for each part of the log: nDCG@10 of the answers over that of a full re-embed, overlap@10 with it, the share of
 the store that was embedded, and latency. The bare search of the translated store stands beside it, and EmbedFlow, which
-serves the old store with the old model, where its interpreter is named: it is killed nowhere. Exit code 1 if a query
-failed, an answer was of two models, or a true vector was lost.
+serves the old store with the old model, where its interpreter is named: it is killed nowhere. With `--old` the servers
+ask the old store and the old model too; both models then have the vectors of queries in a table, as EmbedFlow's have.
+At the end the same queries are searched and served by one thread, for what serving takes beyond the searches. Exit
+code 1 if a query failed, an answer was of two models, or a true vector was lost.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,15 +47,18 @@ from retrieval import SETS, load_space, read_set
 import migrate
 from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
-from migrate.embedders import Embedder, load_embedder
+from migrate.embedders import Embedder, Role, load_embedder
+from migrate.embedders.base import Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
+from migrate.manifest import ModelIdentity
 from migrate.report.terminal import table
 from migrate.search.runs import Rankings
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.vectors import Document, Vectors, unit_rows
+from migrate.stores.faiss.search import open_search
+from migrate.vectors import Document, Progress, Text, Vectors, no_progress, unit_rows
 
 MODEL = "openai:minilm"
 PAIRS = 1_000
@@ -61,8 +66,6 @@ KEPT = 10
 SPREAD = 0.15
 """What a made-up document has of its own in either space: with it they are as hard to translate as real ones."""
 PARTS = 10
-WORKERS_SHARE = 0.1
-"""Of what may be embedded, with the pairs of the stitch; the rest is for queries."""
 SLOWEST_ANSWER_S = 60.0
 CLOSE = 2e-4
 HERE = Path(__file__)
@@ -186,17 +189,69 @@ def embedder_at(port: int, cache: Path | None) -> Embedder:
 # The servers, in processes of their own.
 
 
-def serve_store(folder: str, port: int, address: str, limits: LiveLimits) -> None:
-    """Answer (place of a query, its vector) over a socket, and every tenth time say how long the bare search takes."""
+class QueryTable(WrappedEmbedder):
+    """A model whose vectors of queries are known, as both models of EmbedFlow have them; documents it embeds itself."""
+
+    def __init__(self, embedder: Embedder, vector_of: Mapping[str, Vectors]) -> None:
+        super().__init__(embedder)
+        self.vector_of = vector_of
+
+    def around(self, embedder: Embedder) -> QueryTable:
+        """Another embedder with the same queries."""
+        return QueryTable(embedder, self.vector_of)
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Look queries up."""
+        if role == "query":
+            return np.stack([self.vector_of[text.text] for text in texts])
+        return self.embedder.embed(texts, role, progress=progress)
+
+    def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
+        """Embed documents as the embedder inside."""
+        self.embedder.embed_each(texts, role, keep, progress=progress)
+
+
+class OldQueries(Embedder):
+    """The old model, which is asked for no document: its vectors of queries are in a table."""
+
+    def __init__(self, identity: ModelIdentity, vector_of: Mapping[str, Vectors]) -> None:
+        self._identity, self.vector_of = identity, vector_of
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model that the old store is of."""
+        return self._identity
+
+    def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
+        """Look queries up."""
+        return np.stack([self.vector_of[text.text] for text in texts])
+
+
+def both_stores(folder: Path, port: int) -> tuple[Embedder, dict[str, Any]]:
+    """The new model, and the old store and its model as arguments of a searcher; queries are in a table."""
+    texts, read = json.loads((folder / "query_texts.json").read_text()), np.load(folder / "queries.npz")
+    new = embedder_at(port, folder / "cache.sqlite")
+    new = new.with_model(lambda model: QueryTable(model, dict(zip(texts, read["new"], strict=True))))
+    manifest = open_store(folder / "old").info.manifest
+    assert manifest is not None and manifest.model is not None
+    old = OldQueries(manifest.model, dict(zip(texts, read["old"], strict=True)))
+    return new, {"old": folder / "old", "old_model": old}
+
+
+def serve_store(folder: str, port: int, address: str, limits: LiveLimits, with_old: bool) -> None:
+    """Answer (text or vector of a query) over a socket, and every tenth time say how long the bare search takes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    searcher = LiveSearcher(Path(folder, "store"), embedder_at(port, Path(folder, "cache.sqlite")), limits=limits)
+    model, beside = embedder_at(port, Path(folder, "cache.sqlite")), dict[str, Any]()
+    if with_old:
+        model, beside = both_stores(Path(folder), port)
+    searcher = LiveSearcher(Path(folder, "store"), model, limits=limits, **beside)
     listener = Listener(address, "AF_UNIX", backlog=64)
 
     def answer(connection: Connection) -> None:
         count = 0
         while True:
             try:
-                vector = connection.recv()
+                question, vector = connection.recv()
             except (EOFError, OSError):
                 return
             count += 1
@@ -207,9 +262,9 @@ def serve_store(folder: str, port: int, address: str, limits: LiveLimits) -> Non
                     searcher.generation.index.search(vector[None], max(limits.depth, KEPT))
                     bare_s = time.perf_counter() - started
                 started = time.perf_counter()
-                found = searcher.search(vector, KEPT)
+                found = searcher.search(question if with_old else vector, KEPT)
                 seconds = time.perf_counter() - started
-                connection.send((found.ids, found.scores, found.untrue, seconds, bare_s))
+                connection.send((found.ids, found.scores, found.untrue, seconds, bare_s, found.answered_by))
             except Exception as error:  # whatever it is, the query has failed
                 connection.send(error)
 
@@ -226,6 +281,7 @@ class Answer:
     untrue: int
     seconds: float
     bare_s: float
+    answered_by: tuple[str, ...]
     embedded: int
 
 
@@ -234,8 +290,9 @@ class Fleet:
 
     def __init__(self, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace) -> None:
         self.folder, self.port, self.limits = folder, port, limits
-        self.budget = f"{arguments.budget * WORKERS_SHARE:.1%}"
-        self.refit_at, self.worker_kills = arguments.refit_at, arguments.worker_kills
+        self.budget = f"{arguments.budget * arguments.workers_share:.1%}"
+        self.pace = arguments.pace
+        self.refit_at, self.worker_kills, self.with_old = arguments.refit_at, arguments.worker_kills, arguments.old
         self.spawn = multiprocessing.get_context("spawn")
         self.servers: dict[int, Any] = {}
         self.worker: subprocess.Popen[bytes] | None = None
@@ -249,7 +306,7 @@ class Fleet:
     def start_server(self, number: int) -> None:
         """Start one."""
         Path(self.address(number)).unlink(missing_ok=True)
-        arguments = (str(self.folder), self.port, self.address(number), self.limits)
+        arguments = (str(self.folder), self.port, self.address(number), self.limits, self.with_old)
         self.servers[number] = self.spawn.Process(target=serve_store, args=arguments, daemon=True)
         self.servers[number].start()
 
@@ -258,7 +315,7 @@ class Fleet:
         command = [sys.executable, "-m", "migrate", "live", "run", str(self.folder / "store"), "--budget", self.budget]
         command += ["--from-queue", "--cache", str(self.folder / "cache.sqlite")]
         command += ["--stitch", str(self.folder / "stitch"), "--source", str(self.folder / "old")]
-        command += ["--refit-at", self.refit_at]
+        command += ["--refit-at", self.refit_at, *(["--pace", self.pace] if self.pace else [])]
         command += ["--base-url", f"http://127.0.0.1:{self.port}/v1", "--yes"]
         with (self.folder / "worker.log").open("ab") as log:
             self.worker = subprocess.Popen(command, stdout=log, stderr=log)
@@ -316,24 +373,25 @@ class Replay:
             if place is None:
                 return
             time.sleep(self.pause_s)
-            answer = self._ask(connections, number, self.world.new_queries[self.world.log[place]])
+            query = self.world.log[place]
+            answer = self._ask(connections, number, (self.world.query_texts[query], self.world.new_queries[query]))
             with self._lock:
                 self.done += 1
                 if isinstance(answer, tuple):
-                    ids, scores, untrue, seconds, bare_s = answer
+                    ids, scores, untrue, seconds, bare_s, answered_by = answer
                     embedded = unique_rows(self.embedded)
-                    self.answers[place] = Answer(ids, scores, untrue, seconds, bare_s, embedded)
+                    self.answers[place] = Answer(ids, scores, untrue, seconds, bare_s, answered_by, embedded)
                 else:
                     self.failed.append(repr(answer))
 
-    def _ask(self, connections: dict[int, Connection], number: int, vector: Vectors) -> Any:
+    def _ask(self, connections: dict[int, Connection], number: int, query: tuple[str, Vectors]) -> Any:
         deadline, which = time.monotonic() + SLOWEST_ANSWER_S, number % 2
         error: Exception = TimeoutError()
         while time.monotonic() < deadline:
             try:
                 if which not in connections:
                     connections[which] = Client(self.fleet.address(which), "AF_UNIX")
-                connections[which].send(vector)
+                connections[which].send(query)
                 if not connections[which].poll(SLOWEST_ANSWER_S):
                     raise TimeoutError
                 return connections[which].recv()
@@ -433,7 +491,7 @@ def mixed_answers(world: World, answers: Sequence[Answer | None], stores: Sequen
     row_of = {document.id: row for row, document in enumerate(world.documents)}
     count = 0
     for place, answer in enumerate(answers):
-        if answer is None:
+        if answer is None or answer.answered_by == ("old",):
             continue
         rows, query = [row_of[doc_id] for doc_id in answer.ids], world.new_queries[world.log[place]]
         near = np.stack([np.abs(vectors[rows] @ query - answer.scores) for vectors in (world.new, *stores)])
@@ -460,31 +518,68 @@ def lost_vectors(world: World, answers: Sequence[Answer | None], folder: Path, p
     return len(served), sum(not cached and not is_true[row] for row, cached in zip(ordered, known, strict=True))
 
 
-def print_overhead(folder: Path, port: int, world: World, depths: Iterable[int]) -> None:
+def print_overhead(folder: Path, port: int, world: World, depth: int) -> None:
     """What ranking again costs where no vector is missing: the same queries with and without."""
-    print()
-    for depth in depths:
-        limits = LiveLimits(depth=depth, max_documents=depth, max_ms=10_000)
-        with LiveSearcher(folder / "store", embedder_at(port, folder / "cache.sqlite"), limits=limits) as searcher:
-            queries = world.new_queries[np.unique(world.log)[:200]]
-            while any(searcher.search(query).untrue for query in queries):
-                time.sleep(0.2)
-            bare, live, processor = [], [], []
-            for query in np.tile(queries, (3, 1)):
-                started, used = time.perf_counter(), time.thread_time()
-                searcher.generation.index.search(query[None], depth)
-                between, used_between = time.perf_counter(), time.thread_time()
-                searcher.search(query)
-                bare.append(between - started)
-                live.append(time.perf_counter() - between)
-                processor.append((time.thread_time() - used_between) - (used_between - used))
-        bare_ms, live_ms = np.array(bare) * 1e3, np.array(live) * 1e3
-        print(
-            f"no vector missing, depth {depth}: bare search median {np.median(bare_ms):.2f} ms, p99 "
-            f"{np.percentile(bare_ms, 99):.2f}; live {np.median(live_ms):.2f}, {np.percentile(live_ms, 99):.2f}; "
-            f"overhead at the median {np.median(live_ms - bare_ms):.2f} ms, {np.median(processor) * 1e3:.2f} ms of "
-            "processor time"
+    model = embedder_at(port, folder / "cache.sqlite")
+    queries = world.new_queries[np.unique(world.log)[:200]]
+    with LiveSearcher(folder / "store", model, limits=all_true(depth)) as searcher:
+        while any(searcher.search(query).untrue for query in queries):
+            time.sleep(0.2)
+        index = searcher.generation.index
+        print_times(
+            "no vector missing", depth, list(queries), lambda one: index.search(one[None], depth), searcher.search
         )
+
+
+def print_overhead_of_both(folder: Path, port: int, world: World, depth: int) -> None:
+    """What serving both stores costs beyond their two searches, one after the other, with and without true vectors."""
+    asked = np.unique(world.log)[:200]
+    texts = [world.query_texts[row] for row in asked]
+    both = zip(world.new_queries[asked], world.old_queries[asked], strict=True)
+    vectors_of = dict(zip(texts, both, strict=True))
+    new, beside = both_stores(folder, port)
+    without = new.with_model(lambda model: model)
+    assert isinstance(without, CachedEmbedder)
+    empty = CachedEmbedder(without.embedder, folder / "empty.sqlite")
+    states = {
+        "both stores, none embedded": (empty, LiveLimits(depth=depth, max_documents=0)),
+        "both stores, no vector missing": (new, all_true(depth)),
+    }
+    for title, (model, limits) in states.items():
+        with LiveSearcher(folder / "store", model, limits=limits, **beside) as searcher:
+            while any(searcher.search(text).untrue for text in texts) and limits.max_documents:
+                time.sleep(0.2)
+            new_index, old_index = searcher.generation.index, open_search(open_store(beside["old"]))
+
+            def search_both(text: str, indexes: Any = (new_index, old_index)) -> None:
+                for index, vector in zip(indexes, vectors_of[text], strict=True):
+                    index.search(vector[None], depth)
+
+            print_times(title, depth, texts, search_both, searcher.search)
+
+
+def all_true(depth: int) -> LiveLimits:
+    """Limits by which all that a query finds is embedded while it waits."""
+    return LiveLimits(depth=depth, max_documents=depth, max_ms=10_000)
+
+
+def print_times(
+    title: str, depth: int, queries: Sequence[Any], search: Callable[[Any], Any], serve: Callable[[Any], Any]
+) -> None:
+    """How long each query takes by the bare search and by a searcher, by the clock and of the processor."""
+    clocks, processor = np.empty((2, 3 * len(queries))), np.empty((2, 3 * len(queries)))
+    for number, query in enumerate([*queries, *queries, *queries]):
+        for row, answer in enumerate((search, serve)):
+            started, used = time.perf_counter(), time.process_time()
+            answer(query)
+            clocks[row, number] = time.perf_counter() - started
+            processor[row, number] = time.process_time() - used
+    (bare, live), spent = clocks * 1e3, np.median(processor, axis=1) * 1e3
+    print(
+        f"{title}, depth {depth}: bare search median {np.median(bare):.2f} ms, p99 {np.percentile(bare, 99):.2f}; live "
+        f"{np.median(live):.2f}, {np.percentile(live, 99):.2f}; overhead at the median {np.median(live - bare):.2f} ms "
+        f"({np.median(live / bare):.2f} times the bare search), {spent[1] - spent[0]:.2f} ms of processor time"
+    )
 
 
 def replay_through_embedflow(
@@ -500,7 +595,7 @@ def replay_through_embedflow(
     for line in lines:
         scores = np.empty(0, np.float32)
         answers[line["place"]] = Answer(
-            tuple(line["ids"]), scores, line["untrue"], line["seconds"], np.nan, line["embedded"]
+            tuple(line["ids"]), scores, line["untrue"], line["seconds"], np.nan, ("old",), line["embedded"]
         )
     return answers
 
@@ -511,6 +606,8 @@ def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argpa
     (folder / "texts.json").write_text(json.dumps([document.text for document in world.documents]))
     ids = np.array([document.id for document in world.documents])
     np.savez(folder / "old.npz", doc_ids=ids, docs=world.old)
+    np.savez(folder / "queries.npz", old=world.old_queries, new=world.new_queries, log=world.log)
+    (folder / "query_texts.json").write_text(json.dumps(world.query_texts))
     embed_corpus(lambda: world.documents, load_embedder(f"file:{folder / 'old.npz'}"), folder / "old")
     context = multiprocessing.get_context("spawn")
     model = context.Process(
@@ -544,16 +641,19 @@ def main() -> None:
     parser.add_argument("--max-documents", type=int, default=10, help="a query")
     parser.add_argument("--max-ms", type=float, default=500)
     parser.add_argument("--budget", type=float, default=0.1, help="the share of the store that may be embedded")
+    parser.add_argument("--workers-share", type=float, default=0.1, help="of that, with the stitch's pairs")
+    parser.add_argument("--pace", help="of the worker")
     parser.add_argument("--pause-ms", type=float, default=0, help="between two queries of a client")
     parser.add_argument("--late-ms", type=float, default=40)
     parser.add_argument("--failing", type=float, default=0.02)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--old", action="store_true", help="ask the old store and its model beside the new one")
     parser.add_argument("--embedflow", help="the interpreter of an environment with EmbedFlow")
     arguments = parser.parse_args()
     limits = LiveLimits(
         depth=arguments.depth,
         max_documents=arguments.max_documents,
-        budget=round(arguments.budget * arguments.documents * (1 - WORKERS_SHARE)),
+        budget=round(arguments.budget * arguments.documents * (1 - arguments.workers_share)),
         max_ms=arguments.max_ms,
         refresh_s=2.0,
     )
@@ -612,7 +712,11 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     print_parts("live", world, answers, full_run)
     bare = np.array([answer.bare_s for answer in answers if answer and not np.isnan(answer.bare_s)]) * 1e3
     print(f"\nbare search meanwhile: median {np.median(bare):.1f} ms, p99 {np.percentile(bare, 99):.0f} ms")
-    print_overhead(folder, port, world, dict.fromkeys((LiveLimits().depth, limits.depth)))
+    print()
+    for depth in dict.fromkeys((LiveLimits().depth, limits.depth)):
+        print_overhead(folder, port, world, depth)
+        if arguments.old:
+            print_overhead_of_both(folder, port, world, depth)
     after = read_all(open_store(folder / "store").scan()).vectors
     mixed = mixed_answers(world, answers, (before, after))
     served, lost = lost_vectors(world, answers, folder, port)
@@ -649,8 +753,6 @@ def compare_with_embedflow(
     """The same table for EmbedFlow."""
     (folder / "embedded.live.log").write_bytes((folder / "embedded.log").read_bytes())
     np.save(folder / "old.npy", world.old)
-    np.savez(folder / "queries.npz", old=world.old_queries, new=world.new_queries, log=world.log)
-    (folder / "query_texts.json").write_text(json.dumps(world.query_texts))
     with (folder / "documents.jsonl").open("w") as file:
         file.writelines(json.dumps({"id": one.id, "text": one.text}) + "\n" for one in world.documents)
     answers = replay_through_embedflow(arguments.embedflow, folder, port, limits, arguments.clients)

@@ -196,6 +196,9 @@ class Embedder(ABC):
         """
         return self
 
+    def warm_up(self) -> None:
+        """Load the library that the first request needs; no server is asked."""
+
     def quick_identity(self) -> ModelIdentity:
         """The identity as far as it is known without loading a model that is in the registry."""
         return self.identity
@@ -294,6 +297,7 @@ class WrappedEmbedder(Embedder):
 
     identity = _inner("identity")
     quick_identity = _inner("quick_identity")
+    warm_up = _inner("warm_up")
     profile = _inner("profile")
     loaded_profile = _inner("loaded_profile")
     needs_texts = _inner("needs_texts")

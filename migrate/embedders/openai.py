@@ -20,7 +20,7 @@ import numpy as np
 
 from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
-from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError
+from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError, load_library
 from migrate.embedders.profile import Profile
 from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import ModelFacts, find_model, rate_limits
@@ -376,6 +376,10 @@ class OpenAIEmbedder(Embedder):
                 ) from error
         half = len(request) // 2
         return [request[:half], request[half:]]
+
+    def warm_up(self) -> None:
+        """Import the client's library, which takes a second."""
+        load_library()
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
         """Check the dimension; for a model that is not in the registry, the first answer is checked."""

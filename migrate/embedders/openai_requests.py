@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -323,6 +323,12 @@ class Client:
         return RemoteError(
             f"{service} refused the request for {self.model!r} (HTTP {status}): {message}; check the options"
         )
+
+
+def load_library() -> None:
+    """Load the client's library and the certificates, most of what a first request waits for."""
+    with suppress(ImportError):  # which the first request tells
+        _certificates()
 
 
 @cache

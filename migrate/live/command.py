@@ -72,7 +72,7 @@ def run(
             f"{store}: all of its texts would be embedded by {target or embedder.identity.spec}, which may cost money; "
             "say how far to go with --budget, or agree with --yes"
         )
-    worker = Worker(location, embedder, replace(request, margin=safe.margin, margin_from=safe.origin))
+    worker = Worker(location, embedder, replace(request, margin=safe.margin, margin_from=safe.origin), tell=advise)
     line = shlex.join(["lead-migrate", "live", "status", store])
     advise(f"working at {store}; `{line}` says how it is doing")
     report = worker.run()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,11 +64,11 @@ class Texts:
 
     For `valid_s` seconds a text of a database is taken for unchanged; those of files are as long as the files are.
     `turn` is held by who asks the store itself: its connection is not for several threads. `rows` has the row of each
-    id, and is empty for a database.
+    id, and is empty for a database. `index` is the search of the store.
     """
 
-    def __init__(self, store: Store, *, valid_s: float) -> None:
-        self._store, self.turn = store, threading.Lock()
+    def __init__(self, store: Store, index: Store | IndexSearch, *, valid_s: float) -> None:
+        self._store, self._index, self.turn = store, index, threading.Lock()
         self._records = store if isinstance(store, DatabaseStore) else None
         self._pause = Pause()
         self._valid_s = valid_s if self._records else float("inf")
@@ -93,12 +93,14 @@ class Texts:
 
     def vectors_there(self, ids: Sequence[str]) -> Batch | None:
         """Return the vectors of those documents that are in the store; None where they cannot be read now."""
+        present = [doc_id for doc_id in ids if doc_id in self.rows]
+        rows = np.array([self.rows[doc_id] for doc_id in present], np.int64)
+        held = self._index.held_vectors(rows) if self._records is None else None
+        if held is not None:
+            return Batch(present, held)
         try:
             with self.turn:
-                if self._records is not None:
-                    return self._records.find_vectors(ids)
-                rows = [self.rows[doc_id] for doc_id in ids if doc_id in self.rows]
-                return self._store.get(np.array(rows, np.int64))
+                return self._store.get(rows) if self._records is None else self._records.find_vectors(ids)
         except LeadMigrateError:  # another store has come to its place
             return None
 
@@ -179,11 +181,14 @@ class Generation:
         rows = np.array([row_of(ids[position], -1) for position in lacking.tolist()], np.int64)
         return lacking[~((rows >= 0) & (self.confidence[rows] >= 1))]
 
-    def uncertainty(self, doc_id: str) -> float:
-        """Return 1 - confidence; 1 where nothing is known of it."""
-        row = self.texts.rows.get(doc_id)
-        confidence = np.nan if self.confidence is None or row is None else float(self.confidence[row])
-        return 1.0 if np.isnan(confidence) else min(max(1.0 - confidence, 0.0), 1.0)
+    def uncertainties(self, ids: Collection[str]) -> list[float]:
+        """Return 1 - confidence of each document; 1 where nothing is known of it."""
+        confidence = np.full(len(ids), np.nan)
+        if self.confidence is not None and self.texts.rows:
+            rows = np.array([self.texts.rows.get(doc_id, -1) for doc_id in ids], np.int64)
+            confidence[rows >= 0] = self.confidence[rows[rows >= 0]]
+        uncertain: list[float] = np.clip(1.0 - np.nan_to_num(confidence, nan=0.0), 0.0, 1.0).tolist()
+        return uncertain
 
 
 def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors], *, valid_s: float) -> Generation:
@@ -218,7 +223,7 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
         store,
         index,
         vectors[model],
-        Texts(store, valid_s=valid_s),
+        Texts(store, index, valid_s=valid_s),
         translated and (as_files(store) is None or n_true < store.info.count),
         confidence_of(store),
         marker,

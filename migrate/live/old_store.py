@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from migrate.display import percent
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.live.generation import Texts, is_in_memory, marker_at_rest
 from migrate.live.true_vectors import CountUp, LiveVectors, Pause
@@ -21,12 +22,13 @@ from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.serving import Hits, is_cosine
-from migrate.vectors import Vectors, unit_rows
+from migrate.vectors import Batch, Vectors, unit_rows
 
 _log = logging.getLogger(__name__)
 
 FEWEST: Final = 500
 """Queries that are counted before anything is concluded from what the old store adds."""
+MAY_GO: Final = "it and its model may be switched off (leave `old` out of LiveSearcher)"
 LITTLE: Final = 0.005
 """The share of what is shown below which the old store is no longer needed."""
 SEARCHES: Final = 64
@@ -35,6 +37,14 @@ _SHOWN: Final = 10
 """Documents of an answer that are looked at for what the old store adds."""
 _SEEN_AFTER: Final = 0.05
 """The share of queries that it is asked then, to see that this stays so."""
+_SAMPLE: Final = 1_000
+"""Documents of the old store that are looked for in the new one, to know that both are of one corpus."""
+_LEAST_SHARED: Final = 0.5
+"""The share of them below which a warning says so; of another corpus there is next to none."""
+
+
+FindVectors = Callable[[Sequence[str]], Batch | None]
+"""Returns the vectors that the new store has of some documents, see `Texts.vectors_there`."""
 
 
 @dataclass(slots=True)
@@ -57,6 +67,11 @@ class Additions:
         """True until it has added next to nothing over enough queries."""
         return self.queries < FEWEST or self.share >= LITTLE
 
+    def __str__(self) -> str:
+        """Return what the old store adds, and whether it may be switched off."""
+        adds = f"the old store adds {percent(self.share)} of the documents shown, over {self.queries:,} queries"
+        return f"{adds}: {'keep it and its model for now' if self.is_needed else MAY_GO}"
+
 
 @dataclass(frozen=True)
 class _Opened:
@@ -73,8 +88,11 @@ class OldStore:
     One that fails is left alone for a while.
     """
 
-    def __init__(self, location: str, vectors: LiveVectors, additions: Additions, *, count: CountUp) -> None:
+    def __init__(
+        self, location: str, vectors: LiveVectors, additions: Additions, *, new: FindVectors, count: CountUp
+    ) -> None:
         self.location, self._vectors, self.additions, self._count = location, vectors, additions, count
+        self._new = new
         self._pool = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-old")
         self._pause, self._lock = Pause(), threading.Lock()
         self._random = random.Random()  # noqa: S311 - which queries are looked at
@@ -95,20 +113,37 @@ class OldStore:
                 f"{self.location}: {model.spec} has {model.dim} dimensions, the vectors of the old store {info.dim}; "
                 "name the model that it was built with"
             )
+        self._compare_ids(store)
         index = open_search(store)
         index.search(np.ones((1, info.dim), np.float32), 1)  # what is read at the first search is read now
         return _Opened(store, index, marker)
+
+    def _compare_ids(self, store: Store) -> None:
+        """Make sure that the new store has documents of the old one."""
+        rows = np.linspace(0, store.info.count - 1, num=min(_SAMPLE, store.info.count)).astype(np.int64)
+        ids = store.ids(rows)
+        found = self._new(ids)
+        if found is None or not ids:  # the new store cannot be read now, which a query will say
+            return
+        corpus = f"{self.location}: of {len(ids):,} documents of the old store, the new one has {len(found.ids):,}"
+        if not len(found.ids):
+            raise StoreError(f"{corpus}: it is of another corpus; name the store that was translated")
+        if len(found.ids) < _LEAST_SHARED * len(ids):
+            _log.warning("%s: what it lacks is not answered with; is it the store that was translated?", corpus)
 
     def close(self) -> None:
         """Begin no further search."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._vectors.close()
 
-    def ask(self, query: str, depth: int, where: Any) -> Future[Hits] | None:
-        """Begin to search for the first `depth` documents; None where that is not worth it now."""
+    def is_wanted(self) -> bool:
+        """Tell if a query should ask this store too: always while it adds something, seldom after."""
         with self._lock:
-            is_seldom = not self.additions.is_needed and self._random.random() >= _SEEN_AFTER
-        if is_seldom or self._opened is None or not self._pause.is_over:
+            return self.additions.is_needed or self._random.random() < _SEEN_AFTER
+
+    def ask(self, query: str, depth: int, where: Any) -> Future[Hits] | None:
+        """Begin to search for the first `depth` documents; None where it has failed a moment ago."""
+        if self._opened is None or not self._pause.is_over:
             return None
         try:
             return self._pool.submit(self._search, query, depth, where)
@@ -143,19 +178,21 @@ class OldStore:
         new_ids: Sequence[str],
         ranks: Mapping[str, int],
         true: Collection[str],
+        *,
+        depth: int,
     ) -> list[tuple[str, float]]:
-        """Return documents and their scores in the order of their ranks in both stores, and count what this one adds.
+        """Return the first documents with scores in the order of their ranks in both, and count what this one adds.
 
         `best` is in the order of scores of the new store, which has found `new_ids` itself; `ranks` are of this one.
         """
         scores, found = dict(best), set(new_ids)
-        order = fuse_untrue(list(scores), ranks, true)
+        order = fuse_untrue(list(scores), ranks, true, depth=max(depth, _SHOWN))
         alone = [doc_id for doc_id in scores if doc_id in found][:_SHOWN]
         added = len(set(order[:_SHOWN]).difference(alone))
         with self._lock:
             self.additions.add(added / _SHOWN)
         self._count({"old_queries": 1, "old_shown": added})
-        return [(doc_id, scores[doc_id]) for doc_id in order]
+        return [(doc_id, scores[doc_id]) for doc_id in order[:depth]]
 
     def refresh(self) -> None:
         """Look for another store at the location, and for the old one after it was gone; raises as a new one does."""

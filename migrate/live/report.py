@@ -10,6 +10,7 @@ from migrate import __version__
 from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.display import percent
+from migrate.live.old_store import MAY_GO
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
 from migrate.report.audit_sections import COLOURS
@@ -90,13 +91,9 @@ def _worker_sentence(status: LiveStatus) -> str:
 
 def _old_sentence(status: LiveStatus) -> str | None:
     """Return what the store before the migration still adds, and whether it may be switched off."""
-    old = status.old
-    if old is None:
+    if status.old is None:
         return None
-    sentence = f"the old store adds {percent(old.share)} of the documents shown, over {old.queries:,} queries"
-    if old.is_needed:
-        return f"{sentence}: keep it and its model for now"
-    return f"{sentence}: it and its model may be switched off (leave `old` out of LiveSearcher)"
+    return f"the old store adds nothing to true vectors: {MAY_GO}" if status.is_all_true else str(status.old)
 
 
 def run_text(report: WorkerReport) -> str:
@@ -121,7 +118,7 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
         "counters": status.counters,
     }
     if status.old is not None:
-        entry["old"] = {"share": status.old.share, "queries": status.old.queries, "needed": status.old.is_needed}
+        entry["old"] = {"share": status.old.share, "queries": status.old.queries, "needed": status.is_old_needed}
     return document("live status", entry)
 
 

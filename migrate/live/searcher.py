@@ -15,10 +15,11 @@ import random
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -30,7 +31,7 @@ from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
-from migrate.live.generation import Generation, Texts, model_of, open_generation
+from migrate.live.generation import Generation, Texts, generation_of, model_of, open_generation
 from migrate.live.old_store import SEARCHES, Additions, OldStore, joined
 from migrate.live.state import OLD_STORE, Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
@@ -42,6 +43,7 @@ from migrate.stores.base import Store
 from migrate.stores.registry import absolute_location
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
+    Batch,
     Document,
     Progress,
     Query,
@@ -130,6 +132,41 @@ class _Buffer:
     queries: list[ServedQuery] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Untrue:
+    """The documents of a pool without a true vector in the store, in the order of the pool.
+
+    `query`, (dim,), is of unit length where the store compares by cosine; `scores`, (n,), are by the store's vectors.
+    """
+
+    generation: Generation
+    query: Vectors
+    ids: tuple[str, ...]
+    digests: Sequence[bytes | None]
+    scores: NDArray[np.floating]
+
+    def missing(self, present: NDArray[np.intp], scores: NDArray[np.floating] | None = None) -> dict[str, bytes]:
+        """Return those with a text and no vector at hand, by id, the best `scores` first if they are given."""
+        order = np.arange(len(self.ids))
+        if scores is not None:
+            order = np.argsort(scores if self.generation.store.info.metric == "l2" else -scores, kind="stable")
+        at_hand = set(present.tolist())
+        pairs = ((self.ids[row], self.digests[row]) for row in order.tolist() if row not in at_hand)
+        return {doc_id: digest for doc_id, digest in pairs if digest is not None}
+
+    def estimates(self, present: NDArray[np.intp], true: Vectors) -> NDArray[np.floating]:
+        """Return the scores, (n,), in which those at the places `present` count by their true vectors."""
+        if not len(present) or (translated := self._translated) is None:
+            return self.scores
+        info = self.generation.store.info
+        rows = unit_rows(true) if is_cosine(info) else true
+        return estimate_scores(self.query, self.scores, translated, present, rows, metric=info.metric)
+
+    @cached_property
+    def _translated(self) -> Vectors | None:
+        return self.generation.texts.vectors(self.ids)
+
+
 _Found = tuple[Generation, Vectors, Hits]
 Models = str | Embedder | Sequence[str | Embedder] | None
 
@@ -153,7 +190,7 @@ class LiveSearcher:
     old, old_model
         The store before the migration and its model, an embedder or a spec, if that still answers: both stores are
         searched at once, and either answers where the other one fails. What the old one adds falls as true vectors
-        come; once it is next to nothing, it is asked for few queries.
+        come; once it is next to nothing, it is asked for few queries, and where the new one fails.
     cache
         The embedding cache of models that have none yet; None for the user's.
 
@@ -190,13 +227,15 @@ class LiveSearcher:
             embedder.identity: LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=self._count)
             for embedder in embedders
         }
-        self._pause, self._late = Pause(), Pause()
+        self._pause, self._late, self._unreadable = Pause(), Pause(), Pause()
         self._old: OldStore | None = None
         self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-new")
         try:
             self.generation = self._opened()
             if old is not None or old_model is not None:
                 self._old = self._old_store(old, old_model, cache and cache.absolute())
+            for embedder in embedders:
+                embedder.warm_up()
         except BaseException:
             self._stop()
             raise
@@ -286,19 +325,26 @@ class LiveSearcher:
     def _search_stores(self, query: str | Vectors, depth: int, where: Any) -> tuple[_Found, Hits | None] | Hits:
         """Search the new store, and the old one meanwhile; return what the old one has found if only that answers.
 
-        A vector of the new model says nothing to the old store, and a store of true vectors does without it.
+        A vector of the new model says nothing to the old store. Where that adds nothing any more, as to a store of true
+        vectors, it is asked once the new one has failed.
         """
-        store, beside = self._old, None
-        if store is not None and isinstance(query, str) and self.generation.is_translated:
-            beside = store.ask(query, depth, where)
-        if store is None or beside is None:
+        store = self._old
+        if store is None or not isinstance(query, str):
             return self._search_new(query, depth, where), None
-        until = time.monotonic() + self.limits.search_ms / 1000
+        at_once = self._answers_at_once(query)
+        begun, is_left_alone = time.monotonic(), not at_once and not self._late.is_over
+        is_wanted = is_left_alone or (self.generation.is_translated and store.is_wanted())
+        beside = store.ask(query, depth, where) if is_wanted else None
         found, search, failure = None, None, None
-        if self._late.is_over:
+        if at_once:
+            found = self._search_new(query, depth, where)
+        elif not is_left_alone:
             search = self._begin_search(query, depth, where)
             found, failure = self._await_new(search)
-        hits = store.answer_of(beside, until - time.monotonic())
+        if found is None and not is_wanted:
+            begun, beside = time.monotonic(), store.ask(query, depth, where)
+        until = begun + self.limits.search_ms / 1000
+        hits = None if beside is None else store.answer_of(beside, until - time.monotonic())
         if found is not None:
             return found, hits
         if hits is not None:
@@ -307,6 +353,11 @@ class LiveSearcher:
             raise failure
         # Neither was in time: it is waited for as if there were no old store
         return (self._search_new(query, depth, where) if search is None else self._result_of(search)), None
+
+    def _answers_at_once(self, query: str) -> bool:
+        """Tell if the new store waits for nobody: it is in memory, and so is the vector of the query."""
+        generation = self.generation
+        return generation.is_in_memory and generation.vectors.knows_query(query)
 
     def _begin_search(self, query: str | Vectors, depth: int, where: Any) -> Future[_Found]:
         try:
@@ -410,37 +461,21 @@ class LiveSearcher:
         ids, digests = [pool[row] for row in lacking.tolist()], [hashes[row] for row in lacking.tolist()]
         chooser = digest_of(Query("query", query)) if isinstance(query, str) else UNKNOWN_QUERY
         self._want(ids, lacking, chooser)
+        untrue = _Untrue(generation, query_vector, tuple(ids), digests, hits.scores[lacking])
         present, rows = vectors.in_memory(digests)
-
-        def missing(order: Iterable[int]) -> dict[str, bytes]:
-            at_hand = set(present.tolist())
-            pairs = ((ids[row], digests[row]) for row in order if row not in at_hand)
-            return {doc_id: digest for doc_id, digest in pairs if digest is not None}
-
-        if unasked := {i: digest for i, digest in missing(range(len(ids))).items() if vectors.worth_a_look(digest)}:
+        if unasked := vectors.unasked(untrue.missing(present)):
             vectors.look_up(self._documents(texts, unasked), seconds=deadline - time.monotonic())
             present, rows = vectors.in_memory(digests)
-        if len(present) < len(ids):
-            translated = texts.vectors(ids)
-
-            def estimates() -> NDArray[np.floating]:
-                if translated is None:
-                    return hits.scores[lacking]
-                true = unit_rows(rows) if cosine else rows
-                return estimate_scores(
-                    query_vector, hits.scores[lacking], translated, present, true, metric=info.metric
-                )
-
-            order: Iterable[int] = range(len(ids))  # of the ranks in both
-            if old is None:
-                order = np.argsort(estimates() if info.metric == "l2" else -estimates(), kind="stable").tolist()
-            accepted = [pair for pair in missing(order).items() if vectors.refusal(pair[1]) is None]
-            if chosen := dict(accepted[: self._allowed()]):
+        if len(present) < len(ids) and (allowed := self._allowed()):
+            best_first = None if old is not None else untrue.estimates(present, rows)  # else by the ranks in both
+            accepted = list(vectors.accepted(untrue.missing(present, best_first)).items())
+            if chosen := dict(accepted[:allowed]):
                 documents = self._documents(texts, chosen)
                 vectors.embed(documents, chooser=chooser, seconds=deadline - time.monotonic())
                 present, rows = vectors.in_memory(digests)
+        if len(present) < len(ids):
             scores = np.array(hits.scores, np.float64)
-            scores[lacking] = estimates()
+            scores[lacking] = untrue.estimates(present, rows)
         best = rerank(
             query_vector,
             hits.ids,
@@ -453,7 +488,7 @@ class LiveSearcher:
         answered_by = ("new",) if old is None else ("new", "old")
         if old is not None and self._old is not None:
             true = set(hits.ids).difference(ids).union(ids[row] for row in present.tolist())
-            best = self._old.fuse(best, new_ids, old_ranks, true)[: max(k, _MONITORED)]
+            best = self._old.fuse(best, new_ids, old_ranks, true, depth=max(k, _MONITORED))
         ranked = np.array([score for _, score in best], np.float32)
         shown = tuple(doc_id for doc_id, _ in best)
         return LiveAnswer(shown, ranked, len(ids) - len(present), generation.key, answered_by)
@@ -488,9 +523,11 @@ class LiveSearcher:
         """Return documents by the hash of their text, as long as that is still their text."""
         try:
             documents = texts.find(list(hashes))
-        except LeadMigrateError as error:
-            _log.warning("documents are ranked by the vectors of the store: %s", error)
+        except LeadMigrateError as error:  # another store has come to its place, which takes a while to open
+            if self._unreadable.fail():
+                _log.warning("documents are ranked by the vectors of the store: %s", error)
             return {}
+        self._unreadable.end()
         return {
             hashes[doc_id]: document
             for doc_id, document in documents.items()
@@ -504,14 +541,24 @@ class LiveSearcher:
         if location is None or model is None:
             raise UsageError("old and old_model go together: the store before the migration, and the model it is of")
         place = absolute_location(location)
-        store = open_store(place)
+        if place == self.location or generation_of(store := open_store(place)) == self.generation.key:
+            raise UsageError(f"{place}: old is the new store itself; name the store before the migration")
         recorded = store.info.manifest.model if store.info.manifest is not None else None
         embedder = whole_embedder(load_known(model, recorded, state=store.folder) if isinstance(model, str) else model)
         if embedder.cacheable:
             embedder = CachedEmbedder(embedder, cache or default_cache_path())
+        if embedder.identity == self.generation.vectors.embedder.identity:
+            raise UsageError(
+                f"{place}: old_model is {embedder.identity.spec}, the model of the new store; name the one before the "
+                "migration"
+            )
+        embedder.warm_up()
         vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
         noted = self._state.value(OLD_STORE) or {}
-        return OldStore(place, vectors, Additions(**noted), count=self._count)
+        return OldStore(place, vectors, Additions(**noted), new=self._vectors_there, count=self._count)
+
+    def _vectors_there(self, ids: Sequence[str]) -> Batch | None:
+        return self.generation.texts.vectors_there(ids)
 
     def _opened(self) -> Generation:
         started, marked = time.monotonic(), self._state.true_documents()
@@ -551,12 +598,12 @@ class LiveSearcher:
         with self._lock:
             buffer, self._buffer = self._buffer, _Buffer()
             self._embedded += int(buffer.counts["embedded_by_queries"])
-        uncertainty = self.generation.uncertainty
+        uncertainties = self.generation.uncertainties
         try:
             with self._state.transaction():
                 if buffer.wanted:
-                    demand = {doc_id: (weight, uncertainty(doc_id)) for doc_id, weight in buffer.wanted.items()}
-                    self._state.want(demand, buffer.choosers)
+                    weights = zip(buffer.wanted.values(), uncertainties(buffer.wanted), strict=True)
+                    self._state.want(dict(zip(buffer.wanted, weights, strict=True)), buffer.choosers)
                 if buffer.queries:
                     self._state.keep_queries(buffer.queries)
                 if buffer.counts:

@@ -48,6 +48,11 @@ class LiveStatus:
         return 0 < self.count == self.true
 
     @property
+    def is_old_needed(self) -> bool:
+        """True while the store before the migration adds something to the answers."""
+        return self.old is not None and self.old.is_needed and not self.is_all_true
+
+    @property
     def outcome(self) -> Outcome:
         """The verdict in a word."""
         if self.is_all_true:

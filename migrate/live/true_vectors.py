@@ -56,27 +56,32 @@ class VectorMemory:
     """The vectors, (dim,), that were used last, by the hash of their text; `most` are held."""
 
     def __init__(self, dim: int, most: int) -> None:
-        self._dim, self._most = dim, most
-        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._most = most
+        self._vectors = np.empty((0, dim), np.float32)
+        self._row_of: OrderedDict[bytes, int] = OrderedDict()
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._vectors
+        return digest in self._row_of
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
-        """Return the places of those digests that are known, (n,), and their vectors, (n, dim)."""
-        present = [(position, digest) for position, digest in enumerate(digests) if digest in self._vectors]
+        """Return the places of those digests that are known, (n,), and copies of their vectors, (n, dim)."""
+        row_of = self._row_of
+        present = [(position, digest) for position, digest in enumerate(digests) if digest in row_of]
         for _, digest in present:
-            self._vectors.move_to_end(digest)  # type: ignore[arg-type]
-        rows = [self._vectors[digest] for _, digest in present]  # type: ignore[index]
-        positions = np.array([position for position, _ in present], np.intp)
-        return positions, np.stack(rows) if rows else np.empty((0, self._dim), np.float32)
+            row_of.move_to_end(digest)  # type: ignore[arg-type]
+        rows = np.array([row_of[digest] for _, digest in present], np.intp)  # type: ignore[index]
+        return np.array([position for position, _ in present], np.intp), self._vectors[rows]
 
     def keep(self, digest: bytes, vector: Vectors) -> None:
-        """Hold a copy of a vector: a row would keep all of its batch."""
-        self._vectors[digest] = np.array(vector, np.float32)
-        self._vectors.move_to_end(digest)
-        if len(self._vectors) > self._most:
-            self._vectors.popitem(last=False)
+        """Hold a copy of a vector, in the row of the one that was used longest ago where there are enough."""
+        row = self._row_of.pop(digest, len(self._row_of))
+        if row == self._most:
+            row = self._row_of.popitem(last=False)[1]
+        if row == len(self._vectors):
+            more = np.empty((min(max(row, 256), self._most - row), self._vectors.shape[1]), np.float32)
+            self._vectors = np.concatenate([self._vectors, more])
+        self._vectors[row] = vector
+        self._row_of[digest] = row
 
 
 class LiveVectors:
@@ -127,18 +132,24 @@ class LiveVectors:
         vector: Vectors = rows[0]
         return vector
 
+    def knows_query(self, text: str) -> bool:
+        """Tell if the vector of a query is in memory: nothing is asked of the model for it."""
+        with self._lock:
+            return text_hash(text) in self._queries
+
     def in_memory(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """Return the places of those texts whose vectors are in memory, (n,), and these, (n, dim)."""
         with self._lock:
             return self._memory.find(digests)
 
-    def worth_a_look(self, digest: bytes) -> bool:
-        """Tell if the cache may have the vector of a text: it was not asked lately, before the worker filled it in."""
-        return time.monotonic() - self._absent.get(digest, -np.inf) > 30.0
+    def unasked(self, hashes: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return those documents, by id, that the cache may have by now: it was not asked for them lately."""
+        since, asked_at = time.monotonic() - 30.0, self._absent
+        return {doc_id: digest for doc_id, digest in hashes.items() if asked_at.get(digest, -np.inf) < since}
 
-    def refusal(self, digest: bytes) -> str | None:
-        """Return why the model takes no vector of a text; None where it does."""
-        return self._refused.get(digest)
+    def accepted(self, hashes: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return those documents, by id, that the model has not refused."""
+        return {doc_id: digest for doc_id, digest in hashes.items() if digest not in self._refused}
 
     def look_up(self, documents: Mapping[bytes, Document], *, seconds: float) -> None:
         """Take what the cache has of some texts into memory, waiting for at most so long."""

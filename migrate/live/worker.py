@@ -6,10 +6,11 @@ worker that was killed at any moment has lost nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -38,9 +39,20 @@ from migrate.errors import (
 from migrate.files import canonical_json, output_lock
 from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
+from migrate.live.old_store import MAY_GO, Additions
 from migrate.live.options import WorkerOptions
 from migrate.live.paying import Account, Pace, PayingEmbedder
-from migrate.live.state import STOP, Counter, LiveState, ServedQuery, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.state import (
+    OLD_STORE,
+    STOP,
+    Counter,
+    LiveState,
+    ServedQuery,
+    WorkerFacts,
+    WorkerPhase,
+    state_path,
+    text_hash,
+)
 from migrate.live.writing import Renewal, VectorWriter, writer_of
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
@@ -49,6 +61,8 @@ from migrate.stores.registry import open_store
 from migrate.stores.serving import is_cosine
 from migrate.translate import batch_rows
 from migrate.vectors import Document, Vectors, unit_rows
+
+_log = logging.getLogger(__name__)
 
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
@@ -100,11 +114,19 @@ class WorkerReport:
 class Worker:
     """One run of the worker of the store at a location: a translated one, with texts.
 
-    `embedder` is the model that it was translated for, behind its cache.
+    `embedder` is the model that it was translated for, behind its cache. `tell` is called with a sentence when the
+    store before the migration, if searchers ask it too, may be switched off.
     """
 
-    def __init__(self, location: str, embedder: Embedder, options: WorkerOptions | None = None) -> None:
-        self.location, self.options = location, options or WorkerOptions()
+    def __init__(
+        self,
+        location: str,
+        embedder: Embedder,
+        options: WorkerOptions | None = None,
+        *,
+        tell: Callable[[str], object] = _log.info,
+    ) -> None:
+        self.location, self.options, self._tell_user = location, options or WorkerOptions(), tell
         self.budget = None if self.options.budget is None else Budget.parse(self.options.budget)
         pace = None if self.options.pace is None else Pace.parse(self.options.pace)
         self.renewal = Renewal.of(self.options)
@@ -130,6 +152,7 @@ class Worker:
         self._failures = 0
         self._not_renewed: tuple[float, ...] = ()
         self._remark = ""
+        self._is_old_told = False
         self._is_proven = not needs_proof(self.embedder)
         self._is_unaffordable = False  # the proof, without which nothing is embedded
 
@@ -196,6 +219,7 @@ class Worker:
         if not self._is_proven:
             self._prove_model()
         self._look()
+        self._tell_of_old_store()
         self._note_history()
         documents = self._next()
         stops = None
@@ -480,6 +504,15 @@ class Worker:
         self.state.note(_SAID, str(verdict.outcome))
 
     # Telling.
+
+    def _tell_of_old_store(self) -> None:
+        """Say once that the store before the migration is no longer needed, as what it adds to answers shows."""
+        noted = self.state.value(OLD_STORE)
+        is_needed = noted is None or (Additions(**noted).is_needed and not self.survey.is_complete)
+        if not is_needed and not self._is_old_told:
+            adds = f"the old store adds nothing to true vectors: {MAY_GO}"
+            self._tell_user(f"{self.location}: {adds if self.survey.is_complete else Additions(**noted)}")
+        self._is_old_told = not is_needed
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
         status = WorkerFacts(phase, os.getpid(), self.account.usd, message)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
-from migrate.search.runs import DEPTH, Rankings, rank
+from migrate.search.runs import DEPTH, Rankings, by_score
+
+_FIRST: Final = 10
+"""Documents whose vectors say how sure the new model is."""
 
 
 def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> Rankings:
@@ -22,26 +26,29 @@ def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> R
         for run in runs:
             for position, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
                 scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + position)
-        rankings[query_id] = tuple(doc_id for doc_id, _ in rank(scores.items(), depth))
+        rankings[query_id] = tuple(by_score(scores, depth))
     return Rankings(rankings)
 
 
-def fuse_untrue(ranking: Sequence[str], old_ranks: Mapping[str, int], true: Collection[str]) -> list[str]:
-    """Order documents by the ranks of the new model and of the old one, which counts as far as the new is not sure.
+def fuse_untrue(
+    ranking: Sequence[str], old_ranks: Mapping[str, int], true: Collection[str], *, depth: int = DEPTH
+) -> list[str]:
+    """Return the first `depth` by the ranks of the new model and of the old, which counts while the new is not sure.
 
-    Each document is given the reciprocal of its rank in the `ranking` by the new model, and of its rank from 1 by the
-    old one, if it has one; for those with a `true` vector the new rank counts twice. So what is true is ordered by the
-    new model alone.
+    Each document is given the reciprocals of its rank in the `ranking` by the new model, and of its rank from 1 by the
+    old one, if it has one. The share of documents with `true` vectors among the first ten by the new model goes from
+    the weight of the old ranks to that of the new: where all ten are true, the new model orders alone
+    (`benchmarks/fading.py`).
 
     >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true=())
     ['a', 'c', 'b']
     >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true={"a", "b", "c"})
     ['a', 'b', 'c']
     """
-
-    def score(rank: int, doc_id: str) -> float:
-        other = rank if doc_id in true else old_ranks.get(doc_id)
-        return 1 / (60 + rank) + (0.0 if other is None else 1 / (60 + other))
-
-    scores = {doc_id: score(rank, doc_id) for rank, doc_id in enumerate(ranking, start=1)}
-    return sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
+    first = ranking[:_FIRST]
+    sure = sum(doc_id in true for doc_id in first) / max(len(first), 1)
+    scores = {doc_id: (1 + sure) / (60 + rank) for rank, doc_id in enumerate(ranking, start=1)}
+    if sure < 1:
+        for doc_id in scores.keys() & old_ranks.keys():
+            scores[doc_id] += (1 - sure) / (60 + old_ranks[doc_id])
+    return by_score(scores, depth)

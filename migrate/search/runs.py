@@ -44,7 +44,16 @@ def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[
     for doc_id, score in scored:
         if score > best.get(doc_id, -np.inf):
             best[doc_id] = score
-    return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:depth]
+    return [(doc_id, best[doc_id]) for doc_id in by_score(best, depth)]
+
+
+def by_score(scores: Mapping[str, float], depth: int) -> list[str]:
+    """Return the first `depth` documents in the order of their scores, the highest first; ties by doc_id."""
+    best: Mapping[str, float] = scores
+    if 0 < depth < len(scores):  # strings take longer to sort than numbers
+        least = sorted(scores.values(), reverse=True)[depth - 1]
+        best = {doc_id: score for doc_id, score in scores.items() if score >= least}
+    return sorted(sorted(best), key=scores.__getitem__, reverse=True)[:depth]  # a sort keeps the order of equals
 
 
 class TopK:

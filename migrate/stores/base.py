@@ -229,6 +229,13 @@ class Store(ABC):
         """
         raise NotImplementedError
 
+    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
+        """Return the vectors of some rows, in their order, as the search holds them in memory; None where it does not.
+
+        They are those that were opened, whatever has come to the location since.
+        """
+        return None
+
     def exchange(self, new: Store) -> Exchange:
         """Return how this store and another one of its kind trade names; nothing is changed yet.
 

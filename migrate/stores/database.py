@@ -261,16 +261,19 @@ class DatabaseStore(Store):
         return Batch(self.ids(rows), self._read(self.ids(unique), self.index.order[unique])[positions])
 
     def _read(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Vectors:
-        """Return the vectors of different ids, in their order."""
+        """Return the vectors of different ids, in their order; raises `StoreError` if one is gone."""
+        row_of, vectors = self._read_present(ids, at)
+        self._refuse_gone(ids, row_of)
+        return vectors[[row_of[doc_id] for doc_id in ids]]
+
+    def _read_present(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> tuple[dict[str, int], Vectors]:
+        """Return the vectors of those of some different ids that are there, and the row of each id in them."""
         if not ids:
-            return np.empty((0, self.info.dim), np.float32)
+            return {}, np.empty((0, self.info.dim), np.float32)
         with self.driver.errors():
             read = [self.driver.vectors(*chunk) for chunk in self._chunks(ids, at)]
-        position_of = {
-            doc_id: position for position, doc_id in enumerate(chain.from_iterable(page.ids for page in read))
-        }
-        self._refuse_gone(ids, position_of)
-        return np.concatenate([self._as_matrix(page) for page in read])[[position_of[doc_id] for doc_id in ids]]
+        row_of = {doc_id: row for row, doc_id in enumerate(chain.from_iterable(page.ids for page in read))}
+        return row_of, np.concatenate([self._as_matrix(page) for page in read])
 
     def _chunks(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Iterator[tuple[Any, ...]]:
         size = self.driver.at_once
@@ -299,9 +302,10 @@ class DatabaseStore(Store):
             return {document.id: document for document in documents}
 
     def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """Return the vectors of some ids as they are now, in their order; raises `StoreError` if one is gone."""
-        position_of = {doc_id: position for position, doc_id in enumerate(dict.fromkeys(ids))}
-        return Batch(ids, self._read(list(position_of), None)[[position_of[doc_id] for doc_id in ids]])
+        """Return the vectors of some ids as they are now, in their order; of those that are gone, none."""
+        row_of, vectors = self._read_present(list(dict.fromkeys(ids)), None)
+        present = [doc_id for doc_id in ids if doc_id in row_of]
+        return Batch(present, vectors[[row_of[doc_id] for doc_id in present]])
 
     def _refuse_gone(self, ids: Iterable[str], present: Collection[str]) -> None:
         missing = next((doc_id for doc_id in ids if doc_id not in present), None)

@@ -117,6 +117,16 @@ def test_two_documents_of_one_text_do_not_share_the_vector_of_what_one_of_them_b
         assert abs(scores[twins[1]] - model.one("other words") @ model.one("the same words")) > 1e-3
 
 
+def test_vectors_of_documents_that_are_gone_are_left_out(location):
+    ids = [document.id for document in open_store(location).documents()][:4]
+    before = open_store(location).find_vectors(ids)
+    assert list(before.ids) == ids
+    edit(location, gone=[ids[1]])
+    after = open_store(location).find_vectors([*ids, ids[0]])
+    assert list(after.ids) == [ids[0], ids[2], ids[3], ids[0]]
+    np.testing.assert_array_equal(after.vectors, before.vectors[[0, 2, 3, 0]])
+
+
 def test_a_document_that_is_deleted_is_not_found(location, tmp_path):
     model, query = Hashed(), Hashed().one("a question")
     with LiveSearcher(location, model, limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:

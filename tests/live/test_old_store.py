@@ -14,7 +14,7 @@ from worker_tools import Hashed, Other, translate
 
 from migrate.errors import RemoteError, StoreError, UsageError, VectorError
 from migrate.live.searcher import LiveLimits, LiveSearcher
-from migrate.live.state import LiveState, state_path, text_hash
+from migrate.live.state import OLD_STORE, LiveState, state_path, text_hash
 from migrate.live.status import status_of
 from migrate.steps.switch import switch
 from migrate.stores import open_store
@@ -287,11 +287,74 @@ def test_another_store_that_comes_to_the_place_of_the_old_one_does_not_answer(li
         ({"old_model": Other()}, StoreError, "the old store is of hashed, and its queries are embedded by other"),
         ({"old_model": Hashed(5)}, VectorError, "hashed has 5 dimensions, the vectors of the old store 12"),
         ({"old": "nowhere"}, StoreError, "nowhere"),
+        ({"old": "new"}, UsageError, "old is the new store itself"),
+        ({"old": "copy"}, UsageError, "old is the new store itself"),
     ],
 )
-def test_what_is_no_old_store_is_refused(options, error, words, live):
+def test_what_is_no_old_store_is_refused(options, error, words, live, folder, tmp_path):
+    (tmp_path / "copy").symlink_to(folder)
+    if options.get("old") in ("new", "copy"):
+        options = {"old": tmp_path / options["old"]}
     with pytest.raises(error, match=words):
         live(**options)
+
+
+def test_the_new_model_is_no_old_one(live, server, tmp_path):
+    again = make_store(tmp_path / "again", noisy_vectors(seed=1), served_by(server).identity)
+    with pytest.raises(UsageError, match="old_model is openai:tiny, the model of the new store"):
+        live(old=again, old_model=served_by(server))
+
+
+def renamed(store, folder, keep):
+    """The store with other ids for all documents but the first `keep`."""
+    shutil.copytree(store, folder)
+    lines = (folder / "docs.jsonl").read_text().splitlines()
+    lines = [line if row < keep else line.replace('"id": "d', '"id": "x') for row, line in enumerate(lines)]
+    (folder / "docs.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def test_a_store_of_another_corpus_is_refused_and_one_that_is_half_of_it_warned_of(live, old, tmp_path, caplog):
+    with pytest.raises(StoreError, match="of 120 documents of the old store, the new one has 0: it is of another corp"):
+        live(old=renamed(old, tmp_path / "other", 0))
+    assert not caplog.text
+    assert live(old=renamed(old, tmp_path / "part", 50)).search("a question").answered_by == ("new", "old")
+    assert "of 120 documents of the old store, the new one has 50: what it lacks is not answered with" in caplog.text
+
+
+def not_needed(folder):
+    """Have the state of a store say that the old one adds nothing any more."""
+    with LiveState(state_path(open_store(folder))) as state:
+        state.note(OLD_STORE, {"share": 0.0, "queries": 10_000})
+
+
+def test_an_old_store_that_is_not_needed_still_answers_where_the_new_model_does_not(live, server, folder):
+    not_needed(folder)
+    searcher = live(LiveLimits(depth=30, max_documents=0, search_ms=5_000))
+    server.faults.extend([status(500)] * 1_000)
+    answers = [searcher.search(f"question {number}") for number in range(30)]
+    assert [answer.answered_by for answer in answers] == [("old",)] * 30
+    assert list(answers[0].ids) == old_order("question 0")[:10]
+
+
+def test_a_complete_store_falls_back_too(live, server, tmp_path, old):
+    whole = make_store(tmp_path / "whole", true_vectors(), served_by(server).identity, source=None, made_by="reembed")
+    cache = tmp_path / "cache.sqlite"
+    with LiveSearcher(whole, served_by(server), old=old, old_model=OLD, cache=cache) as searcher:
+        assert searcher.search("a question").answered_by == ("new",)
+        server.faults.extend([status(500)] * 100)
+        assert searcher.search("another").answered_by == ("old",)
+
+
+def test_an_old_store_that_is_not_needed_does_not_hide_that_neither_answers(live, server, folder):
+    not_needed(folder)
+    model = Hashed()
+    searcher = live(LiveLimits(depth=30, search_ms=5_000), old_model=model)
+    model.fails = 100
+    server.faults.extend([status(500)] * 100)
+    for question in ("nobody", "nor here"):
+        with pytest.raises(RemoteError):
+            searcher.search(question)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])

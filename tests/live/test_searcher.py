@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -353,3 +355,21 @@ def test_no_state_no_error(live, folder):
     for _ in range(3):
         assert list(searcher.search(query).ids) == expected(query)
         time.sleep(0.1)
+
+
+def test_the_library_of_a_client_is_loaded_before_the_first_query_and_no_server_is_asked(folder, server, tmp_path):
+    lines = [
+        "import sys",
+        "from migrate.embedders import load_embedder",
+        "from migrate.live.searcher import LiveSearcher",
+        "from pathlib import Path",
+        "folder, cache, url = sys.argv[1:]",
+        "print('openai' in sys.modules)",
+        "LiveSearcher(folder, load_embedder('openai:tiny', base_url=url), cache=Path(cache)).close()",
+        "print('openai' in sys.modules)",
+    ]
+    asked = len(server.requests)
+    command = [sys.executable, "-c", "\n".join(lines), str(folder), str(tmp_path / "cache.sqlite"), server.url]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == ["False", "True"]
+    assert len(server.requests) == asked

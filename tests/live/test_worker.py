@@ -29,7 +29,7 @@ from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.report import metrics_text, status_document, status_sections, verdict_sentence
 from migrate.live.searcher import LiveLimits, LiveSearcher
-from migrate.live.state import STOP, LiveState, ServedQuery, state_path
+from migrate.live.state import OLD_STORE, STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions, is_running, stop_worker
 from migrate.live.writing import writer_of
@@ -665,3 +665,25 @@ def test_a_model_without_a_cache_and_another_model_are_refused(location, embedde
         Worker(location, Hashed(), ONCE)
     with pytest.raises(StoreError, match=r"not the store.s own model"):
         Worker(location, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite"), ONCE)
+
+
+def test_it_says_once_that_the_old_store_may_be_switched_off(location, embedder):
+    said = []
+    with LiveState(state_path(open_store(location))) as state:
+        state.note(OLD_STORE, {"share": 0.02, "queries": 900})
+    Worker(location, embedder, options(budget="60"), tell=said.append).run()
+    assert said == []
+    with LiveState(state_path(open_store(location))) as state:
+        state.note(OLD_STORE, {"share": 0.001, "queries": 900})
+    Worker(location, embedder, options(budget="70"), tell=said.append).run()
+    (line,) = said
+    assert "the old store adds 0.1 % of the documents shown, over 900 queries: it and its model may be" in line
+    with LiveState(state_path(open_store(location))) as state:
+        state.note(OLD_STORE, {"share": 0.02, "queries": 900})
+    assert "keep it" in " ".join(report_text(status_sections(status_of(location))).split())
+    Worker(location, embedder, ONCE, tell=said.append).run()
+    assert "the old store adds nothing to true vectors: it and its model may be switched off" in said[1]
+    assert len(said) == 2
+    told = status_of(location)
+    assert "adds nothing to true vectors" in " ".join(report_text(status_sections(told)).split())
+    assert status_document(told)["old"]["needed"] is False

@@ -351,3 +351,17 @@ class TestQdrant:
             with pytest.raises(StoreError, match="already accessed"):
                 store.put_vectors([store.ids(range(1))[0]], queries(1))
         assert store.put_vectors([store.ids(range(1))[0]], queries(1)) == 1
+
+
+@pytest.mark.parametrize("factory", ["Flat", "HNSW8,Flat", "IDMap,Flat", "IDMap,HNSW8,Flat", "IVF4,Flat", "SQ8"])
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_vectors_that_a_search_holds_are_those_of_the_store(factory, metric, tmp_path):
+    labels = np.arange(500, 620) * 3 if factory.startswith("IDMap") else None
+    save(build(factory, example_vectors(120, DIM), metric=metric, labels=labels), tmp_path)
+    store = open_store(tmp_path)
+    rows = np.array([7, 0, 119, 7])
+    held = store.held_vectors(rows)
+    if factory in ("IVF4,Flat", "SQ8"):  # kept in lists, or as codes
+        assert held is None
+    else:
+        np.testing.assert_array_equal(held, store.get(rows).vectors)

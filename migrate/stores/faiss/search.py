@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -54,6 +55,26 @@ class IndexSearch:
             hits.append(as_hits([self._ids[row] for row in positions[valid].tolist()], values[valid]))
         return hits
 
+    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
+        """Return the vectors of some rows, in their order; None where the index keeps no whole vectors by row."""
+        import faiss
+
+        index, labels = self._inner
+        if not isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat):
+            return None
+        vectors: Vectors = index.reconstruct_batch(rows if labels is None else labels[rows])
+        return vectors
+
+    @cached_property
+    def _inner(self) -> tuple[Any, NDArray[np.int64] | None]:
+        """The index of its own class, inside an IDMap if there is one, and what it knows rows by; None for rows."""
+        import faiss
+
+        index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
+        if isinstance(index, faiss.IndexIDMap):  # the index inside knows rows alone
+            return faiss.downcast_index(index.index), None
+        return index, self._labels
+
     def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each label, of any shape; -1 where the index found none."""
         if self._labels is None or self._order is None or not self._labels.size:
@@ -68,13 +89,11 @@ class IndexSearch:
             return scores, labels
         import faiss
 
-        index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
-        wrapped = isinstance(index, faiss.IndexIDMap)
-        index = faiss.downcast_index(index.index) if wrapped else index
-        selected = chosen if wrapped or self._labels is None else self._labels[chosen]
+        index, known_by = self._inner
+        selected = chosen if known_by is None else known_by[chosen]
         selector = faiss.IDSelectorBatch(np.ascontiguousarray(selected, np.int64))
         scores, labels = index.search(queries, k, params=self._parameters(index, selector))
-        if wrapped and self._labels is not None:  # the index inside an IDMap knows rows alone
+        if known_by is None and self._labels is not None:
             labels = np.where(labels == _NOT_FOUND, _NOT_FOUND, self._labels[labels])
         return scores, labels
 

@@ -12,6 +12,9 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from migrate.errors import StoreError
 from migrate.files import FileStamp, real_path
 from migrate.locations import Address
@@ -128,9 +131,15 @@ class FaissStore(RowFileStore):
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search the index itself, in memory from the first search on; `where` maps metadata to values."""
+        return self._loaded().search(queries, k, where)
+
+    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
+        """Return the vectors of some rows as the index in memory has them."""
+        return self._loaded().held_vectors(rows)
+
+    def _loaded(self) -> IndexSearch:
         with self._opening:
-            index = self._search
-        return index.search(queries, k, where)
+            return self._search
 
     @cached_property
     def _search(self) -> IndexSearch:
