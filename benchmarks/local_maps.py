@@ -5,8 +5,8 @@
 DATA holds `scifact/` and `nfcorpus/` in BEIR layout. The documents are sentences of SciFact, pieces of NFCorpus and
 paragraphs of the strings in triple quotes of installed packages, 40 words at most and none twice. The sources are
 layers of all-MiniLM-L6-v2, the target is its last; one pass in bfloat16, cut at 64 word pieces, gives them all, and is
-kept in FOLDER: 21 minutes of two processes for 200,000. The queries are those of both sets, titles of SciFact, and first
-paragraphs of the strings; the last two should find a passage that stood below them, which is `known`.
+kept in FOLDER: 21 minutes of two processes for 200,000. The queries are those of both sets, titles of SciFact, and the
+first paragraphs of strings; the last two should find a passage that stood below them, which is `known`.
 
 The cells are k-means of the old vectors; in each is a ridge of the residuals of held-out predictions of the map for
 all, weighted by a softmax of the distances to the nearest four centres. The number of cells and the penalty are chosen
@@ -281,8 +281,16 @@ def _distances(rows: Vectors, centres: Vectors) -> Vectors:
     return np.asarray(squared_norms(rows)[:, None] + squared_norms(centres) - 2 * rows @ centres.T)
 
 
-def choose_local(stitch: Stitch, pairs: Pairing) -> tuple[LocalMaps | None, Vectors, Vectors]:
-    """Local maps beside an unfitted stitch, and its held-out predictions, (n, q), without them and with them."""
+@dataclass(frozen=True)
+class Variant:
+    """A stitch with local maps or without, and its held-out predictions, (n, q)."""
+
+    maps: LocalMaps | None
+    held_out: Vectors
+
+
+def choose_local(stitch: Stitch, pairs: Pairing) -> list[Variant]:
+    """An unfitted stitch without local maps, and with them where held-out retrieval says so."""
     judge, plain = Neighbours(pairs.target), cross_predict(stitch, pairs, with_variance=False).vectors
     tried = {(cells, penalty): plain.copy() for cells in CELLS for penalty in PENALTIES}
     for fold in fold_rows(len(pairs), seed=pairs.seed):
@@ -300,8 +308,9 @@ def choose_local(stitch: Stitch, pairs: Pairing) -> tuple[LocalMaps | None, Vect
         flush=True,
     )
     if gain.mean() <= standard_error(gain):
-        return None, plain, plain
-    return LocalMaps.fit(pairs.source, pairs.target - plain, cells, [penalty])[0], plain, tried[cells, penalty]
+        return [Variant(None, plain)]
+    maps = LocalMaps.fit(pairs.source, pairs.target - plain, cells, [penalty])[0]
+    return [Variant(None, plain), Variant(maps, tried[cells, penalty])]
 
 
 def stretched(predicted: Vectors, pairs: Pairing) -> Vectors:
@@ -309,16 +318,17 @@ def stretched(predicted: Vectors, pairs: Pairing) -> Vectors:
     return fit_spread(predicted, pairs.target).of(predicted).astype(np.float32)
 
 
-def translate(store: LargeStore, pairs: Pairing, stitch: Stitch, maps: LocalMaps | None, held_out: Vectors) -> Vectors:
-    """Translate what is left, stretched as held-out predictions have to be."""
-    spread, sphere = fit_spread(held_out, pairs.target), Sphere.fit(pairs.target)
-    translated = np.empty((len(store.rest), store.target.shape[1]), dtype=np.float32)
+def translate(store: LargeStore, pairs: Pairing, variants: Sequence[Variant], stitch: Stitch) -> list[Vectors]:
+    """Translate what is left, stretched as the held-out predictions of each variant have to be."""
+    spreads, sphere = [fit_spread(variant.held_out, pairs.target) for variant in variants], Sphere.fit(pairs.target)
+    translated = [np.empty((len(store.rest), store.target.shape[1]), dtype=np.float32) for _ in variants]
     for start in range(0, len(store.rest), PART):
         rows = store.rest[start : start + PART]
         views = store.views.take(rows) if stitch.reads_texts and store.views is not None else None
         predicted = stitch.transform(store.source[rows], views)
-        predicted = predicted if maps is None else predicted + maps.of(store.source[rows])
-        translated[start : start + PART] = sphere.of(spread.of(predicted).astype(np.float32))
+        for variant, spread, vectors in zip(variants, spreads, translated, strict=True):
+            whole = predicted if variant.maps is None else predicted + variant.maps.of(store.source[rows])
+            vectors[start : start + PART] = sphere.of(spread.of(whole).astype(np.float32))
     return translated
 
 
@@ -327,20 +337,16 @@ def compare(store: LargeStore, spec: str, count: int) -> list[str]:
     pairs = store.pairing(count)
     stitch = tune(spec, some_of(pairs))[0]
     stitch.spread = None  # type: ignore[attr-defined]
-    maps, held_out, with_maps = choose_local(stitch, pairs)
-    fitted = pairs.fit(stitch)
-    plain = store.judge(translate(store, pairs, fitted, None, held_out))
+    variants = choose_local(stitch, pairs)
+    plain, *local = [store.judge(vectors) for vectors in translate(store, pairs, variants, pairs.fit(stitch))]
     best = store.known(store.full).mean()
     columns = [f"{plain.overlaps.mean():.3f}", f"{plain.known.mean() / best:.3f}"]
-    if maps is None:
+    if not local:
         return [*columns, "none", "", ""]
-    local = store.judge(translate(store, pairs, fitted, maps, with_maps))
-    gains = local.overlaps - plain.overlaps, (local.known - plain.known) / best
-    return [
-        *columns,
-        str(len(maps.centres)),
-        *(f"{gain.mean():+.4f} ± {1.96 * standard_error(gain):.4f}" for gain in gains),
-    ]
+    gains = local[0].overlaps - plain.overlaps, (local[0].known - plain.known) / best
+    bounds = [f"{gain.mean():+.4f} ± {1.96 * standard_error(gain):.4f}" for gain in gains]
+    maps = variants[1].maps
+    return [*columns, "" if maps is None else str(len(maps.centres)), *bounds]
 
 
 def read_space(folder: Path, space: str) -> Vectors:
