@@ -9,7 +9,7 @@ The first call, and then one in `every`, is preceded by one for a few texts of t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from migrate.check.guard.known_rows import KnownRows
 from migrate.check.guard.watch import Watch
@@ -47,7 +47,7 @@ def guard(
     if every < 1 or mismatch not in ("raise", "log"):
         raise UsageError(f'every={every!r} is at least 1, and mismatch={mismatch!r} is "raise" or "log"')
     watch = Watch(KnownRows(store), every=every, raises=mismatch == "raise")
-    return _guarded(client, watch)
+    return cast("Client", _guarded(client, watch))
 
 
 def _guarded(client: Any, watch: Watch) -> Any:

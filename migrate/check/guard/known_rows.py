@@ -16,7 +16,7 @@ from migrate.stores import open_store
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
-from migrate.vectors import Vectors, as_vectors
+from migrate.vectors import Vectors
 
 ASKED = 4
 """Texts that a check embeds: of a wrong model not one vector is right."""
@@ -120,8 +120,3 @@ class KnownRows:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns
-
-
-def as_rows(embedded: object, *, name: str) -> Vectors:
-    """Return what a client answered as vectors, (n, dim)."""
-    return as_vectors(embedded, source=name)

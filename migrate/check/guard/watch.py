@@ -7,9 +7,9 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from typing import Any
 
-from migrate.check.guard.known_rows import KnownRows, as_rows
+from migrate.check.guard.known_rows import KnownRows
 from migrate.errors import LeadMigrateError, VectorError
-from migrate.vectors import Vectors
+from migrate.vectors import Vectors, as_vectors
 
 _LOG = logging.getLogger("migrate")
 
@@ -66,13 +66,13 @@ class Watch:
         """Yield texts to embed, as they are and then with the prefix of the manifest, and judge what comes back."""
         rows = self.known.current()
         try:
-            embedded = as_rows((yield list(rows.texts)), name=name)
+            embedded = as_vectors((yield list(rows.texts)), source=name)
             try:
                 rows.require(embedded, name=name)
             except VectorError:
                 if not rows.prefix or embedded.shape[1] != rows.vectors.shape[1]:
                     raise
-                prefixed: Vectors = as_rows((yield [rows.prefix + text for text in rows.texts]), name=name)
+                prefixed: Vectors = as_vectors((yield [rows.prefix + text for text in rows.texts]), source=name)
                 rows.require(prefixed, name=name)
         except LeadMigrateError as error:
             if self.raises:
