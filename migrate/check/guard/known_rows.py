@@ -60,7 +60,11 @@ class Rows:
             )
         texts = tuple(documents[i].text for i in chosen)
         return cls(
-            info.location, texts, store.get(rows[chosen]).vectors, manifest and manifest.model, tolerance_of(info)
+            info.location,
+            texts,
+            store.get(rows[chosen]).vectors,
+            None if manifest is None else manifest.model,
+            tolerance_of(info),
         )
 
     @property
