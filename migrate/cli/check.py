@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from migrate.audit.check import Check
 from migrate.cli import options
 from migrate.cli.next_step import lead_on
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show_result
-from migrate.steps.check import Check
 
 
 @options.command("check", example="lead-migrate check my-store/ --model tfidf:32")
