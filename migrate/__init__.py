@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from migrate.audit.check import check as check
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
     from migrate.audit.shortlist import Shortlist as Shortlist

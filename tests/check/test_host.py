@@ -162,7 +162,7 @@ def with_weights_in_eight_bits(model):
 @pytest.mark.slow
 def test_weights_in_eight_bits_cost_something_and_bfloat16_nothing(minilm, docstrings, make_store):
     """The packaged model as a host that saves memory serves it."""
-    texts = [" ".join(document.text.split()[:30]) for document in docstrings.documents[::12]]
+    texts = [" ".join(document.text.split()[:12]) for document in docstrings.documents[::14]]
     for name, network in (
         ("int8", with_weights_in_eight_bits(minilm.embedder.model)),
         ("bfloat16", copy.deepcopy(minilm.embedder.model).bfloat16()),
