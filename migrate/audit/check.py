@@ -27,7 +27,7 @@ class Check(Step["Compatibility"]):
     Raises
     ------
     VectorError
-        A vector that was looked at is zero or not finite.
+        A vector that was looked at is zero or not finite; or a model behind an API gives others than are in the cache.
     StoreError
         The store has texts, but none that is not blank.
     DatasetError

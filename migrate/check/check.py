@@ -31,6 +31,7 @@ from migrate.check.facts import (
 from migrate.check.model import Agreement, Cause, Compatibility, Example, Found, Observation
 from migrate.check.retrieval import RetrievalCost
 from migrate.embedders import special_options
+from migrate.embedders.again import prove_known
 from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity
@@ -64,6 +65,8 @@ def check_store(
 
     "trust" lets a `manifest` answer whose hash is that of the index, "compare" holds it against what is found, "ignore"
     does not look at it. `measure` gets vectors that are near the model's but not the same, and returns their cost.
+
+    Raises VectorError: the model gives other vectors than the cache has.
     """
     model = embedder.quick_identity()
     dimension = dimension_finding(store, model)
@@ -128,6 +131,8 @@ def _by_sample(
     store: Store, embedder: Embedder, findings: list[Observation], size: int, seed: int, progress: Progress
 ) -> tuple[Compatibility, Reembedded]:
     sample, stored = draw(store, size, seed)
+    # What the cache has may be of the host that made the store
+    prove_known(embedder, sample.documents, source=store.info.location)
     reembedded = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
     compared = Reembedded(sample.rows, sample.documents, stored, reembedded, tolerance_of(store.info))
     figures = _figures(store, compared, size)

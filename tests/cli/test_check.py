@@ -203,3 +203,18 @@ def test_a_manifest_that_would_stop_the_fit_is_named(server, lead_migrate):
     assert "nothing to migrate" in lead_migrate(f"{found.next} --yes").said
     Path("stamped/lead-migrate.json").unlink()
     assert lead_migrate(f"{found.next} --yes").next.startswith("translate stamped stamped-stitch")
+
+
+@pytest.mark.slow
+def test_what_the_cache_has_of_another_host_is_not_taken_for_the_model(server, lead_migrate):
+    documents = list(open_store("store").documents())
+    spec = "openai:text-embedding-3-small,dimensions=32"
+    make_store(Path("old"), documents, load_embedder(spec).embed_documents(documents))
+    check = f"check old --model {spec}"
+    for _ in range(2):
+        lead_migrate(check)
+    server.vectors = lambda texts: turned(np.stack([vector_of(text, 32) for text in texts]))
+    assert "start again with another --cache" in lead_migrate(check, code=4).complaint
+    found = lead_migrate(f"{check} --cache none --sample all", code=1)
+    assert "rotated vectors" in found.said
+    lead_migrate(f"{found.next} --yes")
