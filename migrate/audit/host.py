@@ -7,6 +7,7 @@ documents, each predicted by one that was fitted without it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,7 +51,7 @@ def retrieval_cost(
     stored = ranked.overlap(compared.stored[rows])
     repair = _try_stitches(compared.stored[rows], ranked, stored) if len(rows) >= FEWEST_PAIRS else None
     return RetrievalCost(
-        count,
+        len(rows),
         store.info.count,
         _share(stored),
         CUT / (len(rows) - 1),
@@ -71,13 +72,19 @@ class _Ranked:
 
     def run(self, vectors: Vectors) -> Rankings:
         """Rank the documents by vectors, (n, dim), for those that ask."""
-        batch = Batch(self.ids, vectors)
-        found = search([batch], self.query_ids, self.truth[self.asking], metric=self.metric, depth=CUT + 1)
+        queries = self.truth[self.asking]
+        found = search(_batches(self.ids, vectors), self.query_ids, queries, metric=self.metric, depth=CUT + 1)
         return without_self(found)
 
     def overlap(self, vectors: Vectors) -> Scores:
         """Return the share of the true ten that vectors find, for each document that asks."""
         return overlap(self.run(vectors), self.reference, self.query_ids, CUT)
+
+
+def _batches(ids: Sequence[str], vectors: Vectors) -> Iterator[Batch]:
+    """Yield vectors, (n, dim), with their ids, few enough at a time for any number of queries."""
+    for start in range(0, len(ids), 4_096):
+        yield Batch(ids[start : start + 4_096], vectors[start : start + 4_096])
 
 
 def _as_stored(compared: Reembedded) -> Vectors:
@@ -117,8 +124,7 @@ def _retention(
     answered = with_groups(answered, queries)
 
     def score(vectors: Vectors) -> Scores:
-        batch = Batch(list(keys), vectors)
-        run = search([batch], ids, queries, metric=store.info.metric, key=keys.__getitem__)
+        run = search(_batches(list(keys), vectors), ids, queries, metric=store.info.metric, key=keys.__getitem__)
         return answered.merged(ndcg(without_self(run) if answered.exclude_self else run, qrels, ids, CUT))
 
     bounds = Bootstrap(answered.weighting(), seed).retention(score(compared.stored), score(_as_stored(compared)))

@@ -12,7 +12,8 @@ from migrate.check.comparison import Share
 class JudgedRetention:
     """The nDCG@10 that stored vectors retain of the model's own, by `queries` judged ones, with one-sided 95 % bounds.
 
-    Queries are those with a relevant document in the sample; `retention` is None where they are too few.
+    The queries are those with a relevant document in the sample, all of which is searched. Where they are too few,
+    `retention` is None.
     """
 
     queries: int
@@ -48,7 +49,7 @@ class RetrievalCost:
 
     Attributes
     ----------
-    documents, store_documents : documents of the sample, which are searched, and of the store
+    documents, store_documents : sampled documents that are searched, 2,000 at most, and those of the store
     overlap : share of the first 10 by the model's vectors that the stored ones find too, with 95 % bounds; the sampled
         documents ask, embedded by the model
     chance : the same share for documents in random order

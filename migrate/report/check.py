@@ -93,15 +93,15 @@ def _figure_sentences(figures: Agreement) -> list[str]:
 
 def _retrieval_sentences(cost: RetrievalCost) -> list[str]:
     """Say what the stored vectors find, what a stitch repairs, and what a larger sample takes."""
-    others = f"; among all {cost.store_documents:,}, of which more are alike, it may be lower"
-    lines = [
-        f"overlap@10 {_bounded(cost.overlap)} among {cost.documents:,} sampled documents, at random {cost.chance:.3f}"
-        + (others if cost.documents < cost.store_documents else "")
-    ]
+    is_part = cost.documents < cost.store_documents
+    others = f"; among all {cost.store_documents:,}, of which more are alike, it may be lower" if is_part else ""
+    sampled = f"{cost.documents:,} sampled documents, at random {cost.chance:.3f}"
+    lines = [f"overlap@10 {_bounded(cost.overlap)} among {sampled}{others}"]
     if (judged := cost.judged) is not None:
-        counted = f"{judged.queries:,} judged queries that these documents answer"
+        counted = f"{judged.queries:,} judged queries that the sample answers"
         if judged.retention is None:
-            lines.append(f"{counted} are too few to tell what nDCG@10 is retained; a larger --sample answers more")
+            remedy = "; a larger --sample answers more" if is_part else ""
+            lines.append(f"{counted} are too few to tell what nDCG@10 is retained{remedy}")
         else:
             lines.append(f"{_bounded(judged.retention)} of nDCG@10 is retained, by {counted}")
     if (repair := cost.repair) is not None:

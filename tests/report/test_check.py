@@ -98,7 +98,9 @@ def test_the_cost_in_retrieval_is_told_with_the_figures_of_the_document(found):
     assert document["retrieval"]["repair"]["repairs"] == "most"
     assert document["retrieval"]["judged"]["retention"]["upper"] is None
 
-    unhelped = replace(cost, documents=5_000, judged=JudgedRetention(3), repair=replace(cost.repair, repairs="none"))
+    unhelped = replace(
+        cost, documents=5_000, larger=None, judged=JudgedRetention(3), repair=replace(cost.repair, repairs="none")
+    )
     lines = " ".join(report_text(check_sections(replace(found, retrieval=unhelped))).split())
-    assert "no linear stitch repairs it" in lines and "it may be lower" not in lines
-    assert "3 judged queries that these documents answer are too few" in lines
+    assert "no linear stitch repairs it" in lines and "it may be lower" not in lines and "larger" not in lines
+    assert "3 judged queries that the sample answers are too few" in lines
