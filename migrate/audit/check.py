@@ -73,15 +73,16 @@ class Check(Step["Compatibility"]):
         if questions is not None and not isinstance(questions, QuerySet):
             questions = load_questions(str(questions), progress=self.progress)
         store, embedder = store_of(self.store), model_at(self.model)
+        size = sample_size(self.sample, store)
         asks_more = self.full or self.sample is not None or questions is not None
         result = check_store(
             store,
             embedder,
-            sample=sample_size(self.sample, store),
+            sample=size,
             manifest="compare" if asks_more else "trust",
             seed=self.seed,
             progress=self.progress,
-            measure=partial(retrieval_cost, store, embedder, questions=questions, seed=self.seed),
+            measure=partial(retrieval_cost, store, embedder, asked=size, questions=questions, seed=self.seed),
         )
         entry = facts_of(result.model.spec, result.model.revision)
         going_away = "" if entry is None else entry.going_away(today())

@@ -17,7 +17,7 @@ from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, keys_of
 from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap
 from migrate.check.comparison import Reembedded, Share
-from migrate.check.retrieval import JudgedRetention, LargerSample, Repair, RetrievalCost
+from migrate.check.retrieval import FEWEST_PAIRS, JudgedRetention, LargerSample, Repair, RetrievalCost
 from migrate.cost.count import tally_of
 from migrate.embedders.base import Embedder
 from migrate.search.runs import Rankings, search, without_self
@@ -31,17 +31,23 @@ from migrate.vectors import Batch, Vectors, summarize_norms, unit_rows
 FEWEST_DOCUMENTS = 2 * CUT
 """Of fewer documents, the first ten are most."""
 
-FEWEST_PAIRS = 100
-"""Documents from which a stitch is tried."""
-
 _MEASURED = 1_000
 """Documents that ask at most, and that a larger sample has at least."""
 
 
 def retrieval_cost(
-    store: Store, embedder: Embedder, compared: Reembedded, *, questions: QuerySet | None = None, seed: int = 0
+    store: Store,
+    embedder: Embedder,
+    compared: Reembedded,
+    *,
+    asked: int,
+    questions: QuerySet | None = None,
+    seed: int = 0,
 ) -> RetrievalCost | None:
-    """Measure the cost of stored vectors by sampled documents; None for too few. Only judged queries are embedded."""
+    """Measure the cost of stored vectors by sampled documents; None for too few. Only judged queries are embedded.
+
+    Where fewer documents were sampled than `asked` for, the store has no more different texts.
+    """
     count = len(compared)
     if count <= FEWEST_DOCUMENTS:
         return None
@@ -57,7 +63,7 @@ def retrieval_cost(
         CUT / (len(rows) - 1),
         None if questions is None else _retention(store, embedder, compared, questions, seed),
         repair,
-        _larger(store, embedder, compared),
+        _larger(store, embedder, compared) if count >= asked else None,
     )
 
 

@@ -7,6 +7,9 @@ from typing import Literal
 
 from migrate.check.comparison import Share
 
+FEWEST_PAIRS = 100
+"""Documents from which a stitch is tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedRetention:
@@ -41,6 +44,11 @@ class LargerSample:
     further: int
     tokens: int
     usd: float | None
+
+    @property
+    def tries_stitch(self) -> bool:
+        """True if it has documents enough to try a stitch."""
+        return self.documents >= FEWEST_PAIRS
 
 
 @dataclass(frozen=True, slots=True)

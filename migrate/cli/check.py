@@ -30,7 +30,8 @@ def command(
 
     Exits with 0 if they are those that the model gives to its texts, with 1 and the reason if not. A manifest whose
     hash is that of the index answers at once. What fits instead, such as texts cut at another length, is printed as the
-    next command.
+    next command. Of vectors near the model's but not the same, it is said what they cost in retrieval, and whether a
+    stitch repairs it.
     """
     from migrate.report.check import check_document, check_sections
     from migrate.report.page import report_page

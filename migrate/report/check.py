@@ -111,9 +111,7 @@ def _retrieval_sentences(cost: RetrievalCost) -> list[str]:
         figures = f"overlap@10 {cost.overlap.estimate:.3f} as stored, {_bounded(repair.overlap)} after {repair.stitch}"
         lines.append(f"{answer}: {figures}, on held-out documents")
     if (larger := cost.larger) is not None:
-        told = (
-            "tells whether a stitch repairs it" if cost.repair is None else "tells more, as a stitch learns from more"
-        )
+        told = "tells whether a stitch repairs it" if cost.repair is None and larger.tries_stitch else "tells more"
         price = "no price known" if larger.usd is None else dollars(larger.usd)
         takes = f"{larger.further:,} more texts, about {larger.tokens:,} tokens, {price}"
         lines.append(f"--sample {larger.documents} {told}: {takes}")

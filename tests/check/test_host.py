@@ -9,6 +9,7 @@ import migrate
 from migrate.audit.query_set import QuerySet
 from migrate.check import Cause
 from migrate.datasets.stdlib import SMALL, stdlib_beir, vectors_of
+from migrate.embedders import load_embedder
 from migrate.stores import open_store
 from migrate.stores.create import create_store
 from migrate.vectors import unit_rows
@@ -111,6 +112,19 @@ def test_a_small_sample_tries_no_stitch_and_says_what_a_larger_one_takes(own, ch
     assert (found.documents, found.store_documents) == (32, 1_500)
     assert (found.larger.documents, found.larger.further, found.larger.usd) == (1_000, 968, 0.0)
     assert found.larger.tokens > 968
+
+
+def test_a_store_of_few_different_texts_is_not_asked_for_more(docstrings, make_store):
+    """What the printed command finds must not print the same command again."""
+    texts = [document.text for document in docstrings.documents[:40]] * 4
+    model = load_embedder("tfidf:32")
+    model.fit([migrate.Document(str(row), text) for row, text in enumerate(texts)])
+    rows = model.embed_documents([migrate.Document(str(row), text) for row, text in enumerate(texts)])
+    store = make_store(texts, rows @ np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0])
+    first = migrate.check(store, model).retrieval.larger
+    assert first.documents == 160
+    again = migrate.check(store, model, sample=first.documents).retrieval
+    assert (again.documents, again.larger, again.repair) == (40, None, None)
 
 
 def test_of_too_few_documents_nothing_is_told(own, check):

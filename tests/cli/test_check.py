@@ -173,8 +173,8 @@ def test_the_fit_that_repairs_a_turned_store_is_printed_and_runs(lead_migrate):
     for state in Path("store").glob("embedder.*"):
         shutil.copy(state, "turned")
     few = lead_migrate("check turned --model tfidf:32 --json", code=1)
-    assert few.document["retrieval"]["repair"] is None and few.next == "assess turned --target tfidf:32"
-    found = lead_migrate("check turned --model tfidf:32 --sample all", code=1)
+    assert few.document["retrieval"]["repair"] is None and few.next == "check turned --model=tfidf:32 --sample 150"
+    found = lead_migrate(few.next, code=1)
     assert "a stitch repairs most of it" in found.said
     assert found.next == "fit turned --target tfidf:32 --kind procrustes -o turned-stitch"
     lead_migrate(found.next)
