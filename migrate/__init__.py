@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from migrate.audit.check import check as check
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
     from migrate.audit.shortlist import Shortlist as Shortlist
@@ -37,11 +38,10 @@ if TYPE_CHECKING:
     from migrate.pipeline.choose import choose as choose
     from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
-    from migrate.steps.check import check as check
-    from migrate.steps.check import stamp as stamp
     from migrate.steps.embed import embed as embed
     from migrate.steps.fit import fit as fit
     from migrate.steps.reembed import reembed as reembed
+    from migrate.steps.stamp import stamp as stamp
     from migrate.steps.switch import forget as forget
     from migrate.steps.switch import rollback as rollback
     from migrate.steps.switch import switch as switch
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "audit.check": "check",
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
     "audit.shortlist": "Shortlist",
@@ -80,7 +81,7 @@ _MODULES = {
     "pipeline.choose": "choose",
     "steps.assess": "assess",
     "audit.step": "audit",
-    "steps.check": "check stamp",
+    "steps.stamp": "stamp",
     "steps.embed": "embed",
     "steps.fit": "fit",
     "steps.reembed": "reembed",

@@ -2,6 +2,7 @@
 
 from migrate.check.check import SAMPLE_SIZE, check_store
 from migrate.check.model import Agreement, Cause, Compatibility, Example, Found, Observation, Trial
+from migrate.check.retrieval import JudgedRetention, LargerSample, Repair, RetrievalCost
 from migrate.check.stamp import Stamped, leave_finding, stamp_as_found, stamp_store
 
 __all__ = [
@@ -11,7 +12,11 @@ __all__ = [
     "Compatibility",
     "Example",
     "Found",
+    "JudgedRetention",
+    "LargerSample",
     "Observation",
+    "Repair",
+    "RetrievalCost",
     "Stamped",
     "Trial",
     "check_store",

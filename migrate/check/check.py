@@ -11,6 +11,7 @@ embed a sample ──▶ diagnose ──▶ norms
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -28,7 +29,9 @@ from migrate.check.facts import (
     unchanged_finding,
 )
 from migrate.check.model import Agreement, Cause, Compatibility, Example, Found, Observation
+from migrate.check.retrieval import RetrievalCost
 from migrate.embedders import special_options
+from migrate.embedders.again import prove_known
 from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity
@@ -37,7 +40,12 @@ from migrate.vectors import Progress, no_progress
 
 ManifestUse = Literal["trust", "compare", "ignore"]
 
+Measure = Callable[[Reembedded], RetrievalCost | None]
+
 SAMPLE_SIZE = 32
+
+NEAR_CAUSES = (Cause.NEAR, Cause.STALE, Cause.ROTATED)
+"""Causes of a difference whose cost is measured: the vectors come from the model's own, but are not these."""
 
 _CAUSES = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
 """The cause by the name of a finding that is not as expected, the weightiest first."""
@@ -51,11 +59,14 @@ def check_store(
     manifest: ManifestUse = "trust",
     seed: int = 0,
     progress: Progress = no_progress,
+    measure: Measure | None = None,
 ) -> Compatibility:
     """Say whether a store's vectors are those that a model gives to its texts, or why not.
 
     "trust" lets a `manifest` answer whose hash is that of the index, "compare" holds it against what is found, "ignore"
-    does not look at it.
+    does not look at it. `measure` gets vectors that are near the model's but not the same, and returns their cost.
+
+    Raises VectorError: the model gives other vectors than the cache has.
     """
     model = embedder.quick_identity()
     dimension = dimension_finding(store, model)
@@ -74,7 +85,8 @@ def check_store(
         return Compatibility(store.info.location, model, cause, sentence, "manifest", tuple(findings), notes=notes)
     if not store.info.has_texts:
         return _by_facts(store, model, (*findings, norms_by_model(store, model, seed)))
-    return _by_sample(store, embedder, findings, sample, seed, progress)
+    result, compared = _by_sample(store, embedder, findings, sample, seed, progress)
+    return replace(result, retrieval=measure(compared)) if measure and result.cause in NEAR_CAUSES else result
 
 
 def _translated(store: Store) -> tuple[str, ...]:
@@ -117,8 +129,10 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, s
 
 def _by_sample(
     store: Store, embedder: Embedder, findings: list[Observation], size: int, seed: int, progress: Progress
-) -> Compatibility:
+) -> tuple[Compatibility, Reembedded]:
     sample, stored = draw(store, size, seed)
+    # What the cache has may be of the host that made the store
+    prove_known(embedder, sample.documents, source=store.info.location)
     reembedded = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
     compared = Reembedded(sample.rows, sample.documents, stored, reembedded, tolerance_of(store.info))
     figures = _figures(store, compared, size)
@@ -152,7 +166,7 @@ def _by_sample(
             finding = Found(way.profile.spec, options, way.identity, len(compared), int(agreeing.sum()), seed)
     cause, sentence = _answer(diagnosis, findings)
     suggestions = (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
-    return Compatibility(
+    result = Compatibility(
         store.info.location,
         model,
         cause,
@@ -168,6 +182,7 @@ def _by_sample(
         # A query finds the same documents in the same order, however long its vector is
         or (cause is Cause.NORMS and (store.info.metric == "ip" or sampled_norms(store, seed).is_unit)),
     )
+    return result, compared
 
 
 def _answer(diagnosis: Diagnosis, findings: list[Observation]) -> tuple[Cause, str]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from migrate.check.comparison import Share
+from migrate.check.retrieval import RetrievalCost
 from migrate.display import notebook_html
 from migrate.manifest import ModelIdentity
 
@@ -113,6 +114,7 @@ class Compatibility:
     `found` is the model that they are of, where embedding texts again has shown it: the one that was asked about, or
     the same used in another way. `suits_queries` says that the model's queries are right for vectors that are not quite
     what it gives to the texts: only the texts differ, or the lengths of the vectors, in a way that changes no order.
+    `retrieval` is what it costs that vectors are near the model's but not the same, where that was measured.
     """
 
     store: str
@@ -128,6 +130,7 @@ class Compatibility:
     notes: tuple[str, ...] = ()
     found: Found | None = None
     suits_queries: bool = False
+    retrieval: RetrievalCost | None = None
 
     def __repr__(self) -> str:
         answer = "compatible with" if self.compatible else "not compatible with"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from migrate.audit.check import Check
 from migrate.cli import options
 from migrate.cli.next_step import lead_on
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show_result
-from migrate.steps.check import Check
 
 
 @options.command("check", example="lead-migrate check my-store/ --model tfidf:32")
@@ -30,7 +30,8 @@ def command(
 
     Exits with 0 if they are those that the model gives to its texts, with 1 and the reason if not. A manifest whose
     hash is that of the index answers at once. What fits instead, such as texts cut at another length, is printed as the
-    next command.
+    next command. Of vectors near the model's but not the same, it is said what they cost in retrieval, and whether a
+    stitch repairs it.
     """
     from migrate.report.check import check_document, check_sections
     from migrate.report.page import report_page

@@ -219,12 +219,40 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         advise_store(store, opened, spec)
     elif not opened.info.has_texts:
         advise_next("inspect", store)
-    elif result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
-        advise(f"to have all of its vectors from {spec}:")
-        advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
-    else:
-        advise(f"the store is of another model; what it takes to move it to {spec}:")
-        advise_next("assess", store, "--target", spec)
+    elif not _advise_repair(store, spec, opened, result):
+        if result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
+            advise(f"to have all of its vectors from {spec}:")
+            advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
+        else:
+            advise(f"the store is of another model; what it takes to move it to {spec}:")
+            advise_next("assess", store, "--target", spec)
+
+
+def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) -> bool:
+    """Print the fit of a stitch that repairs a difference, or the check that tries one; whether there is either.
+
+    A manifest that records the store's model would stop the fit.
+    """
+    from migrate.check import Cause
+    from migrate.manifest import MANIFEST_NAME
+    from migrate.stores.file_store import as_files
+
+    cost = result.retrieval
+    if cost is None:
+        return False
+    if cost.stitch is not None:
+        advise("a stitch maps the stored vectors to those that the model gives now:")
+        if any(finding.name == "manifest" and finding.ok for finding in result.findings):
+            files = as_files(opened)
+            manifest = "its manifest" if files is None else printable(str(files.folder / MANIFEST_NAME))
+            advise(f"first remove {manifest}, which says that the store is of {spec} already")
+        advise_next("fit", store, "--target", spec, "--kind", cost.stitch, "-o", path_beside(opened, "stitch"))
+        return True
+    if cost.repair is None and cost.larger is not None and cost.larger.tries_stitch and result.cause != Cause.STALE:
+        advise("whether a stitch repairs it, a larger sample tells:")
+        advise_next("check", store, f"--model={spec}", "--sample", str(cost.larger.documents), also=("judged",))
+        return True
+    return False
 
 
 def _keep_finding(opened: Store, finding: Found | None) -> bool:

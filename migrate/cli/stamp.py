@@ -9,7 +9,7 @@ from migrate.cli.next_step import advise_next, advise_store, lead_on
 from migrate.cli.options import ModelOptions
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show_result
-from migrate.steps.check import Stamp
+from migrate.steps.stamp import Stamp
 
 
 @options.command("stamp", example="lead-migrate stamp my-store/ --model tfidf:32")

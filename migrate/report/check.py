@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from math import isfinite
 from typing import Any
 
+from migrate.check.comparison import Share
 from migrate.check.model import Agreement, Compatibility, Found, Trial
+from migrate.check.retrieval import RetrievalCost
 from migrate.check.stamp import Stamped
+from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.embedders.kinds import with_settings
 from migrate.report.facts import as_plain, document
@@ -39,6 +43,7 @@ def check_sections(result: Compatibility) -> Report:
                 TextTable(finding_rows(result), text_columns=[2], marked=failed),
                 [] if result.figures is None else _figure_sentences(result.figures),
             ],
+            "What it costs in retrieval": None if result.retrieval is None else _retrieval_sentences(result.retrieval),
             "What would explain it": _trials(result.trials) if result.trials and not result.compatible else None,
             "Documents that disagree": examples if result.examples else None,
             "Notes": Listed(result.notes),
@@ -49,7 +54,8 @@ def check_sections(result: Compatibility) -> Report:
 def check_brief(result: Compatibility) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the answer."""
     examples = [TextTable(example_rows(result))] if result.examples else []
-    return [TextTable(finding_rows(result)), *examples, Listed(result.notes)]
+    costs = [] if result.retrieval is None else _retrieval_sentences(result.retrieval)
+    return [TextTable(finding_rows(result)), *costs, *examples, Listed(result.notes)]
 
 
 def answer_line(result: Compatibility) -> str:
@@ -83,6 +89,38 @@ def _figure_sentences(figures: Agreement) -> list[str]:
         sure = "no other text is left" if not missed else f"up to {percent(missed)} of the store could differ unseen"
         lines.append(f"{sure} (95 % confidence); --sample N|all looks further" if missed else sure)
     return lines
+
+
+def _retrieval_sentences(cost: RetrievalCost) -> list[str]:
+    """Say what the stored vectors find, what a stitch repairs, and what a larger sample takes."""
+    is_part = cost.documents < cost.store_documents
+    others = f"; among all {cost.store_documents:,}, of which more are alike, it may be lower" if is_part else ""
+    sampled = f"{cost.documents:,} sampled documents, at random {cost.chance:.3f}"
+    lines = [f"overlap@10 {_bounded(cost.overlap)} among {sampled}{others}"]
+    if (judged := cost.judged) is not None:
+        counted = f"{judged.queries:,} judged queries that the sample answers"
+        if judged.retention is None:
+            remedy = "; a larger --sample answers more" if is_part else ""
+            lines.append(f"{counted} are too few to tell what nDCG@10 is retained{remedy}")
+        else:
+            lines.append(f"{_bounded(judged.retention)} of nDCG@10 is retained, by {counted}")
+    if (repair := cost.repair) is not None:
+        answer = (
+            "no linear stitch repairs it" if repair.repairs == "none" else f"a stitch repairs {repair.repairs} of it"
+        )
+        figures = f"overlap@10 {cost.overlap.estimate:.3f} as stored, {_bounded(repair.overlap)} after {repair.stitch}"
+        lines.append(f"{answer}: {figures}, on held-out documents")
+    if (larger := cost.larger) is not None:
+        told = "tells whether a stitch repairs it" if cost.repair is None and larger.tries_stitch else "tells more"
+        price = "no price known" if larger.usd is None else dollars(larger.usd)
+        takes = f"{larger.further:,} more texts, about {larger.tokens:,} tokens, {price}"
+        lines.append(f"--sample {larger.documents} {told}: {takes}")
+    return lines
+
+
+def _bounded(share: Share) -> str:
+    upper = f"{share.upper:.3f}" if isfinite(share.upper) else "no limit"
+    return f"{share.estimate:.3f} (95 % bounds: {share.lower:.3f} to {upper})"
 
 
 def _trials(trials: tuple[Trial, ...]) -> list[Block]:

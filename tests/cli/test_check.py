@@ -2,7 +2,9 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from openai_server import vector_of
 from stores_tools import make_store
 
 from migrate.embedders import load_embedder
@@ -159,3 +161,60 @@ def test_other_lengths_of_vectors_may_be_stamped_on_trust(lead_migrate):
     found = lead_migrate("check scaled --model tfidf:32", code=1)
     assert found.next == "stamp scaled --model=tfidf:32 --trust"
     lead_migrate(found.next)
+
+
+def turned(rows):
+    return rows @ np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0].astype(np.float32)
+
+
+def test_the_fit_that_repairs_a_turned_store_is_printed_and_runs(lead_migrate):
+    old = open_store("store")
+    make_store(Path("turned"), list(old.documents()), turned(next(old.scan()).vectors))
+    for state in Path("store").glob("embedder.*"):
+        shutil.copy(state, "turned")
+    few = lead_migrate("check turned --model tfidf:32 --json", code=1)
+    assert few.document["retrieval"]["repair"] is None and few.next == "check turned --model=tfidf:32 --sample 150"
+    found = lead_migrate(few.next, code=1)
+    assert "a stitch repairs most of it" in found.said
+    assert found.next == "fit turned --target tfidf:32 --kind procrustes -o turned-stitch"
+    lead_migrate(found.next)
+    lead_migrate("translate turned turned-stitch -o new")
+    lead_migrate("check new --model tfidf:32 --full")
+
+
+def test_judged_queries_of_a_check_are_read_before_anything_is_embedded(source_folder, judged, lead_migrate):
+    assert "nowhere" in lead_migrate(f"check {source_folder} --model tfidf:32 --judged ./nowhere", code=4).complaint
+    ended = lead_migrate(f"check {source_folder} --model tfidf:32 --judged {judged} --json")
+    assert ended.document["basis"] == "sample" and ended.document["retrieval"] is None
+
+
+@pytest.mark.slow
+def test_a_manifest_that_would_stop_the_fit_is_named(server, lead_migrate):
+    """The host of a stamped model is changed, which no revision tells."""
+    documents = list(open_store("store").documents())
+    spec = "openai:text-embedding-3-small,dimensions=32"
+    vectors = load_embedder(spec).embed_documents(documents)
+    make_store(Path("stamped"), documents, vectors)
+    lead_migrate(f"stamp stamped --model {spec} --cache none")
+    server.vectors = lambda texts: turned(np.stack([vector_of(text, 32) for text in texts]))
+    check = f"check stamped --model {spec} --cache none --full --sample all"
+    found = lead_migrate(check, code=1)
+    assert "first remove stamped/lead-migrate.json" in found.told
+    assert "nothing to migrate" in lead_migrate(f"{found.next} --yes").said
+    Path("stamped/lead-migrate.json").unlink()
+    assert lead_migrate(f"{found.next} --yes").next.startswith("translate stamped stamped-stitch")
+
+
+@pytest.mark.slow
+def test_what_the_cache_has_of_another_host_is_not_taken_for_the_model(server, lead_migrate):
+    documents = list(open_store("store").documents())
+    spec = "openai:text-embedding-3-small,dimensions=32"
+    make_store(Path("old"), documents, load_embedder(spec).embed_documents(documents))
+    check = f"check old --model {spec}"
+    for _ in range(2):
+        lead_migrate(check)
+    server.vectors = lambda texts: turned(np.stack([vector_of(text, 32) for text in texts]))
+    assert "start again with another --cache" in lead_migrate(check, code=4).complaint
+    found = lead_migrate(f"{check} --cache none --sample all", code=1)
+    assert "rotated vectors" in found.said
+    lead_migrate(f"{found.next} --yes")

@@ -1,12 +1,25 @@
 from dataclasses import replace
 
 import pytest
+from schema import check_document as check_against_schema
 
-from migrate.check import Agreement, Cause, Compatibility, Example, Observation, Trial
+from migrate.check import (
+    Agreement,
+    Cause,
+    Compatibility,
+    Example,
+    JudgedRetention,
+    LargerSample,
+    Observation,
+    Repair,
+    RetrievalCost,
+    Trial,
+)
 from migrate.check.comparison import Share
 from migrate.manifest import ModelIdentity
 from migrate.report.check import check_document, check_sections
 from migrate.report.page import report_page
+from migrate.report.suite import check_suite
 from migrate.report.terminal import report_text
 
 LONG = "Represent this sentence for searching relevant passages, whatever they are about: "
@@ -60,3 +73,34 @@ def test_the_page_says_the_answer_and_obeys_no_id(found):
     compatible = report_page(check_sections(replace(found, cause=Cause.COMPATIBLE, examples=())))
     assert f"The vectors are those of {found.model.spec}" in compatible
     assert "What would explain it" not in compatible and "Documents that disagree" not in compatible
+
+
+def test_the_cost_in_retrieval_is_told_with_the_figures_of_the_document(found):
+    cost = RetrievalCost(
+        200,
+        5_000,
+        Share(0.412, 0.39, 0.434),
+        10 / 199,
+        JudgedRetention(24, Share(0.9, 0.7, float("inf"))),
+        Repair("ridge", Share(0.981, 0.975, 0.987), "most"),
+        LargerSample(1_000, 800, 91_764, 0.0018),
+    )
+    near = replace(found, retrieval=cost)
+    lines = " ".join(report_text(check_sections(near)).split())
+    assert "overlap@10 0.412 (95 % bounds: 0.390 to 0.434) among 200 sampled documents" in lines
+    assert "among all 5,000, of which more are alike, it may be lower" in lines
+    assert "0.900 (95 % bounds: 0.700 to no limit) of nDCG@10 is retained, by 24 judged queries" in lines
+    assert "a stitch repairs most of it: overlap@10 0.412 as stored, 0.981 (95 % bounds: 0.975 to 0.987)" in lines
+    assert "800 more texts, about 91,764 tokens, $0.0018" in lines
+    assert "overlap@10 0.412" in report_page(check_sections(near)) and "overlap@10 0.412" in check_suite(near).markdown
+    document = check_document(near)
+    check_against_schema(document)
+    assert document["retrieval"]["repair"]["repairs"] == "most"
+    assert document["retrieval"]["judged"]["retention"]["upper"] is None
+
+    unhelped = replace(
+        cost, documents=5_000, larger=None, judged=JudgedRetention(3), repair=replace(cost.repair, repairs="none")
+    )
+    lines = " ".join(report_text(check_sections(replace(found, retrieval=unhelped))).split())
+    assert "no linear stitch repairs it" in lines and "it may be lower" not in lines and "larger" not in lines
+    assert "3 judged queries that the sample answers are too few" in lines

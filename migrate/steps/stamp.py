@@ -1,8 +1,8 @@
-"""Check: the model of a store, held against its vectors. Stamp: its record beside the store."""
+"""Stamp: the model of a store, held against its vectors and recorded beside it."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
@@ -10,74 +10,23 @@ from migrate.progress import Progress, no_progress
 from migrate.steps.base import GENERAL, PROGRESS, SEED, Step, argument, function, option
 
 if TYPE_CHECKING:
-    from migrate.check import Compatibility, Stamped
+    from migrate.check import Stamped
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stores.base import Store
 
-_STORE = argument("A store, or its path.", "store")
-_SAMPLE = option(
+STORE = argument("A store, or its path.", "store")
+CHECKED_SAMPLE = option(
     "Documents to embed again, whatever a manifest says.  [default: 32, where no manifest answers]",
     "sample",
     metavar="N|all",
 )
 
 
-def _size(sample: int | str | None, store: Store) -> int:
+def sample_size(sample: int | str | None, store: Store) -> int:
     """Return how many documents of a store are embedded again."""
     if isinstance(sample, str) and sample != "all":
         raise UsageError(f"`sample={sample}` is neither a number of documents nor `all`; give one of these")
     return 32 if sample is None else store.info.count if isinstance(sample, str) else sample
-
-
-@dataclass(frozen=True, eq=False)
-class Check(Step["Compatibility"]):
-    """Tell whether the vectors of a store are those that a model gives to its texts, or why not.
-
-    A manifest whose hash is that of the index answers at once, unless a `sample` or `full` asks for more.
-
-    Raises
-    ------
-    VectorError
-        A vector that was looked at is zero or not finite.
-    StoreError
-        The store has texts, but none that is not blank.
-    RemoteError, InputError
-        The model cannot be loaded, or asked.
-
-    Examples
-    --------
-    >>> import migrate
-    >>> migrate.check("my-store", "tfidf:24")
-    <Compatibility not compatible with tfidf:24: the store has 32 dimensions, the model gives 24>
-    """
-
-    store: StoreLike = field(metadata=_STORE)
-    model: ModelLike = field(metadata=option("Model that the store should come from.", "text", metavar="SPEC"))
-    _: KW_ONLY
-    sample: int | str | None = field(default=None, metadata=_SAMPLE)
-    full: bool = field(default=False, metadata=option("Embed the sample even where a manifest answers."))
-    seed: int = field(default=0, metadata=SEED)
-    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
-
-    def execute(self) -> Compatibility:
-        """Ask the manifest, or embed a sample and compare."""
-        from migrate.check import check_store
-        from migrate.embedders import facts_of
-        from migrate.manifest import today
-        from migrate.steps.opening import model_at, store_of
-
-        store = store_of(self.store)
-        result = check_store(
-            store,
-            model_at(self.model),
-            sample=_size(self.sample, store),
-            manifest="compare" if self.full or self.sample is not None else "trust",
-            seed=self.seed,
-            progress=self.progress,
-        )
-        entry = facts_of(result.model.spec, result.model.revision)
-        going_away = "" if entry is None else entry.going_away(today())
-        return replace(result, notes=(*result.notes, going_away)) if going_away else result
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +51,7 @@ class Stamp(Step["Stamped"]):
     <Compatibility compatible with tfidf:32: the model gives the stored vectors for all 32 sampled documents>
     """
 
-    store: StoreLike = field(metadata=_STORE)
+    store: StoreLike = field(metadata=STORE)
     model: ModelLike | None = field(
         default=None, metadata=option("Model that the store comes from.", "text", metavar="SPEC")
     )
@@ -110,7 +59,7 @@ class Stamp(Step["Stamped"]):
     as_found: bool = field(
         default=False, metadata=option("Take the model that the last check of the store has found; embed nothing.")
     )
-    sample: int | str | None = field(default=None, metadata=_SAMPLE)
+    sample: int | str | None = field(default=None, metadata=CHECKED_SAMPLE)
     trust: bool = field(default=False, metadata=option("Write the manifest on your word, without embedding a sample."))
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=option("Replace the manifest that is there.", section=GENERAL))
@@ -136,7 +85,7 @@ class Stamp(Step["Stamped"]):
         return stamp_store(
             store,
             model_at(self.model, store.folder),
-            sample=_size(self.sample, store),
+            sample=sample_size(self.sample, store),
             trust=self.trust,
             force=self.force,
             seed=self.seed,
@@ -144,4 +93,4 @@ class Stamp(Step["Stamped"]):
         )
 
 
-check, stamp = function(Check), function(Stamp)
+stamp = function(Stamp)
