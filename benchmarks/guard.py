@@ -18,7 +18,7 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 
 import migrate
-from migrate.check.guard.known_rows import KnownRows
+from migrate.check.guard.known import KnownRows
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from migrate.check.guard.known_rows import KnownRows
+from migrate.check.guard.known import KnownRows
 from migrate.check.guard.watch import Watch
 from migrate.errors import UsageError
 from migrate.stores.base import Store
@@ -43,6 +43,12 @@ def guard(
 
     Raises UsageError: the client is of another kind, or the store has no text of a vector that is known to be its
     model's. StoreError: as `open_store`.
+
+    >>> import migrate
+    >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+    >>> migrate.guard(DeterministicFakeEmbedding(size=24), "my-store").embed_query("a question")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    migrate.errors.VectorError: my-store: DeterministicFakeEmbedding gives vectors of 24 dimensions, and the store has...
     """
     if every < 1 or mismatch not in ("raise", "log"):
         raise UsageError(f'every={every!r} is at least 1, and mismatch={mismatch!r} is "raise" or "log"')

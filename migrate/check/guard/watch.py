@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from typing import Any
 
-from migrate.check.guard.known_rows import KnownRows
+from migrate.check.guard.known import KnownRows
 from migrate.errors import LeadMigrateError, VectorError
 from migrate.vectors import Vectors, as_vectors
 

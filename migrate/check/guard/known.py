@@ -25,7 +25,7 @@ _DRAWN, _SHORTEST = 64, 20
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Rows:
+class KnownTexts:
     """Texts and their vectors, (n, dim), as they were read.
 
     Attributes
@@ -103,17 +103,17 @@ class KnownRows:
 
     store: Store | str | Path
     _seen: tuple[int, int] | None = None
-    _rows: Rows | None = None
+    _rows: KnownTexts | None = None
 
     def __post_init__(self) -> None:
         self.current()
 
-    def current(self) -> Rows:
+    def current(self) -> KnownTexts:
         """Return the rows, read anew where another manifest lies at the location since."""
         seen = self._manifest_seen()
         if self._rows is None or seen != self._seen:
             store = self.store if isinstance(self.store, Store) else open_store(self.store)
-            self._rows, self._seen = Rows.read(store), seen
+            self._rows, self._seen = KnownTexts.read(store), seen
         return self._rows
 
     def _manifest_seen(self) -> tuple[int, int] | None:
