@@ -48,7 +48,7 @@ def guard(
     >>> from langchain_core.embeddings import DeterministicFakeEmbedding
     >>> migrate.guard(DeterministicFakeEmbedding(size=24), "my-store").embed_query("a question")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    migrate.errors.VectorError: my-store: DeterministicFakeEmbedding gives vectors of 24 dimensions, and the store has...
+    migrate.errors.VectorError: my-store: DeterministicFakeEmbedding gives vectors of 24 dimensions, and the ...
     """
     if every < 1 or mismatch not in ("raise", "log"):
         raise UsageError(f'every={every!r} is at least 1, and mismatch={mismatch!r} is "raise" or "log"')
