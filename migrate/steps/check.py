@@ -22,7 +22,7 @@ _SAMPLE = option(
 )
 
 
-def _size(sample: int | str | None, store: Store) -> int:
+def sample_size(sample: int | str | None, store: Store) -> int:
     """Return how many documents of a store are embedded again."""
     if isinstance(sample, str) and sample != "all":
         raise UsageError(f"`sample={sample}` is neither a number of documents nor `all`; give one of these")
@@ -70,7 +70,7 @@ class Check(Step["Compatibility"]):
         result = check_store(
             store,
             model_at(self.model),
-            sample=_size(self.sample, store),
+            sample=sample_size(self.sample, store),
             manifest="compare" if self.full or self.sample is not None else "trust",
             seed=self.seed,
             progress=self.progress,
@@ -136,7 +136,7 @@ class Stamp(Step["Stamped"]):
         return stamp_store(
             store,
             model_at(self.model, store.folder),
-            sample=_size(self.sample, store),
+            sample=sample_size(self.sample, store),
             trust=self.trust,
             force=self.force,
             seed=self.seed,

@@ -79,6 +79,16 @@ class Switched:
 
 def switch(step: Switch) -> Switched:
     """Compare two stores, make sure that the new one is SAFE, and let them trade names."""
+    exchange, record, done = plan_switch(step)
+    exchange.switch(record)
+    return done
+
+
+def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
+    """Compare two stores, and make sure that the new one is SAFE; nothing is written.
+
+    Return the exchange, the record that it is to keep, and what will have been done then.
+    """
     old, new = location_of(step.old), location_of(step.new)
     exchange_before = find_exchange(old)
     record = None if exchange_before is None else exchange_before.record()
@@ -87,8 +97,7 @@ def switch(step: Switch) -> Switched:
             raise UsageError(
                 f"{old}: {record['new']} was switched here before; run `rollback {old}` or `forget {old}` first"
             )
-        exchange_before.switch(record)
-        return Switched.of(record, already=True)
+        return exchange_before, record, Switched.of(record, already=True)
     behind = find_exchange(new)
     if behind is not None and (other_record := behind.record()) is not None:
         raise moved(new, other_record["old"])
@@ -112,8 +121,7 @@ def switch(step: Switch) -> Switched:
     models = _model(stores[1]), _model(stores[0])
     done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
     exchange.check = partial(_refuse_changed, *stores)
-    exchange.switch(asdict(done))
-    return done
+    return exchange, asdict(done), done
 
 
 def location_of(store: Store | str | Path) -> str:
