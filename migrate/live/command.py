@@ -221,9 +221,10 @@ def set_command(store: str, budget: str | None, pace: str | None) -> None:
 
     if budget is None and pace is None:
         raise UsageError(f"{store}: nothing is to be set; give --budget, --pace or both")
-    with open_state(open_store(store)) as state:
+    opened = open_store(store)
+    with open_state(opened) as state:
         require_worker(state, store)
-        spent = set_limits(state, budget=budget, pace=pace)
-    remark = f"; {spent} are spent already, so nothing more is embedded" if spent else ""
+        spent = set_limits(state, opened.info.count, budget=budget, pace=pace)
+    remark = f"; that is used up already ({spent}), so nothing more is embedded" if spent else ""
     show(f"{store}: {Control(budget, pace).limits}{remark}")
     advise_next("live status", store)

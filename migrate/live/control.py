@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
+from migrate.cost.estimate import dollars
 from migrate.errors import LockedError, UsageError
 from migrate.files import output_lock
 from migrate.live.options import WorkerOptions
@@ -122,12 +123,14 @@ def resume_worker(state: LiveState) -> bool:
     return control.paused_at is not None
 
 
-def set_limits(state: LiveState, *, budget: str | None = None, pace: str | None = None) -> str | None:
-    """Give the worker another budget or pace; return what it has spent, where that uses a budget up already.
+def set_limits(state: LiveState, count: int, *, budget: str | None = None, pace: str | None = None) -> str | None:
+    """Give the worker of a store with `count` documents another budget or pace.
+
+    Return what is spent, where that uses the budget up already.
 
     Raises UsageError: a limit is not one, or the budget is in dollars and the price of the model is not known.
     """
-    price, spent = (state.value(_TYPED) or {}).get("price"), state.counters()
+    price = (state.value(_TYPED) or {}).get("price")
     limit = None if budget is None else Budget.parse(budget)
     if limit is not None:
         refuse_unpriced(limit, price)
@@ -137,11 +140,19 @@ def set_limits(state: LiveState, *, budget: str | None = None, pace: str | None 
         control = control_of(state)
         budget = control.budget if budget is None else budget
         _keep(state, replace(control, budget=budget, pace=control.pace if pace is None else pace))
-    if limit is not None and limit.unit == "usd" and spent["usd"] >= limit.amount:
-        return f"${spent['usd']:,.4f}"
-    if limit is not None and limit.unit == "tokens" and spent["tokens"] >= limit.amount:
-        return f"{spent['tokens']:,.0f} tokens"
-    return None
+    return None if limit is None else _used_up(state, limit, count)
+
+
+def _used_up(state: LiveState, budget: Budget, count: int) -> str | None:
+    """Return what is spent, where that is all of a budget; None where something is left."""
+    counters, n_true = state.counters(), len(state.true_documents())
+    if budget.unit == "usd":
+        spent, words = counters["usd"], dollars(counters["usd"])
+    elif budget.unit == "tokens":
+        spent, words = counters["tokens"], f"{counters['tokens']:,.0f} tokens"
+    else:
+        spent, words = n_true / count if budget.unit == "share" else n_true, f"{n_true:,} true vectors"
+    return words if spent >= budget.amount else None
 
 
 def require_worker(state: LiveState, store: str) -> None:

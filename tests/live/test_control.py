@@ -71,7 +71,7 @@ def test_a_paused_worker_embeds_and_writes_nothing_until_it_is_resumed(location,
         wait_for(lambda: embedder.embedder.asked)
         assert pause_worker(state, seconds=30), "it waits for its pace"
         embedded = list(embedder.embedder.asked)
-        set_limits(state, pace=QUICK)
+        set_limits(state, 150, pace=QUICK)
         wait_for(lambda: is_obeyed(state))
         wait_for(lambda: state.worker().phase == "paused")
         assert embedder.embedder.asked == embedded, "though its pace would let it"
@@ -89,7 +89,7 @@ def test_a_paused_worker_embeds_and_writes_nothing_until_it_is_resumed(location,
 def test_another_pace_is_not_waited_for(location, embedder, state):
     with running(location, embedder, state, pace=SLOW):
         wait_for(lambda: embedder.embedder.asked)
-        set_limits(state, pace=QUICK)
+        set_limits(state, 150, pace=QUICK)
         wait_for(lambda: state.worker().phase == "complete", 30)
 
 
@@ -97,12 +97,13 @@ def test_a_raised_budget_goes_on_and_pays_for_nothing_twice(location, embedder, 
     with running(location, embedder, state, budget="50"):
         wait_for(lambda: "the budget of 50 is used up" in state.worker().message)
         assert len(embedder.embedder.asked) == 10
-        set_limits(state, budget="60")
+        assert set_limits(state, 150, budget="20%") == "50 true vectors"
+        assert set_limits(state, 150, budget="60") is None
         wait_for(lambda: "the budget of 60 is used up" in state.worker().message)
-        set_limits(state, budget="100%")
+        set_limits(state, 150, budget="100%")
         wait_for(lambda: state.worker().phase == "complete")
         spent = state.counters()["tokens"]
-        set_limits(state, budget=f"{10 * spent:.0f}tok")
+        set_limits(state, 150, budget=f"{10 * spent:.0f}tok")
         wait_for(lambda: is_obeyed(state))
     assert len(embedder.embedder.asked) == len(set(embedder.embedder.asked)) == 110
     assert state.counters()["tokens"] == spent
@@ -111,10 +112,10 @@ def test_a_raised_budget_goes_on_and_pays_for_nothing_twice(location, embedder, 
 def test_a_budget_below_what_is_spent_ends_the_embedding_in_a_line(location, embedder, state):
     with running(location, embedder, state, pace=SLOW, price=1.0):
         wait_for(lambda: state.counters()["tokens"])
-        assert set_limits(state, budget="1tok", pace=QUICK).endswith(" tokens")
+        assert set_limits(state, 150, budget="1tok", pace=QUICK).endswith(" tokens")
         wait_for(lambda: state.worker().message == "the budget of 1tok is used up")
         embedded = len(embedder.embedder.asked)
-        assert set_limits(state, budget="$0.0000001").startswith("$0.00")
+        assert set_limits(state, 150, budget="$0.0000001").startswith("<$0.0001")
         wait_for(lambda: state.worker().message == "the budget of $1e-07 is used up")
         assert len(embedder.embedder.asked) == embedded
         assert "budget $0.0000001, pace 100000/s by `live set`" in said(location)
@@ -122,7 +123,7 @@ def test_a_budget_below_what_is_spent_ends_the_embedding_in_a_line(location, emb
 
 def test_what_is_set_holds_until_the_worker_is_started_by_another_option(location, embedder, state):
     with running(location, embedder, state, budget="50"):
-        set_limits(state, budget="45")
+        set_limits(state, 150, budget="45")
         wait_for(lambda: is_obeyed(state))
     for budget, in_force in (("50", "45"), ("50", "45"), ("55", "55"), ("50", "50")):
         report = Worker(location, embedder, WorkerOptions(budget=budget, once=True)).run()
@@ -132,9 +133,9 @@ def test_what_is_set_holds_until_the_worker_is_started_by_another_option(locatio
 def test_a_budget_in_dollars_needs_the_price_that_the_worker_has(location, embedder, state):
     with running(location, embedder, state, pace=SLOW):
         with pytest.raises(UsageError, match="price is not known"):
-            set_limits(state, budget="$1")
+            set_limits(state, 150, budget="$1")
         with pytest.raises(UsageError, match="not a pace"):
-            set_limits(state, budget="50", pace="soon")
+            set_limits(state, 150, budget="50", pace="soon")
         assert not control_of(state).limits, "neither is kept"
 
 
@@ -171,7 +172,7 @@ def test_commands_say_what_they_did(location, embedder, state, capsys):
         printed = capsys.readouterr()
         assert "the worker is paused since" in printed.out and "next: lead-migrate live resume" in printed.err
         assert commands(location, "set", "--pace", QUICK, "--budget", "1tok") == 0
-        assert "are spent already, so nothing more is embedded" in capsys.readouterr().out
+        assert "that is used up already" in capsys.readouterr().out
         assert commands(location, "set", "--budget", "much") == 2
         assert capsys.readouterr().err.count("\n") == 1
         assert commands(location, "resume") == 0
