@@ -51,7 +51,7 @@ def stamp_store(
     progress: Progress = no_progress,
 ) -> Stamped:
     """Write the manifest of a store that comes from a model, after checking that it does."""
-    _refuse_stamped(store, force=force)
+    refuse_stamped(store, force=force)
     snapshot = store.snapshot()
     checked, basis = None, None
     if not trust or not dimension_finding(store, embedder.identity).ok:
@@ -68,21 +68,26 @@ def stamp_store(
 
 def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
     """Write the manifest of a store by the findings of its last check; nothing is embedded, and no model is loaded."""
-    _refuse_stamped(store, force=force)
+    refuse_stamped(store, force=force)
     snapshot = store.snapshot()
-    finding = _read_finding(store)
+    finding = read_finding(store)
     basis = {"basis": "sample", "sampled": finding.sampled, "agreeing": finding.agreeing}
     manifest = _manifest(store, finding.model, basis, finding.seed)
     store.check_unchanged(snapshot)
     return Stamped(store.keep_manifest(manifest), None, finding)
 
 
-def _refuse_stamped(store: Store, *, force: bool) -> None:
+def manifest_place(store: Store) -> Path | str:
+    """Return the file that a stamp writes, or what to call it where it lies in a database."""
     files = as_files(store)
-    path = None if files is None else files.folder / MANIFEST_NAME
-    if not force and (store.info.manifest is not None if path is None else os.path.lexists(path)):
-        where_stamped = path or f"{store.info.location}: a manifest"
-        raise UsageError(f"{where_stamped} exists: the store is stamped already; replace it with `force=True`")
+    return f"{store.info.location}: a manifest" if files is None else files.folder / MANIFEST_NAME
+
+
+def refuse_stamped(store: Store, *, force: bool) -> None:
+    """Make sure that a store has no manifest that a stamp would replace; raises UsageError."""
+    place = manifest_place(store)
+    if not force and (store.info.manifest is not None if isinstance(place, str) else os.path.lexists(place)):
+        raise UsageError(f"{place} exists: the store is stamped already; replace it with `force=True`")
 
 
 def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | None, seed: int) -> Manifest:
@@ -112,7 +117,8 @@ def leave_finding(store: Store, finding: Found | None) -> None:
         write_json(unfinished, {"found": asdict(finding), "store": store.snapshot().as_json()})
 
 
-def _read_finding(store: Store) -> Found:
+def read_finding(store: Store) -> Found:
+    """Return what the last check of a store has found; raises UsageError, OutputError or StoreError."""
     path, location = _finding_path(store), store.info.location
     try:
         finding = expect(read_table(path), {"found": dict[str, Any], "store": dict[str, Any]})

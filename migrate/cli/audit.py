@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.audit.step import BUILD, POOL, Audit
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending, with_views
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @options.accept_margin
 @options.model_options
 @report_options
+@DRY_RUN
 @options.as_json
 @options.verbose
 @options.quiet
@@ -41,6 +43,7 @@ def command(
     paid: Spending,
     model: ModelOptions,
     outputs: Outputs,
+    dry_run: bool,
     as_json: bool,
     verbose: bool,
 ) -> int:
@@ -63,11 +66,13 @@ def command(
         margin_from=MarginOptions(request.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence),
     )
-    read = (request.store, request.reference, request.queries_location, request.source, request.frontier)
-    paths = options.local_paths(*cast("tuple[str | Path | None, ...]", (*read, request.labels, request.outside)))
+    sources = (request.store, request.reference, request.queries_location, request.source, request.frontier)
+    read = cast("tuple[str | Path | None, ...]", (*sources, request.labels, request.outside))
+    paths = options.local_paths(*read)
+    model = models_for(model, dry_run=dry_run)
     if request.labels is not None and not request.has_queries:
         request.check_labels()
-        return _by_labels(step, paths, model, paid, outputs, as_json=as_json)
+        return _by_labels(step, paths, model, paid, outputs, dry_run=dry_run, as_json=as_json)
     request.check()
     reference = None if request.reference in (BUILD, POOL) else request.reference
     options.refuse_missing(
@@ -92,6 +97,9 @@ def command(
             queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed, warned=warned)
             step = replace(step, judged=queries)
         locations = _locations_of(step, request, outputs)
+        reads = [location for location in read if location not in (BUILD, POOL)]
+        writes = [*outputs.report, request.judge_next]
+        stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
         report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
     paid.finish()
     _advise_judging(step, report)
@@ -184,6 +192,7 @@ def _by_labels(
     paid: Spending,
     outputs: Outputs,
     *,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Judge by trained models alone, where no queries are asked: the model embeds what proves the reference."""
@@ -199,6 +208,8 @@ def _by_labels(
     with progress_bar() as progress:
         target = load_model_of(step.translated, cast("str | None", step.target), "--target", model)
         step = replace(step, target=target, progress=progress)
+        reads = [store, step.labels, step.outside]
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
         if any(planned.meter is not None for planned in step.models):
             paid.agree(step, progress=progress)
         step.cap.cap_usd = paid.cap_usd

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import TARGET, advise_next
 from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending
@@ -18,9 +19,12 @@ from migrate.steps.embed import Embed
 @step_options(Embed)
 @options.model_options
 @options.runner_options
+@DRY_RUN
 @options.as_json
 @options.quiet
-def command(request: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
+def command(
+    request: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
+) -> None:
     """Embed CORPUS into a new store.
 
     A corpus is a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}. Documents are cut into chunks
@@ -33,6 +37,7 @@ def command(request: Embed, paid: Spending, model: ModelOptions, running: Runner
 
     runner = running.open()
     request.check()
+    model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         loaded = model.load(str(request.model), seed=request.seed, asks_again=False)
         step = replace(request, model=loaded, runner=runner, progress=progress)
@@ -49,6 +54,7 @@ def command(request: Embed, paid: Spending, model: ModelOptions, running: Runner
         unread = None if fits else count_unread(step.documents(), target, progress=progress)
         remedy = "leave out --no-chunks for chunks that fit" if size is None else f"--chunk-tokens {room(target)} fits"
         warn_of_unread(unread, "texts", remedy)
+        stop_if_dry(dry_run, reads=[request.corpus], writes=[request.output], step=step, as_json=as_json)
         paid.agree(step, progress=progress)
         done = step.execute()
     paid.finish()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
 @step_options(Fit)
 @options.model_options
 @options.force
+@DRY_RUN
 @options.as_json
 @options.quiet
-def command(request: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, as_json: bool) -> None:
+def command(
+    request: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, dry_run: bool, as_json: bool
+) -> None:
     """Learn a map from STORE's vectors to another model's.
 
     A sample is embedded with the target model. Prints how each candidate does on held-out documents. The stitch keeps
@@ -60,6 +64,7 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
         refuse_output(output, *options.local_paths(store, log), force=force)
     else:
         refuse_url(output, MANIFEST_NAME, force=force)
+    model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         embedder, old = model.load(target, seed=seed), None
@@ -79,6 +84,7 @@ def command(request: Fit, output: Path | str, paid: Spending, model: ModelOption
             full = opened.successor("full") or str(path_beside(opened, "full"))
             reembed_words = [store, "--target", target, *typed_model(), "-o", full]
             paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=seed)
+        stop_if_dry(dry_run, reads=[store, request.query_log], writes=[output], step=step, as_json=as_json)
         paid.agree(step, progress=progress)
         stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
         fitted = step.execute()

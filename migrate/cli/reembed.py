@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
 from migrate.cli.options import ModelOptions, RunnerOptions
 from migrate.cli.spending import Spending
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 @step_options(Reembed)
 @options.model_options
 @options.runner_options
+@DRY_RUN
 @options.as_json
 @options.quiet
-def command(request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
+def command(
+    request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
+) -> None:
     """Embed every text of STORE with another model.
 
     Kind, ids, order, texts and metric stay the same. What the embedding cache has is not embedded again. The same
@@ -43,20 +47,23 @@ def command(request: Reembed, paid: Spending, model: ModelOptions, running: Runn
     """
     request.check()
     if request.from_cache:
-        fill_from_cache(request, model, as_json=as_json)
+        fill_from_cache(request, model, dry_run=dry_run, as_json=as_json)
     elif request.partial is None:
-        _embed_all(request, paid, model, running, as_json=as_json)
+        _embed_all(request, paid, model, running, dry_run=dry_run, as_json=as_json)
     else:
-        run_translation(request.partial, paid, model, running, as_json=as_json)
+        run_translation(request.partial, paid, model, running, dry_run=dry_run, as_json=as_json)
 
 
-def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool) -> None:
+def _embed_all(
+    request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
+) -> None:
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
     store, output = str(request.store), str(request.output)
     runner = running.open()
     refuse_overlap(output_of(output).path, *options.local_paths(store))
+    model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         warn_of_place(opened, output_of(output).path)
@@ -65,6 +72,7 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: R
         step = replace(request, store=opened, target=loaded, runner=runner, progress=progress)
         step.refuse_existing()
         warn_of_store(opened, step.embedder, seed=request.seed)
+        stop_if_dry(dry_run, reads=[store], writes=[output], step=step, as_json=as_json)
         paid.agree(step, progress=progress)
         stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=as_json)
         done = cast("Embedding", step.execute())
@@ -81,8 +89,10 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, running: R
         advise_next("audit", new, "--reference", "pool", "--source", store, "--judged", JUDGED)
 
 
-def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> None:
+def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
+    from migrate.embedders.again import ASKED_AGAIN, needs_proof
+    from migrate.steps.reembed.fill import count_true
     from migrate.stores import open_store
     from migrate.stores.fields import field_over
     from migrate.stores.registry import output_of
@@ -99,6 +109,14 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, as_json: bool) -> 
             raise UsageError(
                 f"{store}: the vectors of the model are not cached, {why}; `reembed` without --from-cache embeds them"
             )
+        if dry_run:
+            output_of(request.output).require_free(force=request.force)
+            n_true, n_before = count_true(opened, embedder, progress=progress)
+            embeds = [f"{n_true:,} of {opened.info.count:,} vectors would be true ones, where {n_before:,} are"]
+            if needs_proof(embedder):
+                embeds.append(f"to embed: up to {2 * ASKED_AGAIN} texts again, to prove the model")
+            reads = [store, model.cache_file]
+            stop_if_dry(dry_run, reads=reads, writes=[request.output], embeds=embeds, as_json=as_json)
         done = cast("Backfill", replace(request, store=opened, target=embedder, progress=progress).execute())
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}

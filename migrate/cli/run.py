@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import (
     advise_recommendation,
     model_words,
@@ -36,6 +37,7 @@ from migrate.pipeline import Run
 @options.accept_margin
 @options.model_options
 @report_options
+@DRY_RUN
 @options.as_json
 @options.verbose
 @options.quiet
@@ -45,6 +47,7 @@ def command(
     paid: Spending,
     model: ModelOptions,
     outputs: Outputs,
+    dry_run: bool,
     as_json: bool,
     verbose: bool,
 ) -> int:
@@ -73,6 +76,7 @@ def command(
     read = options.local_paths(store, request.queries_location)
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=request.force)
+    model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
@@ -105,6 +109,7 @@ def command(
         finished = job.finished
         if finished is not None:
             advise("this run is finished already; its verdict is printed again")
+            stop_if_dry(dry_run, reads=[output], writes=outputs.report, as_json=as_json)
             code = show_finished(finished, output / PAGE, outputs, **shown)
         else:
             judges, kept_outputs, rate = job.questions, job.earlier, None
@@ -117,6 +122,8 @@ def command(
                 arguments = [store, *job.locations.target, "-o", job.locations.full]
                 deal = paid.weigh(step, opened, "fit and audit", arguments, seed=seed)
                 rate = None if deal is None else deal.documents_per_s
+            reads, writes = [store, request.queries_location], [output, *outputs.report]
+            stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
             paid.agree(step, progress=progress)
             stop_if_same("run", opened, job.embedder, paid=paid, as_json=as_json)
             done = step.execute(rate)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, stop_if_dry
 from migrate.cli.next_step import advise_worker
 from migrate.cli.options import option
 from migrate.cli.steps import step_options
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     example="lead-migrate switch my-store new-store --audit report.json",
 )
 @step_options(Switch)
+@DRY_RUN
 @options.as_json
-def command(request: Switch, as_json: bool) -> None:
+def command(request: Switch, dry_run: bool, as_json: bool) -> None:
     """Put the store NEW in the place of OLD.
 
     OLD steps aside, and is kept until `rollback` or `forget`. Where NEW is a field of the same records (`OLD?vector=`),
@@ -41,6 +43,14 @@ def command(request: Switch, as_json: bool) -> None:
     """
     from migrate.report.switch import switched_text
 
+    if dry_run:
+        planned = request.switched
+        stop_if_dry(
+            dry_run,
+            reads=[planned.old, planned.new, request.audit],
+            writes=[f"the name {planned.old}, for the new store", f"{planned.aside}, for the old one"],
+            as_json=as_json,
+        )
     done = request.run()
     moved = _folder_under_shell(done)
     name = done.old if moved else str(request.old)
@@ -67,22 +77,32 @@ def _folder_under_shell(done: Switched) -> str | None:
 
 @options.command("rollback", example="lead-migrate rollback my-store")
 @step_options(Rollback)
+@DRY_RUN
 @options.as_json
-def rollback(request: Rollback, as_json: bool) -> None:
+def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
     """Undo a switch: put the old store back in its place.
 
     It answers at OLD again, and the new one where it was before.
     """
     from migrate.report.switch import rolled_back_text
 
+    if dry_run:
+        planned = request.switched
+        stop_if_dry(
+            dry_run,
+            reads=[planned.old, planned.aside],
+            writes=[f"the name {planned.old}, for the old store", f"{planned.new}, for the new one"],
+            as_json=as_json,
+        )
     _show("rollback", request.run(), rolled_back_text, as_json=as_json)
 
 
 @options.command("forget", example="lead-migrate forget my-store --yes")
 @step_options(Forget)
 @option("--yes", is_flag=True, help="Delete without a question.")
+@DRY_RUN
 @options.as_json
-def forget(request: Forget, yes: bool, as_json: bool) -> None:
+def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete the old store after a switch.
 
     It is the one that stepped aside for what answers at OLD now, or the old field of its records. Nothing else is
@@ -91,6 +111,9 @@ def forget(request: Forget, yes: bool, as_json: bool) -> None:
     from migrate.report.switch import forgotten_text
 
     switched = request.switched
+    if dry_run:
+        deleted = f"{switched.aside}, which is deleted, the store that answered as {switched.old} before"
+        stop_if_dry(dry_run, reads=[switched.old], writes=[deleted], as_json=as_json)
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"{switched.aside} would be deleted, and there is no terminal to ask in; agree with --yes")
     replaced = f"store that answered as {switched.old} before" if switched.change is None else "old field"

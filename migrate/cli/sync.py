@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from migrate.cli import options
+from migrate.cli.dry_run import models_for
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Spending
@@ -36,6 +37,7 @@ def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, a
     from migrate.stores import open_store
 
     old, new = str(request.old), str(request.new)
+    model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         new_store, old_store = open_store(new, verify=True), open_store(old, verify=True)
         refuse_switched(old_store, new_store)  # an old store in the place of the new one need not name a model

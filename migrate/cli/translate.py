@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import (
     JUDGED,
     advise_next,
@@ -93,9 +94,12 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @step_options(Translate)
 @options.model_options
 @options.runner_options
+@DRY_RUN
 @options.as_json
 @options.quiet
-def command(request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, as_json: bool) -> None:
+def command(
+    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
+) -> None:
     """Translate STORE by STITCH into a new store.
 
     Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
@@ -104,11 +108,11 @@ def command(request: Translate, paid: Spending, model: ModelOptions, running: Ru
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
     the new vectors go into a field of the same records, which is STORE?vector=FIELD.
     """
-    run_translation(request, paid, model, running, as_json=as_json)
+    run_translation(request, paid, model, running, dry_run=dry_run, as_json=as_json)
 
 
 def run_translation(
-    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, as_json: bool
+    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
 ) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
@@ -118,6 +122,7 @@ def run_translation(
     request.check()
     store, stitch = str(request.store), cast("Path | str", request.stitch)
     options.refuse_missing(store, stitch, target=request.target)
+    model = models_for(model, dry_run=dry_run)
     runner = running.open()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
@@ -131,6 +136,11 @@ def run_translation(
         if step.target is not None or step.reembed is not None:
             step = replace(step, target=load_model_of_stitch(fitted, folder, request.target, model))
             step.job.check_target()
+        if dry_run:
+            step.job.check_source()
+        writes = [request.output, None if step.reembed is None else step.job.refit_folder]
+        reads = [store, stitch, request.query_log]
+        stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
         if fitted.first_tokens is not None and opened.info.has_texts:

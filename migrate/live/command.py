@@ -25,6 +25,7 @@ def command() -> None:
 
     A program serves it with `migrate.live`, which notes what users look for. `run` writes true vectors into it, most
     wanted first, and watches what is served; `status` says how it is doing, the verdict first; `stop` ends the worker.
+    While it runs, `pause` and `resume` hold it up and let it go on, and `set` gives it another budget or pace.
     """
 
 
@@ -75,6 +76,11 @@ def run(
     worker = Worker(location, embedder, replace(request, margin=safe.margin, margin_from=safe.origin), tell=advise)
     line = shlex.join(["lead-migrate", "live", "status", store])
     advise(f"working at {store}; `{line}` says how it is doing")
+    if worker.control.limits:
+        advise(f"{worker.control.limits}, as `live set` said; name another --budget or --pace here to change it")
+    if worker.control.paused_since is not None:
+        line = shlex.join(["lead-migrate", "live", "resume", store])
+        advise(f"paused since {worker.control.paused_since}; `{line}` lets it go on")
     report = worker.run()
     if as_json:
         show_json(report, kind="live run")
@@ -136,8 +142,8 @@ def stop(store: str, seconds: float) -> None:
 
     What it has embedded is written first.
     """
+    from migrate.live.control import is_running, stop_worker
     from migrate.live.status import open_state
-    from migrate.live.worker import is_running, stop_worker
     from migrate.stores import open_store
 
     with open_state(open_store(store)) as state:
@@ -149,4 +155,76 @@ def stop(store: str, seconds: float) -> None:
                 f"{store}: the worker did not stop within {seconds:g} s; it still will, or wait longer with --seconds"
             )
     show(f"{store}: the worker has ended")
+    advise_next("live status", store)
+
+
+@command.add_command
+@options.command("pause", "Hold up the worker of a store.", example="lead-migrate live pause new-store")
+@click.argument("store", type=options.STORE)
+@option("--seconds", type=options.FiniteRange(0), default=60.0, help="Seconds to wait for it.")
+def pause(store: str, seconds: float) -> None:
+    """Hold up the worker of STORE, and wait until it has come to rest.
+
+    It embeds and writes nothing until `live resume`, even if it is killed and started again. Searchers go on.
+    """
+    from migrate.live.control import control_of, is_running, pause_worker
+    from migrate.live.status import open_state
+    from migrate.stores import open_store
+
+    with open_state(open_store(store)) as state:
+        if not pause_worker(state, seconds=seconds):
+            raise LockedError(
+                f"{store}: the worker did not pause within {seconds:g} s; it will after what it is at, or wait longer "
+                "with --seconds"
+            )
+        since = control_of(state).paused_since
+        if is_running(state):
+            show(f"{store}: the worker is paused since {since}")
+        else:
+            show(f"{store}: no worker is running; paused since {since}, and one that is started waits")
+    advise_next("live resume", store)
+
+
+@command.add_command
+@options.command("resume", "Let a paused worker go on.", example="lead-migrate live resume new-store")
+@click.argument("store", type=options.STORE)
+def resume(store: str) -> None:
+    """Let the worker of STORE go on after `live pause`."""
+    from migrate.live.control import is_running, resume_worker
+    from migrate.live.status import open_state
+    from migrate.stores import open_store
+
+    with open_state(open_store(store)) as state:
+        was_paused, goes_on = resume_worker(state), is_running(state)
+    ended = "the pause has ended" if was_paused else "it was not paused"
+    show(f"{store}: {ended}; " + ("the worker goes on" if goes_on else "no worker is running"))
+    advise_next("live status", store)
+
+
+@command.add_command
+@options.command(
+    "set",
+    "Give a running worker another budget or pace.",
+    example="lead-migrate live set new-store --budget 40% --pace 20/s",
+)
+@click.argument("store", type=options.STORE)
+@option("--budget", metavar="BUDGET", help="How far to go: 10%, 5000 (documents), $20 or 300000tok, over all runs.")
+@option("--pace", metavar="N/UNIT", help="Highest pace: documents as 20/s, or tokens as 90000tok/min.")
+def set_command(store: str, budget: str | None, pace: str | None) -> None:
+    """Give the worker of STORE another budget or pace.
+
+    It goes by them after the batch at hand, and when it is started again by the same `live run`. What was spent counts.
+    """
+    from migrate.live.control import Control, require_worker, set_limits
+    from migrate.live.status import open_state
+    from migrate.stores import open_store
+
+    if budget is None and pace is None:
+        raise UsageError(f"{store}: nothing is to be set; give --budget, --pace or both")
+    opened = open_store(store)
+    with open_state(opened) as state:
+        require_worker(state, store)
+        spent = set_limits(state, opened.info.count, budget=budget, pace=pace)
+    remark = f"; that is used up already ({spent}), so nothing more is embedded" if spent else ""
+    show(f"{store}: {Control(budget, pace).limits}{remark}")
     advise_next("live status", store)

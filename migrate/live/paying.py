@@ -47,11 +47,20 @@ class Pace:
         return cls(amount / seconds, "tokens" if is_tokens else "documents")
 
 
+def refuse_unpriced(budget: Budget | None, price: float | None) -> None:
+    """Make sure that a budget in dollars is one of a model with a price; raises UsageError."""
+    if budget is not None and budget.unit == "usd" and not price:
+        raise UsageError(
+            f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number of "
+            "documents or tokens"
+        )
+
+
 class Account:
     """The spending of the worker on a store, in all its runs; kept in the state before anything is sent.
 
     `room` says how many more documents may be embedded, where the budget is one of documents or a share. `sleep` waits
-    for some seconds; it returns False where that was broken off, as somebody asks to stop.
+    for some seconds; it returns False where that was broken off, as somebody asks for something else.
     """
 
     def __init__(
@@ -64,13 +73,14 @@ class Account:
         room: Callable[[], int],
         sleep: Callable[[float], Any] = time.sleep,
     ) -> None:
-        if budget is not None and budget.unit == "usd" and not tally.price:
-            raise UsageError(
-                f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number of "
-                "documents or tokens"
-            )
-        self.state, self.tally, self.budget, self.pace = state, tally, budget, pace
+        self.state, self.tally = state, tally
         self._room, self._sleep = room, sleep
+        self.limit(budget, pace)
+
+    def limit(self, budget: Budget | None, pace: Pace | None) -> None:
+        """Go by this budget and pace from now on; what was spent stays spent."""
+        refuse_unpriced(budget, self.tally.price)
+        self.budget, self.pace = budget, pace
         self._free_at = 0.0
 
     @property

@@ -78,15 +78,20 @@ def _true_sentence(status: LiveStatus) -> str:
 def _worker_sentence(status: LiveStatus) -> str:
     worker, spent = status.worker, status.counters
     cost = f"{spent['tokens']:,.0f} tokens" + (f", {dollars(spent['usd'])}" if spent["usd"] else "")
-    if worker.phase == "none":
-        return f"no worker has run yet; spent {cost}"
-    if status.is_running:
+    paused_since, limits = status.control.paused_since, status.control.limits
+    if paused_since is not None:
+        state = "the worker is" if status.is_running else "no worker is running, and one that is started is"
+        sentence = f"{state} paused since {paused_since}, until `live resume`"
+    elif status.is_running:
         sentence = f"the worker is {worker.phase}" + (f": {worker.message}" if worker.message else "")
-    elif worker.phase == "running" and not worker.message:
+    elif worker.phase == "none":
+        sentence = "no worker has run yet"
+    elif worker.phase in ("running", "paused") and not worker.message:
         sentence = "no worker is running: the last one was killed; begin again with `live run`"
     else:
         sentence = f"no worker is running; the last one ended: {worker.message or worker.phase}"
-    return f"{sentence}; spent {cost}"
+    as_set = f"; {limits} by `live set`" if limits else ""
+    return f"{sentence}; spent {cost}{as_set}"
 
 
 def _old_sentence(status: LiveStatus) -> str | None:
@@ -117,6 +122,8 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
         "worker": worker,
         "counters": status.counters,
     }
+    if status.control.paused_since is not None:
+        entry["paused_since"] = status.control.paused_since
     if status.old is not None:
         entry["old"] = {"share": status.old.share, "queries": status.old.queries, "needed": status.is_old_needed}
     return document("live status", entry)

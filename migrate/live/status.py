@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from migrate.audit.verdict import Outcome
 from migrate.errors import UsageError
+from migrate.live.control import Control, control_of, is_running
 from migrate.live.generation import generation_of
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
 from migrate.live.old_store import Additions
 from migrate.live.state import OLD_STORE, Counter, LiveState, WorkerFacts, state_path
-from migrate.live.worker import is_running, translation_of
+from migrate.live.worker import translation_of
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
 from migrate.stores.registry import open_store
@@ -26,7 +27,7 @@ class LiveStatus:
     that is there now. `waiting` are queries that were sampled and not looked at yet,
     of which `needed` are left to go before any is scored. `queued` are documents that were asked for and are not true.
     `history` are facts over time, as `LiveState.note_history` keeps them. `old` is what the store before the migration
-    adds to the answers, None where it was not asked.
+    adds to the answers, None where it was not asked. `control` is what was last asked of the worker.
     """
 
     location: str
@@ -41,6 +42,7 @@ class LiveStatus:
     counters: Mapping[Counter, float]
     history: tuple[tuple[float, Mapping[str, Any]], ...]
     old: Additions | None = None
+    control: Control = field(default_factory=Control)
 
     @property
     def is_all_true(self) -> bool:
@@ -102,4 +104,5 @@ def status_of(location: str) -> LiveStatus:
             counters=state.counters(),
             history=tuple(state.history()),
             old=None if (noted := state.value(OLD_STORE)) is None else Additions(**noted),
+            control=control_of(state),
         )

@@ -37,11 +37,12 @@ from migrate.errors import (
     VectorError,
 )
 from migrate.files import canonical_json, output_lock
+from migrate.live.control import Control, begin_control, control_at_start, control_of, note_obeyed
 from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
 from migrate.live.old_store import MAY_GO, Additions
 from migrate.live.options import WorkerOptions
-from migrate.live.paying import Account, Pace, PayingEmbedder
+from migrate.live.paying import Account, PayingEmbedder
 from migrate.live.state import (
     OLD_STORE,
     STOP,
@@ -54,7 +55,6 @@ from migrate.live.state import (
     text_hash,
 )
 from migrate.live.writing import Renewal, VectorWriter, writer_of
-from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
@@ -127,8 +127,7 @@ class Worker:
         tell: Callable[[str], object] = _log.info,
     ) -> None:
         self.location, self.options, self._tell_user = location, options or WorkerOptions(), tell
-        self.budget = None if self.options.budget is None else Budget.parse(self.options.budget)
-        pace = None if self.options.pace is None else Pace.parse(self.options.pace)
+        budget, pace = Control().budget_of(self.options), Control().pace_of(self.options)
         self.renewal = Renewal.of(self.options)
         store, embedder = open_store(location), whole_embedder(embedder)
         _check_fits(store, embedder)
@@ -137,8 +136,10 @@ class Worker:
         self.state = LiveState(state_path(store))
         try:
             tally = tally_of(embedder, self.options.price)
-            self.account = Account(self.state, tally, self.budget, pace, room=self._room, sleep=self._wait)
+            self.account = Account(self.state, tally, budget, pace, room=self._room, sleep=self._wait)
             self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
+            self.control = control_at_start(self.state, self.options)
+            self.account.limit(self.control.budget_of(self.options), self.control.pace_of(self.options))
             self.writer: VectorWriter = writer_of(
                 store, self.state, share=self.options.publish, seconds=60 * self.options.publish_minutes
             )
@@ -167,6 +168,7 @@ class Worker:
                     f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
                 ) from error
             self.state.note(STOP, False)
+            begin_control(self.state, self.options, self.account.tally.price)
             phase: WorkerPhase = "failed"
             message = "broke off"
             try:
@@ -189,6 +191,7 @@ class Worker:
             if self.state.value(STOP):
                 self._publish()
                 return "stopped", "asked to stop"
+            self._obey()
             try:
                 idle = self._turn()
             except (RemoteError, LockedError) as error:
@@ -206,7 +209,7 @@ class Worker:
             self._failures = 0
             if idle is not None:
                 phase, message = idle
-                if self.options.once:
+                if self.options.once and not self._is_paused:
                     self._look(now=True)
                     return phase, message
                 self._say(phase, message)
@@ -214,8 +217,11 @@ class Worker:
 
     def _turn(self) -> tuple[WorkerPhase, str] | None:
         """Take one step of the work; return the phase and why, where there was nothing to write."""
-        if self._is_other():
+        is_surveyed = self._surveyed_at > -np.inf
+        if not (self._is_paused and is_surveyed) and self._is_other():
             self._survey()
+        if self._is_paused:
+            return "paused", ""
         if not self._is_proven:
             self._prove_model()
         self._look()
@@ -237,6 +243,19 @@ class Worker:
             return "paused", stops
         return self._end()
 
+    @property
+    def _is_paused(self) -> bool:
+        return self.control.paused_at is not None
+
+    def _obey(self) -> None:
+        """Go by what was asked for since the last batch."""
+        control = control_of(self.state)
+        if control != self.control:
+            self.control = control
+            self.account.limit(control.budget_of(self.options), control.pace_of(self.options))
+            self._is_unaffordable = False
+        note_obeyed(self.state, control)
+
     def _end(self) -> tuple[WorkerPhase, str] | None:
         """Return the phase and why, where nothing is left; None where another look at the store found something."""
         if not self.survey.embedded and not self.survey.remaining and not self.survey.is_complete:
@@ -250,7 +269,7 @@ class Worker:
             equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
         if survey.remaining and not self.options.from_queue:
-            return "paused", f"the budget of {self.budget} is used up"
+            return "paused", f"the budget of {self.account.budget} is used up"
         return "running", "nothing more was asked for"
 
     # What there is to do.
@@ -361,7 +380,7 @@ class Worker:
 
     def _room(self) -> int:
         """Return how many more documents may be embedded, where the budget is one of documents or used up."""
-        budget, survey = self.budget, self.survey
+        budget, survey = self.account.budget, self.survey
         if self._is_unaffordable:
             return 0
         if budget is None or budget.unit not in ("share", "documents"):
@@ -395,7 +414,7 @@ class Worker:
         if not unpaid:
             return None
         self.survey.remaining.extend(sorted(unpaid))
-        return f"the budget of {self.budget} is used up"
+        return f"the budget of {self.account.budget} is used up"
 
     def _note_choosers(self) -> None:
         """Have the cache remember that what is embedded from now on was chosen by the queries that were served."""
@@ -537,10 +556,10 @@ class Worker:
         self._failures += 1
 
     def _wait(self, seconds: float) -> bool:
-        """Wait, unless somebody asks to stop; return whether it waited for so long."""
+        """Wait, unless somebody asks for something else; return whether it waited for so long."""
         end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
-            if self.state.value(STOP):
+            if self.state.value(STOP) or control_of(self.state) != self.control:
                 return False
             time.sleep(min(remaining, _POLL_S))
         return True
@@ -551,26 +570,6 @@ def translation_of(store: Store, state: LiveState) -> str:
     manifest = store.info.manifest
     inputs = None if manifest is None else dict(manifest.inputs)
     return canonical_json([inputs, int(state.counters()["refits"])])
-
-
-def is_running(state: LiveState) -> bool:
-    """Tell if a worker holds the lock of a store."""
-    try:
-        with output_lock(state.path.with_name("worker")):
-            return False
-    except LockedError:
-        return True
-
-
-def stop_worker(state: LiveState, *, seconds: float) -> bool:
-    """Ask the worker to come to an end, and wait for it; return whether it did within so many seconds."""
-    state.note(STOP, True)
-    end = time.monotonic() + seconds
-    while is_running(state):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def _check_fits(store: Store, embedder: Embedder) -> None:

@@ -196,3 +196,33 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
         assert worker.exitcode == 0
     finally:
         worker.kill()
+
+
+def test_a_pause_outlives_a_worker_that_is_killed(translated, tmp_path, server, capsys):
+    arguments = ["live", "run", str(translated), "--once", "--budget", "90", "--pace", "60/min"]
+    worker = start_command(arguments, tmp_path, tmp_path / "said")
+    try:
+        wait_for(lambda: is_known(translated) and status_of(str(translated)).counters["embedded_by_worker"], 200)
+        assert lead_migrate("live", "pause", translated) == 0
+    finally:
+        worker.kill()
+        worker.join(30)
+    spent, n_served = status_of(str(translated)).counters["tokens"], len(server.texts_served)
+    capsys.readouterr()
+    assert lead_migrate("live", "status", translated) == 0
+    assert "no worker is running, and one that is started is paused since" in words_of(capsys.readouterr().out)
+    said = tmp_path / "said again"
+    worker = start_command(arguments, tmp_path, said)
+    try:
+        wait_for(lambda: said.is_file() and "paused since" in said.read_text())
+        wait_for(lambda: status_of(str(translated)).is_running)
+        assert lead_migrate("live", "set", translated, "--pace", "1000/s") == 0
+        assert lead_migrate("live", "pause", translated) == 0, "it has seen the pace, and still waits"
+        assert (status_of(str(translated)).counters["tokens"], len(server.texts_served)) == (spent, n_served)
+        assert lead_migrate("live", "resume", translated) == 0
+        worker.join(60)
+        assert worker.exitcode == 0
+    finally:
+        worker.kill()
+    done = status_of(str(translated))
+    assert (done.true, done.counters["embedded_by_worker"]) == (90, 40), "each is paid for once"

@@ -25,13 +25,17 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
+from migrate.live.control import (
+    is_running,
+    stop_worker,
+)
 from migrate.live.monitor import LiveVerdict, Monitor
 from migrate.live.paying import Account, Pace, PayingEmbedder
 from migrate.live.report import metrics_text, status_document, status_sections, verdict_sentence
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import OLD_STORE, STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
-from migrate.live.worker import Worker, WorkerOptions, is_running, stop_worker
+from migrate.live.worker import Worker, WorkerOptions
 from migrate.live.writing import writer_of
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text

@@ -123,6 +123,15 @@ def backfill_store(
     )
 
 
+def count_true(store: Store, embedder: Embedder, *, progress: Progress = no_progress) -> tuple[int, int]:
+    """Return how many vectors of a store a backfill would make or leave true ones, and how many are; as it raises."""
+    embedder = whole_embedder(embedder)
+    manifest, stored = _check_fits(store, embedder), stored_confidence(store)
+    is_true = np.zeros(store.info.count, dtype=bool) if stored is None else stored == 1
+    is_cached, _ = _cached_rows(store, embedder, batch_rows(store.info.dim), ~is_true, progress)
+    return int((is_cached | is_true).sum()), manifest.counts.get(TRUE, 0)
+
+
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
     path, manifest = store.info.location, store.info.manifest

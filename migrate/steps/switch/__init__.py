@@ -62,6 +62,13 @@ class Switch(Step["Switched"]):
     _: KW_ONLY
     unproven: bool = field(default=False, metadata=option("Switch without a proof that NEW is SAFE."))
 
+    @cached_property
+    def switched(self) -> Switched:
+        """The switch that is to be done, of stores that may be switched; raises as `execute`."""
+        from migrate.steps.switch.job import plan_switch
+
+        return plan_switch(self)[2]
+
     def execute(self) -> Switched:
         """Compare the stores, check the proof, and let them trade names."""
         from migrate.steps.switch.job import switch
@@ -84,6 +91,13 @@ class Rollback(Step["Switched"]):
     """
 
     old: StoreLike = field(metadata=_SWITCHED)
+
+    @cached_property
+    def switched(self) -> Switched:
+        """The switch that is to be undone."""
+        from migrate.steps.switch.job import Switched, exchange_of
+
+        return Switched.of(exchange_of(self.old)[1])
 
     def execute(self) -> Switched:
         """Let them trade names again."""

@@ -82,6 +82,16 @@ class Switched:
 
 def switch(step: Switch) -> Switched:
     """Compare two stores, make sure that the new one is SAFE, and let them trade names."""
+    exchange, record, done = plan_switch(step)
+    exchange.switch(record)
+    return done
+
+
+def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
+    """Compare two stores, and make sure that the new one is SAFE; nothing is written.
+
+    Return the exchange, the record that it is to keep, and what will have been done then.
+    """
     old, new = location_of(step.old), location_of(step.new)
     exchange_before = find_exchange(old)
     record = None if exchange_before is None else exchange_before.record()
@@ -90,8 +100,7 @@ def switch(step: Switch) -> Switched:
             raise UsageError(
                 f"{old}: {record['new']} was switched here before; run `rollback {old}` or `forget {old}` first"
             )
-        exchange_before.switch(record)
-        return Switched.of(record, already=True)
+        return exchange_before, record, Switched.of(record, already=True)
     behind = find_exchange(new)
     if behind is not None and (other_record := behind.record()) is not None:
         raise moved(new, other_record["old"])
@@ -119,8 +128,7 @@ def switch(step: Switch) -> Switched:
         was = repr(exchange.old) if exchange.old else "the vector without a name"
         done = replace(done, aside=aside, change=f"in your programs, name {exchange.new!r} instead of {was}")
     exchange.check = partial(_refuse_changed, *stores)
-    exchange.switch(asdict(done))
-    return done
+    return exchange, asdict(done), done
 
 
 def location_of(store: Store | str | Path) -> str:

@@ -141,6 +141,12 @@ class TranslateJob:
             advice = "name the model that it was fitted for, or leave out `target=`"
             raise other_dimension(profile.spec, profile.dim, self.fitted.dim, "the stitch", advice)
 
+    def check_source(self) -> None:
+        """Make sure that the stitch is for the store; raises as `run`."""
+        _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
+        if not self.source.info.has_texts:
+            self.fitted.without_texts(source=self.source.info.location)
+
     def refuse_overlap(self) -> None:
         """Make sure that the output does not lie in what is read; raises a UsageError."""
         refuse_overlap(self.output.path, *self._read)

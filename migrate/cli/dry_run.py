@@ -1,0 +1,83 @@
+"""`--dry-run`: what a command would read, embed, pay and write; nothing of it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migrate.cli.options import ModelOptions, option
+from migrate.cli.terminal import advise, show, show_json
+from migrate.steps.base import GENERAL
+
+if TYPE_CHECKING:
+    from migrate.cost.spending import PlannedModel
+    from migrate.steps.base import PaidStep
+
+DRY_RUN = option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would be read, embedded, paid and written; embed and write nothing.",
+    section=GENERAL,
+)
+
+
+def models_for(model: ModelOptions, *, dry_run: bool) -> ModelOptions:
+    """Return the options of models; those of a dry run make no cache where there is none."""
+    path = model.cache_file
+    return replace(model, cache="none") if dry_run and path is not None and not path.is_file() else model
+
+
+def stop_if_dry(
+    dry_run: bool,
+    *,
+    reads: Sequence[object],
+    writes: Sequence[object],
+    step: PaidStep[Any] | None = None,
+    embeds: Sequence[str] = (),
+    as_json: bool,
+) -> None:
+    """Print what the command that is running would do, and end it with 0, where `--dry-run` asks for that.
+
+    What it would pay for is that of `step`; `embeds` are further lines.
+    """
+    if not dry_run:
+        return
+    sentences, tokens, usd = [*embeds], 0, 0.0
+    if step is not None:
+        estimate = step.estimate()
+        sentences += [model.sentence for model in estimate.models]
+        sentences += [*_free_sentences(step.models), *_beyond(estimate.usd, step.max_cost)]
+        tokens, usd = estimate.tokens, estimate.usd
+    sentences = sentences or ["to embed: nothing"]
+    paths = {"reads": _names(reads), "writes": _names(writes)}
+    if as_json:
+        command = click.get_current_context().info_name
+        show_json({**paths, "command": command, "embeds": sentences, "tokens": tokens, "usd": usd}, kind="dry run")
+    else:
+        written = "; ".join(paths["writes"]) or "nothing but what is embedded, into the cache"
+        show("\n".join([f"to read: {'; '.join(paths['reads'])}", *sentences, f"to write: {written}"]))
+    advise("nothing was embedded, paid for or written; leave out --dry-run to do it")
+    raise click.exceptions.Exit
+
+
+def _beyond(usd: float, max_cost: float | None) -> Iterator[str]:
+    from migrate.cost.estimate import dollars
+
+    if max_cost is not None and usd > max_cost:
+        yield f"that is more than --max-cost ({dollars(max_cost)}), so it has to be agreed to"
+
+
+def _names(locations: Sequence[object]) -> list[str]:
+    return [str(location) for location in locations if location is not None]
+
+
+def _free_sentences(models: Sequence[PlannedModel]) -> Iterator[str]:
+    """Say what models that cost no money would embed, those in the cache among it."""
+    for model in models:
+        if model.meter is None:
+            count = sum(1 for _ in model.documents()) + len(model.queries)
+            name = model.name or model.embedder.profile.spec
+            yield f"to embed: up to {count:,} texts by {name}, which costs no money"
