@@ -112,6 +112,11 @@ class FieldOutput(ServerOutput):
                 )
             if note is not None and note.complete and not force:
                 raise already_exists(self.location)
+            if note is not None and not force and not self._is_own(note) and self.field in driver.field_names():
+                raise UsageError(
+                    f"{self.location}: there is a {self.field!r} already, of a run whose work folder is gone, or "
+                    "made by somebody else since; choose another name, or add `force=True` to replace it"
+                )
             driver.refuse_field(self.field, None)
 
     def is_published(self, content: Path) -> bool:
@@ -146,11 +151,15 @@ class FieldOutput(ServerOutput):
     def _report(self, done: int, total: int) -> None:
         self.progress("write", done, total)
 
+    def _is_own(self, note: FieldNote) -> bool:
+        """Return whether a field that is not complete is that of the unfinished work."""
+        return note.complete or token_in(self.work_path / "content") == note.token
+
     def discard(self) -> None:
         """Drop a field that a killed run has not completed."""
         with self._opened() as driver:
             note = driver.field_notes().get(self.field)
-            if not self.updates and note is not None and not note.complete:
+            if not self.updates and note is not None and not note.complete and self._is_own(note):
                 driver.drop_field(self.field)
 
 

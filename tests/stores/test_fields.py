@@ -1,5 +1,7 @@
 """New vectors in a further field of the same records: translated, audited, synced, switched to; by the real things."""
 
+import shutil
+
 import numpy as np
 import pytest
 import sync_tools as tools
@@ -10,6 +12,7 @@ from sync_tools import Hashed, record, some_records, sync_billed, truth
 import migrate
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError, UsageError
+from migrate.files import state_folder
 from migrate.live.searcher import LiveSearcher
 from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import forget, rollback, switch
@@ -117,6 +120,18 @@ def test_a_run_that_was_killed_goes_on(old, stitch, moment, tmp_path):
     migrate.translate(old, stitch, tmp_path / "new")
     assert same(vectors_by_id(field_at(old)), vectors_by_id(tmp_path / "new"))
     assert same(vectors_by_id(old), before)
+
+
+@pytest.mark.slow
+def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(old, stitch, tmp_path):
+    call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:1")
+    (work,) = (state_folder() / "outputs").glob(f".*{FIELD}*work")
+    shutil.rmtree(work)  # from here on the field may be anybody's
+    with pytest.raises(UsageError, match=r"there is a .* already, of a run whose work folder is gone, or made"):
+        migrate.translate(old, stitch, into=FIELD)
+    migrate.translate(old, stitch, into=FIELD, force=True)
+    migrate.translate(old, stitch, tmp_path / "new")
+    assert same(vectors_by_id(field_at(old)), vectors_by_id(tmp_path / "new"))
 
 
 def later(records):
