@@ -224,12 +224,11 @@ def test_a_sample_of_a_few_documents_is_enough(size, store, fit):
 
 def test_frequencies_are_learned_from_all_over_the_store(store, monkeypatch):
     texts = [document.text for document in store.documents()]
-    embedder = load_embedder("tfidf:24")
-    np.testing.assert_array_equal(fit_reader(store, embedder).ngram_idf, TextReader.fit(texts).ngram_idf)
+    np.testing.assert_array_equal(fit_reader(store, None).ngram_idf, TextReader.fit(texts).ngram_idf)
     monkeypatch.setattr("migrate.steps.fit.job.CORPUS_SIZE", 40)
     rows = random_order(store, 3)[:40]
     expected = TextReader.fit([texts[row] for row in rows], seed=3)
-    found = fit_reader(store, embedder, seed=3)
+    found = fit_reader(store, None, seed=3)
     for name, array in expected.arrays().items():
         np.testing.assert_array_equal(found.arrays()[name], array)
 
