@@ -38,7 +38,8 @@ from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+"""Names that begin with _ are those of LanceDB's own columns: a table with a second `_rowid` cannot be read."""
 
 
 class FieldOutput(ServerOutput):
@@ -96,7 +97,10 @@ class FieldOutput(ServerOutput):
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the field can be added, or is one that this tool added and may replace."""
         if not _NAME.fullmatch(self.field):
-            raise UsageError(f"{self.location}: {self.field!r} is no name for a field; use letters, digits and _")
+            raise UsageError(
+                f"{self.location}: {self.field!r} is no name for a field; begin with a letter, and use "
+                "letters, digits, _ and -"
+            )
         with self._opened() as driver:
             note = driver.field_notes().get(self.field)
             if self.updates:
@@ -113,10 +117,7 @@ class FieldOutput(ServerOutput):
             if note is not None and note.complete and not force:
                 raise already_exists(self.location)
             if note is not None and not force and not self._is_own(note) and self.field in driver.field_names():
-                raise UsageError(
-                    f"{self.location}: there is a {self.field!r} already, of a run whose work folder is gone, or "
-                    "made by somebody else since; choose another name, or add `force=True` to replace it"
-                )
+                raise self._not_ours()
             driver.refuse_field(self.field, None)
 
     def is_published(self, content: Path) -> bool:
@@ -135,12 +136,17 @@ class FieldOutput(ServerOutput):
         with self._opened() as driver:
             note = driver.field_notes().get(self.field)
             if not self.updates and note is not None and note.token != token:
+                if not force and self.field in driver.field_names():
+                    raise self._not_ours()
                 driver.drop_field(self.field)
         with self._opened() as driver:
             if not self.updates:
                 driver.note_field(self.field, FieldNote(driver.vector, token))
-            is_there = self.field in driver.field_names()
-            written = work.written(driver) if is_there else np.zeros(len(index), bool)
+            written = np.zeros(len(index), bool)
+            if self.field in driver.field_names():
+                written, others = work.written(driver)
+                if others and not self.updates and not force:
+                    raise self._not_ours()
             remarks = [*driver.write_field(self.field, dim, work.batches(~written, driver.at_once, self._report))]
         with self._opened() as driver:
             remarks += work.check(driver, self.location)
@@ -155,12 +161,11 @@ class FieldOutput(ServerOutput):
         """Return whether a field that is not complete is that of the unfinished work."""
         return note.complete or token_in(self.work_path / "content") == note.token
 
-    def discard(self) -> None:
-        """Drop a field that a killed run has not completed."""
-        with self._opened() as driver:
-            note = driver.field_notes().get(self.field)
-            if not self.updates and note is not None and not note.complete and self._is_own(note):
-                driver.drop_field(self.field)
+    def _not_ours(self) -> UsageError:
+        return UsageError(
+            f"{self.location}: there is a {self.field!r} already, of a run whose work folder is gone, or made by "
+            "somebody else since; choose another name, or add `force=True` to replace it"
+        )
 
 
 def field_of(store: Store, field: str, progress: Progress) -> FieldOutput:
@@ -228,17 +233,21 @@ class _FieldWork:
     def _lookup(self) -> IdLookup:
         return IdLookup(self.index)
 
-    def written(self, driver: Driver) -> NDArray[np.bool_]:
-        """Return whether the field has the new vector of each record, (n,)."""
+    def written(self, driver: Driver) -> tuple[NDArray[np.bool_], bool]:
+        """Return whether the field has the new vector of each record, (n,), and whether it has any other vectors."""
         is_written = np.zeros(len(self.index), bool)
         field = driver.of_field(self.field)
         field.open()
-        for rows, vectors in self._pages(field) if field.dim == self.rows.dim else ():
+        if field.dim != self.rows.dim:
+            return is_written, True
+        others = False
+        for rows, vectors in self._pages(field):
             is_known = rows >= 0
             expected = field.as_kept(self.rows.take(rows[is_known]))
-            distances = np.abs(expected - vectors[is_known]).max(axis=1)
-            is_written[rows[is_known][distances <= field.rounding]] = True
-        return is_written
+            is_new = np.abs(expected - vectors[is_known]).max(axis=1) <= field.rounding
+            is_written[rows[is_known][is_new]] = True
+            others |= not (is_new | ~vectors[is_known].any(axis=1)).all()
+        return is_written, others
 
     def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
         """Yield the ids and vectors of the records that are to be written."""
@@ -254,7 +263,7 @@ class _FieldWork:
 
         Returns a remark on what has become of the records since the new vectors were made; none if nothing has.
         """
-        is_written = self.written(driver)
+        is_written, _ = self.written(driver)
         added = changed = 0
         is_there = np.zeros(len(self.index), bool)
         for rows, vectors in self._pages(driver):

@@ -1,6 +1,7 @@
 """A program's own client behind a guard: a model that is not the store's is found out before its answer is used."""
 
 import asyncio
+import copy
 import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -100,11 +101,12 @@ def test_the_first_calls_of_several_threads_share_one_check(folder):
     assert sorted(model.requests) == [1] * 32 + [4]
 
 
-def test_a_store_that_is_replaced_is_read_anew(folder, short_corpus, tmp_path):
+@pytest.mark.parametrize("location", ["{}", "faiss:{}", "{}/index.faiss"])
+def test_a_store_that_is_replaced_is_read_anew(folder, short_corpus, location, tmp_path):
     path = tmp_path / "store"
     shutil.copytree(folder, path)
     model = Hashed()
-    guarded = migrate.guard(model, path, every=1)
+    guarded = migrate.guard(model, location.format(path), every=1)
     guarded.embed_query("asked")
     shutil.rmtree(path)
     embed_corpus(lambda: short_corpus.documents, LangChainEmbedder(Hashed("new"), dimensions=8), path)
@@ -148,6 +150,30 @@ def test_a_client_of_openai_is_checked_for_each_model(folder, tmp_path):
     assert [len(request.inputs) for request in server.requests] == [4, 1, 1, 4, 4, 4, 1]
 
 
+def test_no_way_to_ask_a_client_of_openai_goes_past_the_guard(folder):
+    with OpenAIServer() as server, migrate.guard(openai.OpenAI(api_key=KEY, base_url=server.url), folder) as guarded:
+        raw = guarded.embeddings.with_raw_response
+        assert len(raw.create(model="tiny", input="asked").parse().data[0].embedding) == 8
+        for embeddings in (raw, guarded.with_raw_response.embeddings, guarded.embeddings.with_streaming_response):
+            with pytest.raises(VectorError, match="gives vectors of 1,536 dimensions"):
+                embeddings.create(model="text-embedding-3-small", input="asked")
+
+
+def test_a_guarded_client_is_copied_with_its_guard(folder):
+    copied = copy.deepcopy(migrate.guard(Hashed("another"), folder))
+    with pytest.raises(VectorError, match="does not give the store's vectors"):
+        copied.embed_query("asked")
+
+
+def test_a_client_with_too_few_answers_is_refused(folder):
+    class Short(Hashed):
+        def embed_documents(self, texts):
+            return super().embed_documents(texts)[:2]
+
+    with pytest.raises(VectorError, match="Short gives 2 vectors for 4 texts"):
+        migrate.guard(Short(), folder).embed_query("asked")
+
+
 def test_an_asynchronous_client_of_openai_is_checked(folder):
     async def ask(model):
         async with openai.AsyncOpenAI(api_key=KEY, base_url=server.url) as client:
@@ -189,5 +215,5 @@ def test_what_cannot_be_guarded_is_refused(folder, bare_folder):
         migrate.guard([], folder)
     with pytest.raises(UsageError, match="the store has no text of a vector that is known"):
         migrate.guard(Hashed(), bare_folder)
-    with pytest.raises(UsageError, match="every=0 is at least 1"):
+    with pytest.raises(UsageError, match="every=0 is a whole number from 1"):
         migrate.guard(Hashed(), folder, every=0)

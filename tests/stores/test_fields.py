@@ -134,6 +134,32 @@ def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(old, st
     assert same(vectors_by_id(field_at(old)), vectors_by_id(tmp_path / "new"))
 
 
+@pytest.mark.slow
+def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
+    import lancedb
+
+    kind = tools.installed("Lance")()
+    old = kind.make(tmp_path / "old", some_records())
+    migrate.fit(old, Hashed(), kind="ridge", sample=40).save(tmp_path / "stitch")
+    call_in_child(tools.translate_into, old, tmp_path / "stitch", FIELD, point="field noted:1")
+    place, name = str(old).removeprefix("lancedb:").split("#")
+    table = lancedb.connect(place).open_table(name)
+    theirs = (
+        f"arrow_cast(make_array({', '.join(['1.5'] * tools.TARGET_DIM)}), 'FixedSizeList({tools.TARGET_DIM}, Float32)')"
+    )
+    table.add_columns({FIELD: theirs})
+    with pytest.raises(UsageError, match=r"made by somebody else since; choose another name"):
+        tools.translate_into(old, tmp_path / "stitch", FIELD)
+    rows = lancedb.connect(place).open_table(name).to_arrow()[FIELD].to_pylist()
+    assert rows == [[1.5] * tools.TARGET_DIM] * len(some_records())
+
+
+@pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
+def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
+    with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
+        migrate.translate(old, stitch, into=name)
+
+
 def later(records):
     """The records, one of them deleted, one with another text and vector, one more."""
     after = {name: records[name] for name in records if name != "doc-007"}

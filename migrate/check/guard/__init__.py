@@ -26,8 +26,9 @@ def guard(
 
     A few texts of the store are embedded as documents and compared with their vectors: before the first call, before
     one in `every` after that, and before each call as long as they differ. Of a translated store they are those that
-    have true vectors. A store that was replaced at its place since is read anew; in a database what was read first
-    counts. Nothing is checked of how queries are embedded beyond their dimension.
+    have true vectors. Files that were replaced at their place since are read anew; of a database what was read first
+    counts. Lengths of vectors are not compared, nor is how queries are embedded; of an index of short codes only a
+    model is told that is far from its own.
 
     Parameters
     ----------
@@ -50,8 +51,8 @@ def guard(
     Traceback (most recent call last):
     migrate.errors.VectorError: my-store: DeterministicFakeEmbedding gives vectors of 24 dimensions, and the ...
     """
-    if every < 1 or mismatch not in ("raise", "log"):
-        raise UsageError(f'every={every!r} is at least 1, and mismatch={mismatch!r} is "raise" or "log"')
+    if not isinstance(every, int) or every < 1 or mismatch not in ("raise", "log"):
+        raise UsageError(f'every={every!r} is a whole number from 1, and mismatch={mismatch!r} is "raise" or "log"')
     watch = Watch(KnownRows(store), every=every, raises=mismatch == "raise")
     return cast("Client", _guarded(client, watch))
 

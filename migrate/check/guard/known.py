@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -80,6 +81,10 @@ class KnownTexts:
         stored = self.vectors
         theirs = "" if self.model is None else f", which are those of {self.model.spec}"
         advice = "embed queries with the store's own model, or search the store that was built with this one"
+        if len(embedded) != len(stored):
+            raise VectorError(
+                f"{self.location}: {name} gives {len(embedded)} vectors for {len(stored)} texts; check it"
+            )
         if embedded.shape[1] != stored.shape[1]:
             raise VectorError(
                 f"{self.location}: {name} gives vectors of {embedded.shape[1]:,} dimensions, and the store has "
@@ -102,25 +107,28 @@ class KnownRows:
     """The rows of a store, or of what lies at its location now."""
 
     store: Store | str | Path
-    _seen: tuple[int, int] | None = None
+    _seen: tuple[tuple[int, int], ...] = ()
     _rows: KnownTexts | None = None
 
     def __post_init__(self) -> None:
         self.current()
 
     def current(self) -> KnownTexts:
-        """Return the rows, read anew where another manifest lies at the location since."""
-        seen = self._manifest_seen()
+        """Return the rows, read anew where other files lie at the location since."""
+        seen = self._files_seen()
         if self._rows is None or seen != self._seen:
             store = self.store if isinstance(self.store, Store) else open_store(self.store)
             self._rows, self._seen = KnownTexts.read(store), seen
         return self._rows
 
-    def _manifest_seen(self) -> tuple[int, int] | None:
+    def _files_seen(self) -> tuple[tuple[int, int], ...]:
+        """Return what tells the files at the location from others in their place; nothing of a database's server."""
         if isinstance(self.store, Store):
-            return None
-        try:
-            status = (Path(self.store) / MANIFEST_NAME).stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns
+            return ()
+        path = Path(str(self.store).partition("#")[0].removeprefix("faiss:"))
+        seen = []
+        for file in (path, path / MANIFEST_NAME, path.parent / MANIFEST_NAME, path / "index.faiss"):
+            with suppress(OSError, ValueError):
+                status = file.stat()
+                seen.append((status.st_ino, status.st_mtime_ns))
+        return tuple(seen)

@@ -27,6 +27,12 @@ class Watch:
         self._until_check: dict[Hashable, int] = {}
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def before(self, embed: Callable[[list[str]], Sequence[Any]], *, name: str, key: Hashable = None) -> None:
         """Check if it is time; `embed` embeds documents, `name` says what the client or its model is called."""
         if self._may_pass(key):
