@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from migrate.embedders.base import Embedder
+from migrate.errors import UsageError
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Document
 
@@ -492,6 +493,14 @@ def translate_into(old, stitch, field):
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
     type(store.driver).at_once = 50
     return migrate.translate(store, load_stitch(stitch), into=field).remarks
+
+
+def refusal_to_translate_into(old, stitch, field):
+    """What the same says where it is refused, None where it is not."""
+    try:
+        translate_into(old, stitch, field)
+    except UsageError as error:
+        return str(error)
 
 
 def sync_billed(old, new, cache, bill):
