@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from migrate.errors import InputError, LeadMigrateError, UsageError
+from migrate.errors import InputError, LeadMigrateError, StoreError, UsageError
 from migrate.files import (
     SWITCH_MARK,
     atomic_file,
@@ -187,7 +187,21 @@ class FieldExchange(Exchange):
         """Record that programs ask the new field."""
         if self.record() is None:
             self.check()
+            self._check_dimension()
             self._note(record)
+
+    def _check_dimension(self) -> None:
+        """Make sure that the new field is not one of another dimension, made by somebody else since."""
+        with self.driver.errors():
+            field = self.driver.of_field(self.new)
+            field.open()
+            manifest = field.manifest()
+        model = None if manifest is None else manifest.model
+        if model is not None and model.dim != field.dim:
+            raise StoreError(
+                f"{field.location}: the field has {field.dim:,} dimensions, and was made with {model.dim:,}: it is "
+                "another one of the same name; translate into a field of another name"
+            )
 
     def rollback(self) -> None:
         """Record that they ask the old field again."""

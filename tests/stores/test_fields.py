@@ -154,6 +154,21 @@ def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
     assert rows == [[1.5] * tools.TARGET_DIM] * len(some_records())
 
 
+@pytest.mark.slow
+def test_a_field_of_another_dimension_under_the_name_of_a_complete_one_is_not_switched_to(tmp_path):
+    import lancedb
+
+    old = tools.installed("Lance")().make(tmp_path / "old", some_records())
+    migrate.fit(old, Hashed(), kind="ridge", sample=40).save(tmp_path / "stitch")
+    migrate.translate(old, tmp_path / "stitch", into=FIELD)
+    place, name = str(old).removeprefix("lancedb:").split("#")
+    table = lancedb.connect(place).open_table(name)
+    table.drop_columns([FIELD])
+    table.add_columns({FIELD: "arrow_cast(make_array(1.5, 1.5, 1.5), 'FixedSizeList(3, Float32)')"})
+    with pytest.raises(StoreError, match="has 3 dimensions, and was made with 6: it is another one"):
+        switch(old, field_at(old), unproven=True)
+
+
 @pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
 def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
     with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
