@@ -62,7 +62,7 @@ class Check(Step["Compatibility"]):
 
     def execute(self) -> Compatibility:
         """Ask the manifest, or embed a sample and compare."""
-        from migrate.audit.host import retrieval_cost
+        from migrate.audit.host import FEWEST_DOCUMENTS, retrieval_cost
         from migrate.audit.query_set import QuerySet, load_questions
         from migrate.check import check_store
         from migrate.embedders import facts_of
@@ -85,8 +85,10 @@ class Check(Step["Compatibility"]):
             measure=partial(retrieval_cost, store, embedder, asked=size, questions=questions, seed=self.seed),
         )
         entry = facts_of(result.model.spec, result.model.revision)
-        going_away = "" if entry is None else entry.going_away(today())
-        return replace(result, notes=(*result.notes, going_away)) if going_away else result
+        notes = ["" if entry is None else entry.going_away(today())]
+        if questions is not None and size <= FEWEST_DOCUMENTS:
+            notes.append(f"the judged queries were not asked: take a --sample of more than {FEWEST_DOCUMENTS}")
+        return replace(result, notes=(*result.notes, *filter(None, notes)))
 
 
 check = function(Check)

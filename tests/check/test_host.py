@@ -161,6 +161,13 @@ def test_too_few_judged_queries_are_counted_and_not_embedded(docstrings, own, ch
     assert found.queries < 20 and found.retention is None
 
 
+@pytest.mark.parametrize(("sample", "is_told"), [(10, True), (40, False)])
+def test_a_sample_too_small_for_judged_queries_is_told(sample, is_told, docstrings, own, check):
+    judged = QuerySet(docstrings.queries, docstrings.qrels, "docstrings")
+    notes = check(turned(own), sample=sample, judged=judged).notes
+    assert any(note.startswith("the judged queries were not asked") for note in notes) == is_told
+
+
 def with_weights_in_eight_bits(model):
     """The network with the weights of its linear layers in 8 bits, one scale a layer."""
     import torch

@@ -107,7 +107,7 @@ class KnownRows:
     """The rows of a store, or of what lies at its location now."""
 
     store: Store | str | Path
-    _seen: tuple[tuple[int, int], ...] = ()
+    _files_read: tuple[tuple[int, int], ...] = ()
     _rows: KnownTexts | None = None
 
     def __post_init__(self) -> None:
@@ -116,9 +116,9 @@ class KnownRows:
     def current(self) -> KnownTexts:
         """Return the rows, read anew where other files lie at the location since."""
         seen = self._files_seen()
-        if self._rows is None or seen != self._seen:
+        if self._rows is None or seen != self._files_read:
             store = self.store if isinstance(self.store, Store) else open_store(self.store)
-            self._rows, self._seen = KnownTexts.read(store), seen
+            self._rows, self._files_read = KnownTexts.read(store), seen
         return self._rows
 
     def _files_seen(self) -> tuple[tuple[int, int], ...]:
