@@ -1,19 +1,25 @@
-"""How the ranks of the old store should fade out of a fused ranking while true vectors come.
+"""How much the ranks of the old store should count beside those of the new one while true vectors come.
 
-    python benchmarks/fading.py DATA [--space mpnet] [--documents 12000]
+    python benchmarks/fading.py DATA [--spaces mpnet wordpieces layer4-mean layer5-mean tfidf:256] [--seeds 0 1]
 
-DATA is as for `benchmarks/retrieval.py`; documents and queries are those of `benchmarks/live.py`. A ridge stitch from
-1,000 pairs translates the store. The first 200 documents of both stores by their fused ranks are ranked again, after
-`top` of them and a share of the whole store were embedded, in two ways: `document` counts the new rank of a document
-with a true vector twice and never its old one, `first ten` lets the share of true vectors among the first ten by the
-new model decide for all documents (`migrate.search.fusion.fuse_untrue`). Printed: the part of a full re-embed's nDCG@10
-for queries of either set, and the overlap@10 with it. The rule was chosen by the queries of SciFact.
+DATA is as for `benchmarks/retrieval.py`; documents, queries and their log are those of `benchmarks/live.py`, and a
+ridge stitch from 1,000 pairs translates the store. The log is replayed in one process: a query has ten documents
+embedded, and the worker four more of those that are most wanted, until four fifths of the store are true. Rules:
+
+- `new alone`: the old store only brings candidates
+- `both`: the ranks of both count alike, whatever is true
+- `fading`: the larger the share of true vectors among the candidates, the less the old ranks count
+- `learned`: so, and the less the old model finds of what true vectors put first, the less they count, as it is served
+
+Printed for each space and rule: the part of a full re-embed's nDCG@10 in the first 100 and in all 1,000 queries, for
+the queries of either set, and overlap@10 with it. Numbers of the rules were chosen by the queries of SciFact.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +29,23 @@ from retrieval import SETS
 
 from migrate.audit.measures import ndcg
 from migrate.report.terminal import table
-from migrate.search.fusion import fuse_untrue, reciprocal_rank_fusion
+from migrate.search.fusion import Comparison, fuse_old, reciprocal_rank_fusion
 from migrate.search.runs import Rankings, by_score
 from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch
 from migrate.vectors import Vectors, unit_rows
 
 DEPTH = 200
-EMBEDDED = ((0, 0.0), (10, 0.0), (20, 0.0), (10, 0.1), (20, 0.2))
+BY_QUERY, BY_WORKER, BATCH, WRITTEN_EVERY = 10, 4, 32, 20
+BUDGET = 0.8
+
+Weight = Callable[[float, float], float]
+RULES: dict[str, Weight] = {
+    "new alone": lambda _, __: 0.0,
+    "both": lambda _, __: 1.0,
+    "fading": lambda true_share, _: 1 - true_share,
+    "learned": lambda true_share, weight: (1 - true_share) * weight,
+}
 
 
 def translate(world: World) -> tuple[Vectors, NDArray[np.bool_]]:
@@ -46,71 +61,103 @@ def translate(world: World) -> tuple[Vectors, NDArray[np.bool_]]:
     return vectors, is_true
 
 
-def first_of(vectors: Vectors, query: Vectors, ids: NDArray[np.object_]) -> tuple[str, ...]:
-    """Return the first documents of a store."""
-    return tuple(ids[np.argsort(-(vectors @ query), kind="stable")[:DEPTH]])
+class Store:
+    """The ids of documents, and the first of them by some vectors."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ids = [document.id for document in world.documents]
+        self.row_of = {doc_id: row for row, doc_id in enumerate(self.ids)}
+
+    def first_of(self, vectors: Vectors, query: Vectors, depth: int = DEPTH) -> list[str]:
+        """Return the first documents by those vectors."""
+        scores = vectors @ query
+        near = np.argpartition(-scores, depth)[:depth]
+        return [self.ids[row] for row in near[np.argsort(-scores[near], kind="stable")]]
 
 
-def by_document(ranking: Sequence[str], old_ranks: dict[str, int], true: set[str]) -> list[str]:
-    """Order documents by ranks of their own: the new one twice where their vector is true, else both."""
-    scores = {}
-    for rank, doc_id in enumerate(ranking, start=1):
-        other = rank if doc_id in true else old_ranks.get(doc_id)
-        scores[doc_id] = 1 / (60 + rank) + (0 if other is None else 1 / (60 + other))
-    return by_score(scores, DEPTH)
+def replay(store: Store, translated: Vectors, is_pair: NDArray[np.bool_], rule: str) -> list[tuple[str, ...]]:
+    """Return the first ten of each query of the log."""
+    world = store.world
+    vectors, is_true, is_written = translated.copy(), is_pair.copy(), is_pair.copy()
+    wanted: Counter[str] = Counter()
+    comparison, answers, due = Comparison(), [], 0
+    for number, query in enumerate(world.log):
+        new = store.first_of(vectors, world.new_queries[query])
+        old = store.first_of(world.old, world.old_queries[query])
+        pool = reciprocal_rank_fusion([Rankings({"": tuple(new)}), Rankings({"": tuple(old)})], depth=DEPTH).rankings[
+            ""
+        ]
+        rows = np.array([store.row_of[doc_id] for doc_id in pool])
+        lacking = [doc_id for doc_id, row in zip(pool, rows, strict=True) if not is_true[row]]
+        wanted.update({doc_id: 1 / (place + 1) for place, doc_id in enumerate(lacking)})  # type: ignore[arg-type]
+        due += BY_WORKER
+        chosen = lacking[:BY_QUERY]
+        if due >= BATCH:
+            due -= BATCH
+            chosen += [doc_id for doc_id, _ in wanted.most_common(2 * BATCH) if not is_true[store.row_of[doc_id]]][
+                :BATCH
+            ]
+        if is_true.mean() < BUDGET:
+            is_true[[store.row_of[doc_id] for doc_id in chosen]] = True
+        for doc_id in [doc_id for doc_id in chosen if doc_id in wanted]:
+            del wanted[doc_id]
+        known, asked = is_true[rows], world.new_queries[query]
+        scores = np.where(known, world.new[rows] @ asked, vectors[rows] @ asked)
+        ranking = by_score(dict(zip(pool, scores.tolist(), strict=True)), DEPTH)
+        learned = {doc_id for doc_id, row in zip(pool, rows, strict=True) if is_true[row] and not is_written[row]}
+        comparison.add(new, old)
+        comparison.add_true([doc_id for doc_id in ranking if doc_id in learned], new, old)
+        weight = RULES[rule](float(known.mean()), comparison.weight(len(store.ids)))
+        old_ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
+        answers.append(tuple(fuse_old(ranking, old_ranks, weight=weight, depth=KEPT)))
+        if number % WRITTEN_EVERY == 0:
+            more = is_true & ~is_written
+            vectors[more], is_written = world.new[more], is_written | more
+    return answers
+
+
+def measure(store: Store, answers: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """Return the nDCG@10 and the overlap@10 with the full re-embed of each query of the log, (n, 3) with that one's."""
+    world, rows = store.world, []
+    full = {query: store.first_of(world.new, world.new_queries[query], KEPT) for query in np.unique(world.log)}
+    for query, answer in zip(world.log, answers, strict=True):
+        query_id = world.query_ids[query]
+        runs = (Rankings({query_id: tuple(one[:KEPT])}) for one in (answer, full[query]))
+        scores = [float(ndcg(run, world.qrels, [query_id], KEPT)[0]) for run in runs]
+        rows.append([*scores, len({*answer[:KEPT]} & {*full[query]}) / KEPT])
+    return np.array(rows)
 
 
 def main() -> None:
-    """Print a row for each rule and each state of the store."""
+    """Print a row for each space and rule."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--space", default="mpnet", help="the old one")
+    parser.add_argument(
+        "--spaces", nargs="+", default=["mpnet", "wordpieces", "layer4-mean", "layer5-mean", "tfidf:256"]
+    )
     parser.add_argument("--documents", type=int, default=12_000)
+    parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     arguments = parser.parse_args()
-    world = read_world(arguments.data, arguments.space, arguments.documents, 1_000, 0)
-    vectors, is_pair = translate(world)
-    ids = np.array([document.id for document in world.documents], object)
-    row_of = {doc_id: row for row, doc_id in enumerate(ids)}
-    asked = np.unique(world.log)
-    query_ids = [world.query_ids[query] for query in asked]
-    found = {
-        name: [first_of(rows, queries[query], ids) for query in asked]
-        for name, rows, queries in (
-            ("full", world.new, world.new_queries),
-            ("old", world.old, world.old_queries),
-            ("translated", vectors, world.new_queries),
-        )
-    }
-    whole = ndcg(Rankings(dict(zip(query_ids, found["full"], strict=True))), world.qrels, query_ids, KEPT)
-
-    def row(title: str, rankings: Sequence[Sequence[str]]) -> list[str]:
-        run = Rankings({query_id: tuple(one) for query_id, one in zip(query_ids, rankings, strict=True)})
-        scores = ndcg(run, world.qrels, query_ids, KEPT)
-        of_set = [np.array([query_id.startswith(f"{name}:") for query_id in query_ids]) for name in SETS]
-        both = zip(rankings, found["full"], strict=True)
-        shared = np.mean([len({*one[:KEPT]} & {*true[:KEPT]}) / KEPT for one, true in both])
-        return [title, *(f"{scores[one].mean() / whole[one].mean():.3f}" for one in of_set), f"{shared:.3f}"]
-
-    rows = [["embedded, rule", *SETS, "overlap@10"], row("old store", found["old"])]
-    rows.append(row("translated store", found["translated"]))
-    for top, share in EMBEDDED:
-        is_true = is_pair.copy()
-        is_true[np.random.default_rng(0).permutation(len(ids))[: int(share * len(ids))]] = True
-        answers: dict[str, list[list[str]]] = {"document": [], "first ten": []}
-        for query, old, new in zip(asked, found["old"], found["translated"], strict=True):
-            runs = [Rankings({"query": new}), Rankings({"query": old})]
-            pool = reciprocal_rank_fusion(runs, depth=DEPTH).top("query", DEPTH)
-            lacking = [doc_id for doc_id in pool if not is_true[row_of[doc_id]]]
-            true = set(pool).difference(lacking[top:])
-            places = [row_of[doc_id] for doc_id in pool]
-            sure = np.array([doc_id in true for doc_id in pool])
-            query_vector = world.new_queries[query]
-            scores = np.where(sure, world.new[places] @ query_vector, vectors[places] @ query_vector)
-            ranking = by_score(dict(zip(pool, scores.tolist(), strict=True)), DEPTH)
-            old_ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
-            answers["document"].append(by_document(ranking, old_ranks, true))
-            answers["first ten"].append(fuse_untrue(ranking, old_ranks, true))
-        rows += [row(f"{top} a query, {share:.0%} of store: {rule}", answer) for rule, answer in answers.items()]
+    rows = [["old space, rule", "first 100", "all", *SETS, "overlap@10"]]
+    for space in arguments.spaces:
+        measured: dict[str, list[NDArray[np.float64]]] = {}
+        for seed in arguments.seeds:
+            world = read_world(arguments.data, space, arguments.documents, arguments.queries, seed)
+            store = Store(world)
+            translated, is_pair = translate(world)
+            asked = [world.query_ids[query] for query in world.log]
+            parts = [np.arange(len(asked)) < 100, np.ones(len(asked), bool)]
+            parts += [np.array([query_id.startswith(f"{name}:") for query_id in asked]) for name in SETS]
+            answers = {"staying": [store.first_of(world.old, world.old_queries[query]) for query in world.log]}
+            answers |= {rule: replay(store, translated, is_pair, rule) for rule in RULES}
+            for title, found in answers.items():
+                of_query = measure(store, found)
+                ratios = [of_query[part, 0].mean() / of_query[part, 1].mean() for part in parts]
+                measured.setdefault(title, []).append(np.array([*ratios, of_query[:, 2].mean()]))
+        for title, values in measured.items():
+            rows.append([f"{space} {title}", *(f"{value:.3f}" for value in np.mean(values, axis=0))])
     print(table(rows))
 
 

@@ -36,7 +36,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
-from migrate.search.fusion import reciprocal_rank_fusion
+from migrate.search.fusion import Comparison, reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store, all_ids
@@ -254,9 +254,10 @@ class Retriever:
         self.progress("rank with BM25", 0, None)
         return self._timed(lambda: bm25_run(documents, queries, key=key, depth=self.depth))
 
-    def fuse(self, *runs: TimedRun) -> TimedRun:
+    def fuse(self, *runs: TimedRun, weights: Sequence[float] | None = None) -> TimedRun:
         """Return runs fused by their ranks; the time is that of all of them and of the fusion."""
-        fused = self._timed(lambda: reciprocal_rank_fusion([timed.run for timed in runs], depth=self.depth))
+        rankings = [timed.run for timed in runs]
+        fused = self._timed(lambda: reciprocal_rank_fusion(rankings, depth=self.depth, weights=weights))
         return TimedRun(fused.run, sum(timed.seconds for timed in runs) + fused.seconds)
 
     @property
@@ -271,7 +272,22 @@ class Retriever:
 
     def together(self) -> TimedRun:
         """Fuse the translated and the source store, each searched by queries of its own model, by their ranks."""
-        return self.fuse(self.search(TRANSLATED), self.search(STAY))
+        return self.fuse(self.search(TRANSLATED), self.search(STAY), weights=(1, self.weight_of_old))
+
+    @cached_property
+    def weight_of_old(self) -> float:
+        """The weight, 0-1, of the source store's ranks beside those of the translated one, which live search learns.
+
+        Before a pool stands for the full re-embed, it is from how far both stores agree.
+        """
+        new, old = (self.search(name).run.rankings for name in (TRANSLATED, STAY))
+        full = self.search(FULL).run.rankings if FULL in self.stores else {}
+        comparison = Comparison()
+        for query_id in self.query_set.query_ids:
+            ranking, by_new, by_old = (run.get(query_id, ()) for run in (full, new, old))
+            comparison.add(by_new, by_old)
+            comparison.add_true(ranking, by_new, by_old)
+        return comparison.weight(self.n_documents)
 
     def candidates(self, name: str) -> Sequence[Sequence[str]]:
         """Return the first ids for each query, best first, as many as the deepest arm of that name reranks.

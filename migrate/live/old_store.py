@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +17,7 @@ from migrate.display import percent
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.live.generation import Texts, is_in_memory, marker_at_rest
 from migrate.live.true_vectors import CountUp, LiveVectors, Pause
-from migrate.search.fusion import fuse_untrue, reciprocal_rank_fusion
-from migrate.search.runs import Rankings
+from migrate.search.fusion import Comparison, fuse_old
 from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.faiss.search import IndexSearch, open_search
@@ -48,18 +48,16 @@ FindVectors = Callable[[Sequence[str]], Batch | None]
 
 
 @dataclass(slots=True)
-class Additions:
-    """The share, 0-1, of the first documents shown that the old store alone has found.
+class Additions(Comparison):
+    """The share, 0-1, of the first documents shown that the old store alone has found, and how the stores compare.
 
     It is a mean over queries, in which the latest 200 or so count most: it falls while true vectors come.
     """
 
     share: float = 0.0
-    queries: int = 0
 
-    def add(self, share: float) -> None:
-        """Count a query more."""
-        self.queries += 1
+    def add_share(self, share: float) -> None:
+        """Count what was shown for the query that was added last."""
         self.share += (share - self.share) / min(self.queries, 200)
 
     @property
@@ -173,24 +171,27 @@ class OldStore:
         return hits
 
     def fuse(
-        self,
-        best: Sequence[tuple[str, float]],
-        new_ids: Sequence[str],
-        ranks: Mapping[str, int],
-        true: Collection[str],
-        *,
-        depth: int,
+        self, best: Sequence[tuple[str, float]], both: BothFound, true: Sequence[str], *, true_share: float, depth: int
     ) -> list[tuple[str, float]]:
         """Return the first documents with scores in the order of their ranks in both, and count what this one adds.
 
-        `best` is in the order of scores of the new store, which has found `new_ids` itself; `ranks` are of this one.
+        `best` are documents that `both` have found, in the order of their scores by the new model; `true` those whose
+        true vectors are not in the new store yet. The share of true vectors among all of them, 0-1, is what the old
+        ranks lose in weight.
         """
-        scores, found = dict(best), set(new_ids)
-        order = fuse_untrue(list(scores), ranks, true, depth=max(depth, _SHOWN))
-        alone = [doc_id for doc_id in scores if doc_id in found][:_SHOWN]
+        scores = dict(best)
+        learned = set(true)
+        by_true = [doc_id for doc_id in scores if doc_id in learned]
+        with self._lock:
+            self.additions.add(both.new, both.old)
+            self.additions.add_true(by_true, both.new, both.old)
+            weight = (1 - true_share) * self.additions.weight(both.count)
+        order = fuse_old(list(scores), both.old_ranks, weight=weight, depth=max(depth, _SHOWN))
+        found = set(both.new)
+        alone = list(islice((doc_id for doc_id in scores if doc_id in found), _SHOWN))
         added = len(set(order[:_SHOWN]).difference(alone))
         with self._lock:
-            self.additions.add(added / _SHOWN)
+            self.additions.add_share(added / _SHOWN)
         self._count({"old_queries": 1, "old_shown": added})
         return [(doc_id, scores[doc_id]) for doc_id in order[:depth]]
 
@@ -207,26 +208,52 @@ class OldStore:
             raise
 
 
-def joined(
-    info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Sequence[str], *, depth: int
-) -> tuple[Hits, dict[str, int]]:
-    """Return the first `depth` documents of both stores, by the sum of reciprocal ranks, and their old ranks.
+@dataclass(frozen=True)
+class BothFound:
+    """The ids that the new and the old store have found for a query, best first, and how many documents there are."""
 
-    All have a score of the new store, whose `hits` these are; of documents that only the `old` one has found, it is
-    that of their vector in the new one. `query`, (dim,), is of the new model, of unit length where the store compares
-    by cosine. Documents that the new store lacks are left out, and the next ones come up.
+    new: Sequence[str]
+    old: Sequence[str]
+    count: int
+
+    @property
+    def old_ranks(self) -> dict[str, int]:
+        """The rank, from 1, of each document in the old store."""
+        return {doc_id: rank for rank, doc_id in enumerate(self.old, start=1)}
+
+
+def joined(info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Sequence[str], *, depth: int) -> Hits:
+    """Return the first `depth` documents of both stores, by the sum of reciprocal ranks; `hits` are of the new one.
+
+    All have a score of the new store; of documents that only the `old` one has found, it is that of their vector in the
+    new one. `query`, (dim,), is of the new model, of unit length where the store compares by cosine. Documents that the
+    new store lacks are left out, and the next ones come up. Of equals, those of the new store come first.
     """
-    ranks = {doc_id: rank for rank, doc_id in enumerate(old, start=1)}
+    places = {doc_id: place for place, doc_id in enumerate(hits.ids)}
+    reciprocal = 1 / (61 + np.arange(len(old)))
+    found = np.array([places.get(doc_id, -1) for doc_id in old], np.intp)
+    is_in_both = found >= 0
+    summed = 1 / (61 + np.arange(len(hits.ids)))
+    summed[found[is_in_both]] += reciprocal[is_in_both]
+    lacking = np.flatnonzero(~is_in_both)
+    order = np.argsort(-np.concatenate([summed, reciprocal[lacking]]), kind="stable")
+    names = [*hits.ids, *(old[row] for row in lacking.tolist())]
     scores = dict(zip(hits.ids, np.asarray(hits.scores, np.float64).tolist(), strict=True))
-    both = [Rankings({"query": tuple(found)}) for found in (hits.ids, old)]
-    order = reciprocal_rank_fusion(both, depth=len(hits.ids) + len(old)).rankings["query"]
-    if lacking := [doc_id for doc_id in ranks if doc_id not in scores]:
-        batch = texts.vectors_there(lacking)
-        if batch is not None and len(batch):
-            rows = unit_rows(batch.vectors) if is_cosine(info) else batch.vectors
-            near = rows.astype(np.float64) @ query.astype(np.float64)
-            if info.metric == "l2":
-                near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
-            scores |= dict(zip(batch.ids, near.tolist(), strict=True))
-    ids = [doc_id for doc_id in order if doc_id in scores][:depth]
-    return Hits(tuple(ids), np.array([scores[doc_id] for doc_id in ids], np.float32)), ranks
+    first = [names[row] for row in order[:depth].tolist()]
+    if not _score_more(scores, info, texts, query, first):  # the next ones come up, whichever those are
+        _score_more(scores, info, texts, query, names)
+    ids = list(islice((names[row] for row in order.tolist() if names[row] in scores), depth))
+    return Hits(tuple(ids), np.array([scores[doc_id] for doc_id in ids], np.float32))
+
+
+def _score_more(scores: dict[str, float], info: StoreInfo, texts: Texts, query: Vectors, ids: Sequence[str]) -> bool:
+    """Add the scores of documents that have none, by their vectors in the new store; return whether it has them all."""
+    lacking = [doc_id for doc_id in ids if doc_id not in scores]
+    batch = texts.vectors_there(lacking) if lacking else None
+    if batch is not None and len(batch):
+        rows = unit_rows(batch.vectors) if is_cosine(info) else batch.vectors
+        near = rows.astype(np.float64) @ query.astype(np.float64)
+        if info.metric == "l2":
+            near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
+        scores.update(zip(batch.ids, near.tolist(), strict=True))
+    return all(doc_id in scores for doc_id in lacking)

@@ -32,7 +32,7 @@ from migrate.embedders.cache import CachedEmbedder, default_cache_path
 from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.live.generation import Generation, Texts, generation_of, model_of, open_generation
-from migrate.live.old_store import SEARCHES, Additions, OldStore, joined
+from migrate.live.old_store import SEARCHES, Additions, BothFound, OldStore, joined
 from migrate.live.state import OLD_STORE, Counter, LiveState, ServedQuery, state_path, text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import ModelIdentity
@@ -451,9 +451,10 @@ class LiveSearcher:
         info, texts = generation.store.info, generation.texts
         vectors, cosine = generation.vectors, is_cosine(info)
         query_vector = unit_rows(vector[None])[0] if cosine else vector
-        depth, new_ids, old_ranks = max(self.limits.depth, k), hits.ids, dict[str, int]()
-        if old is not None:
-            hits, old_ranks = joined(info, texts, query_vector, hits, old.ids, depth=depth)
+        depth, both = max(self.limits.depth, k), None
+        if old is not None and self._old is not None:
+            both = BothFound(hits.ids, old.ids, info.count)
+            hits = joined(info, texts, query_vector, hits, old.ids, depth=depth)
         pool = hits.ids[:depth]
         scores: NDArray[np.floating] = hits.scores
         hashes = texts.hashes(pool)
@@ -467,7 +468,7 @@ class LiveSearcher:
             vectors.look_up(self._documents(texts, unasked), seconds=deadline - time.monotonic())
             present, rows = vectors.in_memory(digests)
         if len(present) < len(ids) and (allowed := self._allowed()):
-            best_first = None if old is not None else untrue.estimates(present, rows)  # else by the ranks in both
+            best_first = None if both is not None else untrue.estimates(present, rows)  # else by the ranks in both
             accepted = list(vectors.accepted(untrue.missing(present, best_first)).items())
             if chosen := dict(accepted[:allowed]):
                 documents = self._documents(texts, chosen)
@@ -483,12 +484,13 @@ class LiveSearcher:
             lacking[present],
             unit_rows(rows) if cosine else rows,
             metric=info.metric,
-            depth=min(max(k, _MONITORED), len(hits.ids)) if old is None else len(hits.ids),
+            depth=min(max(k, _MONITORED), len(hits.ids)) if both is None else len(hits.ids),
         )
-        answered_by = ("new",) if old is None else ("new", "old")
-        if old is not None and self._old is not None:
-            true = set(hits.ids).difference(ids).union(ids[row] for row in present.tolist())
-            best = self._old.fuse(best, new_ids, old_ranks, true, depth=max(k, _MONITORED))
+        if both is not None and self._old is not None:
+            true = [ids[row] for row in present.tolist()]
+            true_share = 1 - (len(ids) - len(true)) / max(len(pool), 1)
+            best = self._old.fuse(best, both, true, true_share=true_share, depth=max(k, _MONITORED))
+        answered_by = ("new",) if both is None else ("new", "old")
         ranked = np.array([score for _, score in best], np.float32)
         shown = tuple(doc_id for doc_id, _ in best)
         return LiveAnswer(shown, ranked, len(ids) - len(present), generation.key, answered_by)

@@ -1,21 +1,32 @@
-"""Combines two rankings, as hybrid search does with vectors and words."""
+"""Combines two rankings: of vectors and of words, or of a new model and the old one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from migrate.search.runs import DEPTH, Rankings, by_score
 
 _FIRST: Final = 10
-"""Documents whose vectors say how sure the new model is."""
+"""Documents of either ranking that are its first ones."""
+_AMONG: Final = 50
+"""Documents of the new model that the first ones of the old model are looked for among."""
+_BEST: Final = 3
+"""Documents with the highest scores by true vectors that either model should have among its first ones."""
+_FEWEST: Final = 10
+"""Documents with true vectors without which the best of them say nothing; what is assumed counts as much."""
+_LATEST: Final = 600
+"""Documents found after which older ones begin to be forgotten."""
 
 
-def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> Rankings:
-    """Score each document by the sum over the runs of 1 / (60 + rank), rank from 1; ties by doc_id.
+def reciprocal_rank_fusion(
+    runs: Sequence[Rankings], *, depth: int = DEPTH, weights: Sequence[float] | None = None
+) -> Rankings:
+    """Score each document by the sum over the runs of weight / (60 + rank), rank from 1; ties by doc_id.
 
     60 is what the authors and most search engines take: Cormack, Clarke & Büttcher 2009, "Reciprocal Rank Fusion
-    outperforms Condorcet and individual Rank Learning Methods".
+    outperforms Condorcet and individual Rank Learning Methods". All weights are 1 unless they are given.
 
     >>> reciprocal_rank_fusion([Rankings({"q": ("a", "b")}), Rankings({"q": ("b", "c")})]).top("q", 3)
     ('b', 'a', 'c')
@@ -23,32 +34,75 @@ def reciprocal_rank_fusion(runs: Sequence[Rankings], *, depth: int = DEPTH) -> R
     rankings = {}
     for query_id in dict.fromkeys(query_id for run in runs for query_id in run.rankings):
         scores: dict[str, float] = {}
-        for run in runs:
+        for run, weight in zip(runs, weights or [1.0] * len(runs), strict=True):
             for position, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
-                scores[doc_id] = scores.get(doc_id, 0.0) + 1 / (60 + position)
+                scores[doc_id] = scores.get(doc_id, 0.0) + weight / (60 + position)
         rankings[query_id] = tuple(by_score(scores, depth))
     return Rankings(rankings)
 
 
-def fuse_untrue(
-    ranking: Sequence[str], old_ranks: Mapping[str, int], true: Collection[str], *, depth: int = DEPTH
-) -> list[str]:
-    """Return the first `depth` by the ranks of the new model and of the old, which counts while the new is not sure.
+@dataclass(slots=True)
+class Comparison:
+    """How well the old model finds what the new one would by true vectors, beside the translated store.
 
-    Each document is given the reciprocals of its rank in the `ranking` by the new model, and of its rank from 1 by the
-    old one, if it has one. The share of documents with `true` vectors among the first ten by the new model goes from
-    the weight of the old ranks to that of the new: where all ten are true, the new model orders alone
-    (`benchmarks/fading.py`).
+    Whoever finds less has ranks that only spoil the other's. `agreement` is the mean share, 0-1, of the first ten
+    documents by the old model that are among the first 50 by the new one; `new_found` and `old_found` are how many of
+    the best documents by true vectors either has had among its first ten (`benchmarks/fading.py`).
+    """
 
-    >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true=())
+    queries: int = 0
+    agreement: float = 0.0
+    new_found: float = 0.0
+    old_found: float = 0.0
+
+    def add(self, new: Sequence[str], old: Sequence[str]) -> None:
+        """Count the rankings of a query by the new model and the old one; the latest 200 or so count most."""
+        self.queries += 1
+        first = old[:_FIRST]
+        share = len(set(first).intersection(new[:_AMONG])) / max(len(first), 1)
+        self.agreement += (share - self.agreement) / min(self.queries, 200)
+
+    def add_true(self, ranking: Sequence[str], new: Sequence[str], old: Sequence[str]) -> None:
+        """Count who has found the best of some documents, ranked by true vectors that neither ranking knew of."""
+        if len(ranking) < _FEWEST:
+            return
+        best = set(ranking[:_BEST])
+        self.new_found += len(best.intersection(new[:_FIRST]))
+        self.old_found += len(best.intersection(old[:_FIRST]))
+        if self.new_found > _LATEST:
+            self.new_found, self.old_found = self.new_found / 2, self.old_found / 2
+
+    def weight(self, count: int) -> float:
+        """Return the weight, 0-1, of the old model's ranks beside the new one's, in a store of `count` documents.
+
+        It rises from 0 where the old model finds 0.6 of what the translated store finds to 1 where it finds 0.9. As
+        long as little is known of that, it is assumed from the agreement beyond that of chance, from 0.3 to 0.6: a
+        model as good as the new one finds much of what that does.
+        """
+        chance = min(_AMONG / max(count, 1), 1.0)
+        beyond_chance = (self.agreement - chance) / (1 - chance) if chance < 1 else 1.0
+        assumed = 0.6 + 0.3 * _ramp(beyond_chance, 0.3, 0.6)
+        return _ramp((self.old_found + _FEWEST * assumed) / (self.new_found + _FEWEST), 0.6, 0.9)
+
+
+def _ramp(number: float, start: float, end: float) -> float:
+    """Return how far a number has come from `start` to `end`, 0-1."""
+    return min(max((number - start) / (end - start), 0.0), 1.0)
+
+
+def fuse_old(ranking: Sequence[str], old_ranks: Mapping[str, int], *, weight: float, depth: int = DEPTH) -> list[str]:
+    """Return the first `depth` of a `ranking` by the new model once the ranks of the old one count with a weight, 0-1.
+
+    Each document is given the reciprocals of both ranks, from 1, that of the new one with what is missing to 2.
+
+    >>> fuse_old(["a", "b", "c"], {"c": 1, "a": 2}, weight=1)
     ['a', 'c', 'b']
-    >>> fuse_untrue(["a", "b", "c"], {"c": 1, "a": 2}, true={"a", "b", "c"})
+    >>> fuse_old(["a", "b", "c"], {"c": 1, "a": 2}, weight=0)
     ['a', 'b', 'c']
     """
-    first = ranking[:_FIRST]
-    sure = sum(doc_id in true for doc_id in first) / max(len(first), 1)
-    scores = {doc_id: (1 + sure) / (60 + rank) for rank, doc_id in enumerate(ranking, start=1)}
-    if sure < 1:
-        for doc_id in scores.keys() & old_ranks.keys():
-            scores[doc_id] += (1 - sure) / (60 + old_ranks[doc_id])
+    if not weight:
+        return list(ranking[:depth])
+    scores = {doc_id: (2 - weight) / (60 + rank) for rank, doc_id in enumerate(ranking, start=1)}
+    for doc_id in scores.keys() & old_ranks.keys():
+        scores[doc_id] += weight / (60 + old_ranks[doc_id])
     return by_score(scores, depth)

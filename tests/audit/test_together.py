@@ -13,6 +13,19 @@ from migrate.errors import UsageError
 
 pytestmark = pytest.mark.slow
 
+
+class Alike(Topics):
+    """An old model that finds much of what the target finds."""
+
+    @property
+    def identity(self):
+        return replace(super().identity, spec="alike")
+
+    def _one(self, text, role):
+        return TARGET._one(text, role) + 0.4 * super()._one(text, role)
+
+
+STRANGER, SOURCE = SOURCE, Alike(seed=1)
 IDS = np.array([document.id for document in DOCUMENTS])
 TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
 ASKED = TARGET.embed_queries(QUERIES).astype(float)
@@ -67,6 +80,16 @@ def test_ranks_of_both_stores_are_fused(judge):
     assert "two query embeddings" in report.arm("together").meaning
 
 
+def test_ranks_of_an_old_model_that_finds_less_than_the_translation_do_not_count(stores, tmp_path):
+    translated, reference, _ = stores
+    report = audit(translated, reference, source=make_store(tmp_path / "old", STRANGER), source_model=STRANGER)
+    assert (
+        report.arm("together").mean("nDCG@10")
+        == report.arm(TRANSLATED).mean("nDCG@10")
+        != report.arm("stay").mean("nDCG@10")
+    )
+
+
 @pytest.mark.parametrize("depth", [7, 50])
 def test_the_first_of_both_are_ranked_by_true_vectors(depth, judge):
     report = judge(two_stage=[depth])
@@ -119,4 +142,4 @@ def test_the_old_model_is_named_with_its_prefixes(stores):
     translated, _, old = stores
     model = Prefixed(SOURCE_DIM, blur=0.9, seed=1)
     assert locations_of(translated, old, TARGET, model).old_model == "sentence-transformers:own,query-prefix=ask: "
-    assert locations_of(translated, old, TARGET, SOURCE).old_model == "topics-1"
+    assert locations_of(translated, old, TARGET, STRANGER).old_model == "topics-1"

@@ -21,7 +21,16 @@ from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
-OLD = Hashed()
+
+class Alike(Hashed):
+    """An old model that finds much of what the new one finds."""
+
+    def one(self, text):
+        row = np.concatenate([vector_of(text, DIM), 0.5 * super().one(text)[DIM:]])
+        return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+OLD = Alike()
 IDS = [f"d{row}" for row in range(COUNT)]
 ONLY_RANK = LiveLimits(depth=30, max_documents=0, sampled=1.0)
 QUESTIONS = [f"which one is about question {number}?" for number in range(15)]
@@ -66,11 +75,12 @@ def old_order(question):
     return first_of(np.stack([OLD.one(text) for text in texts()]), OLD.one(question))
 
 
-def fused(*rankings):
+def fused(*rankings, of_equals=lambda _: 0):
+    """The documents of some rankings; of equals those of the first ranking come first, unless it is said otherwise."""
     scores = dict.fromkeys(doc_id for ranking in rankings for doc_id in ranking)
     for doc_id in scores:
         scores[doc_id] = sum(1 / (61 + ranking.index(doc_id)) for ranking in rankings if doc_id in ranking)
-    return sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
+    return sorted(scores, key=lambda doc_id: (-scores[doc_id], of_equals(doc_id)))
 
 
 def by_both(question, store=None):
@@ -78,11 +88,18 @@ def by_both(question, store=None):
     vectors, query = noisy_vectors() if store is None else store, vector_of(question, DIM)
     first = fused(first_of(vectors, query), old_order(question))[:30]
     new = sorted(first, key=lambda doc_id: -(vectors[IDS.index(doc_id)] @ query))
-    both = fused(new, [doc_id if doc_id in first else "" for doc_id in old_order(question)])
+    both = fused(new, [doc_id if doc_id in first else "" for doc_id in old_order(question)], of_equals=str)
     return [doc_id for doc_id in both if doc_id]
 
 
-def test_documents_are_in_the_order_of_their_ranks_in_both(live):
+def note_comparison(folder, **noted):
+    """Have the state of a store say how both stores compared, over so many queries that a few more change nothing."""
+    with LiveState(state_path(open_store(folder))) as state:
+        state.note(OLD_STORE, {"queries": 10_000, "share": 0.5, **noted})
+
+
+def test_documents_are_in_the_order_of_their_ranks_in_both(live, folder):
+    note_comparison(folder, agreement=1.0)
     searcher = live()
     for question in QUESTIONS:
         answer = searcher.search(question)
@@ -90,6 +107,27 @@ def test_documents_are_in_the_order_of_their_ranks_in_both(live):
         assert list(answer.ids) == by_both(question)[:10]
         rows = [IDS.index(doc_id) for doc_id in answer.ids]
         np.testing.assert_allclose(answer.scores, noisy_vectors()[rows] @ vector_of(question, DIM), rtol=1e-4)
+
+
+def test_an_old_model_that_found_little_of_what_the_new_one_finds_only_brings_candidates(live, folder):
+    note_comparison(folder, agreement=1.0, new_found=300.0, old_found=100.0)
+    searcher = live()
+    for question in QUESTIONS:
+        query = vector_of(question, DIM)
+        first = fused(first_of(noisy_vectors(), query), old_order(question))[:30]
+        answer = searcher.search(question)
+        assert answer.answered_by == ("new", "old")
+        assert list(answer.ids) == sorted(first, key=lambda doc_id: -(noisy_vectors()[IDS.index(doc_id)] @ query))[:10]
+
+
+def test_what_true_vectors_put_first_says_how_much_the_old_model_finds(live, folder):
+    searcher = live(LiveLimits(depth=30, max_documents=10, max_ms=20_000))
+    for question in QUESTIONS[:5]:
+        searcher.search(question)
+    searcher.refresh()
+    compared = status_of(str(folder)).old
+    assert 0 < compared.old_found <= 15 and 0 < compared.new_found <= 15
+    assert compared.agreement > 0.5
 
 
 def test_true_vectors_are_ranked_by_the_new_model_alone(live):
@@ -128,7 +166,7 @@ def test_a_model_that_hangs_is_not_waited_for(live, server):
 
 
 def test_the_new_store_answers_where_the_old_model_does_not(live, caplog):
-    model = Hashed()
+    model = Alike()
     searcher = live(old_model=model)
     model.fails = 1
     for question in QUESTIONS[:3]:  # the old one is left alone for a while
@@ -139,7 +177,7 @@ def test_the_new_store_answers_where_the_old_model_does_not(live, caplog):
 
 
 def test_where_neither_answers_the_error_is_of_the_new_model(live, server):
-    model = Hashed()
+    model = Alike()
     searcher = live(LiveLimits(depth=30, search_ms=5_000), old_model=model)
     model.fails = 100
     server.faults.extend([status(500)] * 100)
@@ -224,7 +262,7 @@ def test_documents_that_the_new_store_lacks_take_no_place(live, old, tmp_path):
 
 
 def test_where_both_are_late_the_new_one_is_waited_for(live, server):
-    searcher = live(LiveLimits(depth=30, search_ms=50), old_model=(model := Hashed()))
+    searcher = live(LiveLimits(depth=30, search_ms=50), old_model=(model := Alike()))
     model.fails, server.latency_s = 100, 0.3
     answers = [searcher.search(question) for question in QUESTIONS[:3]]
     assert [answer.answered_by for answer in answers] == [("new",)] * 3
@@ -324,8 +362,7 @@ def test_a_store_of_another_corpus_is_refused_and_one_that_is_half_of_it_warned_
 
 def not_needed(folder):
     """Have the state of a store say that the old one adds nothing any more."""
-    with LiveState(state_path(open_store(folder))) as state:
-        state.note(OLD_STORE, {"share": 0.0, "queries": 10_000})
+    note_comparison(folder, share=0.0)
 
 
 def test_an_old_store_that_is_not_needed_still_answers_where_the_new_model_does_not(live, server, folder):
@@ -348,7 +385,7 @@ def test_a_complete_store_falls_back_too(live, server, tmp_path, old):
 
 def test_an_old_store_that_is_not_needed_does_not_hide_that_neither_answers(live, server, folder):
     not_needed(folder)
-    model = Hashed()
+    model = Alike()
     searcher = live(LiveLimits(depth=30, search_ms=5_000), old_model=model)
     model.fails = 100
     server.faults.extend([status(500)] * 100)
