@@ -121,12 +121,17 @@ def lists_of_vectors(vectors: Vectors, kind: Any = None) -> Any:
     return (pa.LargeListArray if is_large else pa.ListArray).from_arrays(pa.array(ends), numbers, type=kind)
 
 
+def plain_lists(column: Any) -> Any:
+    """Return a column of tensors as the lists that it is stored as, any other as it is."""
+    return getattr(column, "storage", column)
+
+
 def lists_in(column: Any) -> Any:
     """Return a column of lists in one piece, those of tensors too; None where it does not hold lists of numbers."""
     import pyarrow as pa
 
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    lists = lists.storage if isinstance(lists, pa.ExtensionArray) else lists
+    lists = plain_lists(lists)
     kind = lists.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     is_numeric = is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))

@@ -18,6 +18,7 @@ from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
 from migrate.stores.documents.arrow import lists_of_vectors
+from migrate.stores.documents.columns import list_type
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Output, ServerOutput
@@ -188,11 +189,15 @@ class ParquetWriter(StoreWriter):
         import pyarrow as pa
 
         field = schema.field(source.columns.vector)
-        value = field.type.value_field.with_type(pa.float32())
-        if pa.types.is_fixed_size_list(field.type):
+        old_kind = list_type(field.type)
+        value = old_kind.value_field.with_type(pa.float32())
+        if pa.types.is_fixed_size_list(old_kind):
             kind = pa.list_(value, self.dim)
         else:
-            kind = (pa.large_list if pa.types.is_large_list(field.type) else pa.list_)(value)
+            kind = (pa.large_list if pa.types.is_large_list(old_kind) else pa.list_)(value)
+        # tensors note their shape there, which is of the old vectors
+        notes = {key: note for key, note in (field.metadata or {}).items() if not key.startswith(b"ARROW:extension:")}
+        field = field.with_metadata(notes or None)
         metadata = dict(schema.metadata or {})
         # `datasets` notes the length and the type of the lists there, and would refuse others
         metadata.pop(b"huggingface", None)

@@ -27,13 +27,14 @@ from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sh
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import (
     arrow_errors,
+    plain_lists,
     row_without_vector,
     rows_in_order,
     take_ascending,
     vectors_of_lists,
 )
 from migrate.stores.documents.base import LazyIds, repeated
-from migrate.stores.documents.columns import columns_of_store, to_document
+from migrate.stores.documents.columns import columns_of_store, list_type, to_document
 from migrate.stores.file_store import own_manifest
 from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
 from migrate.stores.records import Distance, read_metric
@@ -268,8 +269,8 @@ class ParquetStore(Store):
         import pyarrow as pa
 
         column, rows = self.columns.vector, np.arange(min(64, self.count))
-        kind = self.schemas[0].field(column).type
-        first = next((batch.column(column) for _, batch in self._take(rows, [column], 64)), None)
+        kind = list_type(self.schemas[0].field(column).type)
+        first = next((plain_lists(batch.column(column)) for _, batch in self._take(rows, [column], 64)), None)
         if pa.types.is_fixed_size_list(kind):
             self.dim = int(kind.list_size)
         elif first is None:
@@ -365,6 +366,7 @@ class ParquetStore(Store):
 
     def _matrix(self, column: Any, rows: range | NDArray[np.int64]) -> Vectors:
         """Return vectors as float32; `rows` are their numbers, for errors."""
+        column = plain_lists(column)
         row = row_without_vector(column, self.dim)
         if row is not None:
             raise self._bad_row(int(rows[row]), f"of {self.dim} numbers")
