@@ -25,7 +25,7 @@ ENGINES = {"Spark": "pyspark", "Ray Data": "ray", "Daft": "daft", "DuckDB": "duc
 
 WITH_TEXTS = {
     "Spark": {'.select("id", "vector")': '.select("id", "vector", "text").repartition(3)'},
-    "Ray Data": {'columns=["id", "vector"])': 'columns=["id", "vector", "text"]).repartition(3)'},
+    "Ray Data": {'(["id", "vector"])': '(["id", "vector", "text"]).repartition(3)'},
     "Daft": {
         "vectors: daft.Series)": "vectors: daft.Series, texts: daft.Series)",
         "vectors.to_arrow()}": 'vectors.to_arrow(), "text": texts.to_arrow()}',
