@@ -368,3 +368,36 @@ def test_audit_and_switch_take_a_finished_store(old, fitted, table, beir, tmp_pa
     migrate.reembed(old, "tfidf:32", f"parquet:{current}")
     assert migrate.switch(current, tmp_path / "new", safe).proven
     assert open_store(current).info.manifest.model.spec == "tfidf:24"
+
+
+def test_a_finish_that_broke_off_goes_on_with_the_same_vectors_alone(source_folder, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.translate._BATCH_BYTES", 4 * 32 * 16)
+    monkeypatch.setattr("migrate.translate._FEWEST_ROWS", 16)
+    monkeypatch.setattr("migrate.steps.translate.job._PART_BYTES", 4 * 24 * 32)
+    translate = migrate.batch(fit(source_folder))
+    made = written(tmp_path / "made", translate(table))
+    again = written(tmp_path / "again", translate(table).take([*range(149, -1, -1)]))
+    done = []
+
+    def stop(_stage, rows, _total):
+        done.append(rows)
+        if rows >= 64:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        translate.finish(source_folder, made, tmp_path / "new", progress=stop)
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(UsageError, match=r"begun with other values of vectors; .* `restart=True`"):
+        translate.finish(source_folder, again, tmp_path / "new")
+    done.clear()
+    translate.finish(source_folder, made, tmp_path / "new", progress=lambda _stage, rows, _total: done.append(rows))
+    assert min(done) >= 32
+    translate.finish(source_folder, again, tmp_path / "other")
+    assert contents(tmp_path / "new") == contents(tmp_path / "other")
+
+
+def test_vectors_of_other_texts_than_those_of_the_store_are_refused(old, reading, table, tmp_path):
+    other = changed(table, 0, "text", "another text altogether, of zebras and oranges")
+    made = written(tmp_path / "made", migrate.batch(reading, any_store=True)(other))
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][0]}' is not what"):
+        migrate.batch(reading, any_store=True).finish(old, made, tmp_path / "new")

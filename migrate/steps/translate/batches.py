@@ -120,7 +120,7 @@ class _FromBatches(StoreTranslation):
 
     def options(self) -> dict[str, Any]:
         """Return also what the vectors are of: other ones are another work."""
-        return {**super().options(), "vectors of": self.made.files.snapshot().as_json()}
+        return {**super().options(), "vectors": self.made.files.snapshot().as_json()}
 
     def task(self, work: Path | None) -> None:
         """Return None: this process has the order of the vectors."""
