@@ -59,10 +59,7 @@ class BatchVectors:
         spans = _spans(counts[1])
         if counts[0] == counts[1] and all(source.ids(span) == files.ids(span) for span in spans):
             return None
-        pages = (
-            files.ids(range(first, min(first + BATCH_SIZE, counts[0]))) for first in range(0, counts[0], BATCH_SIZE)
-        )
-        index = IdIndex.of(pages, files.info.location)
+        index = IdIndex.of((files.ids(span) for span in _spans(counts[0])), files.info.location)
         lookup, rows = IdLookup(index), np.empty(counts[1], np.int64)
         for span in spans:
             rows[span.start : span.stop] = lookup.rows_of(source.ids(span))
