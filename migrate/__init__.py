@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from migrate.audit.step import audit as audit
     from migrate.audit.verdict import Outcome as Outcome
     from migrate.audit.verdict import Verdict as Verdict
+    from migrate.batch import batch as batch
     from migrate.check import Compatibility as Compatibility
     from migrate.check import Stamped as Stamped
     from migrate.check.guard import guard as guard
@@ -65,6 +66,7 @@ _MODULES = {
     "audit.report": "AuditReport",
     "audit.shortlist": "Shortlist",
     "audit.verdict": "Outcome Verdict",
+    "batch": "batch",
     "check": "Compatibility Stamped",
     "check.guard": "guard",
     "cost": "Assessment",

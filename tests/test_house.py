@@ -26,7 +26,7 @@ FLOORS = {
     "cost": 4,
     "embed": 5, "langchain": 5, "check": 5,
     "steps": 6, "testing": 6,
-    "audit": 7,
+    "audit": 7, "batch": 7,
     "report": 8,
     "finished": 9, "inspect": 9,
     "pipeline": 10,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-OF_DEVELOPMENT = {"docs", "frameworks", "lint", "test"}
+OF_DEVELOPMENT = {"docs", "engines", "frameworks", "lint", "test"}
 """Extras that no user of the package asks for."""
 
 

@@ -585,3 +585,28 @@ def test_what_is_no_file_among_files_of_rows_is_named(kind, name, tmp_path):
         open_store(tmp_path)
     (tmp_path / name).rename(tmp_path / f".{name}")
     assert open_store(tmp_path).info.count == 8, "hidden ones are nobody's rows"
+
+
+def test_vectors_that_were_written_as_tensors_are_read_and_written_as_lists(tmp_path):
+    """As Ray Data writes arrays, and whether the type is known here or not."""
+    vectors = new_vectors()
+    (tmp_path / "known").mkdir()
+    columns = {
+        "id": [str(row) for row in range(len(vectors))],
+        "vector": pa.FixedShapeTensorArray.from_numpy_ndarray(vectors),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "known" / "x.parquet")
+    (tmp_path / "unknown").mkdir()
+    notes = {"ARROW:extension:name": "another.tensor", "ARROW:extension:metadata": f"[{vectors.shape[1]}]"}
+    lists = columns["vector"].storage
+    field = pa.field("vector", lists.type, metadata=notes)
+    pq.write_table(
+        pa.table([columns["id"], lists], pa.schema([("id", pa.string()), field])), tmp_path / "unknown" / "x.parquet"
+    )
+    for name in ("known", "unknown"):
+        store = open_store(tmp_path / name)
+        assert np.array_equal(read_all(store.scan()).vectors, vectors)
+        copy = write_copy(store, f"parquet:{tmp_path}/{name}-copy", vectors[:, :2].copy(), tmp_path)
+        assert np.array_equal(read_all(copy.scan()).vectors, vectors[:, :2])
+        field = pq.read_schema(tmp_path / f"{name}-copy" / "x.parquet").field("vector")
+        assert field.type.list_size == 2 and not any(b"ARROW" in key for key in field.metadata or {})

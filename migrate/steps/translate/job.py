@@ -179,7 +179,7 @@ class TranslateJob:
         """Return the documents that are still to be read, without those that an earlier run did."""
         if self.step.restart:
             return self.source.documents()
-        return self.source.documents(rows_left(self.output.path, _StoreJob.command, self.source.info.count))
+        return self.source.documents(rows_left(self.output.path, StoreTranslation.command, self.source.info.count))
 
     def run(self) -> Translation:
         """Spend the budget where there is one, and write the store, translated by the stitch that came of it.
@@ -193,14 +193,14 @@ class TranslateJob:
         started = time.perf_counter()
         store.verify()
         snapshot = store.snapshot()
-        begun = None if step.restart else output.begun_with(_StoreJob.command)
+        begun = None if step.restart else output.begun_with(StoreTranslation.command)
         if begun is None:
             same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
         else:  # the vectors are made, of the store as it was then
             same_store = bool(begun["options"]["patch"])
         fallback = fitted.fallback_use() if not store.info.has_texts else None
         fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
-        job = _StoreJob(store, output, snapshot, fitted, fallback, same_store)
+        job = self.store_job(StoreTranslation(store, output, snapshot, fitted, fallback, same_store))
         runner = runner_at(step.runner)
         details = write_store(
             output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
@@ -224,6 +224,10 @@ class TranslateJob:
             distrust=details["distrust"],
             fallback=fallback,
         )
+
+    def store_job(self, job: StoreTranslation) -> StoreTranslation:
+        """Return the job that writes the store."""
+        return job
 
     def _with_views(self, refitted: FittedStitch) -> FittedStitch:
         """Return the stitch as it was saved, with the views of this step for those that it has loaded by itself."""
@@ -252,7 +256,7 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
 
 
 @dataclass(eq=False)
-class _StoreJob(RewriteJob):
+class StoreTranslation(RewriteJob):
     """A store and the stitch that it is translated by; `patch` puts in the true vectors of the stitch's sample."""
 
     fitted: FittedStitch
@@ -272,6 +276,7 @@ class _StoreJob(RewriteJob):
         return self.fitted.reads_texts and self.total >= _MANY_TEXTS
 
     def options(self) -> dict[str, Any]:
+        """Return the stitch, whether its true vectors are put in, and the rows of a batch."""
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
 
     def shards(self, work: Work) -> Iterable[Shard]:
@@ -284,6 +289,7 @@ class _StoreJob(RewriteJob):
         return shards_of(self.total, batches * self.rows)
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
+        """Translate a shard."""
         return translated_blocks(self.store, self.fitted, self.rows, self.patch, shard)
 
     def task(self, work: Path | None) -> TranslateTask | None:
@@ -305,10 +311,12 @@ class _StoreJob(RewriteJob):
         )
 
     def check_sources(self, work: Work) -> None:
+        """Make sure that what was read is as it was, the vectors too; raises a StoreError."""
         self.check_vectors(work)
         super().check_sources(work)
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
+        """Write the state of the model; return the manifest, and facts on the confidence."""
         for name, payload in self.fitted.state.items():
             write_bytes(work.content / name, payload)
         true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)

@@ -32,7 +32,7 @@ from migrate.stores.documents.base import (
 )
 from migrate.stores.documents.columns import Columns, columns_beside_index, is_id_name
 from migrate.stores.records import import_client
-from migrate.vectors import Document
+from migrate.vectors import Document, Vectors
 
 _ROWS_IN_MEMORY: Final = 16_384
 ROWS_PER_BATCH: Final = 1024
@@ -86,6 +86,68 @@ def take_ascending(path: Any, batches: Iterable[tuple[int, Any]], rows: NDArray[
             return
     if done < rows.size:
         raise malformed(path, f"has {end} rows, and none of number {int(rows[done])}")
+
+
+def row_without_vector(lists: Any, dim: int) -> int | None:
+    """Return the first row of a column of lists that does not hold `dim` numbers; None where each does."""
+    import pyarrow.compute
+
+    lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
+    bad = np.flatnonzero(lengths != dim)  # an empty cell has no length, which is another one too
+    values = lists.flatten()
+    if not bad.size and values.null_count:
+        bad = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) // dim
+    return int(bad[0]) if bad.size else None
+
+
+def vectors_of_lists(lists: Any, dim: int) -> Vectors:
+    """Return the rows of a column of lists as float32, (n, dim); each has to hold so many numbers."""
+    numbers = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is refused as that
+        return np.ascontiguousarray(numbers, np.float32)
+
+
+def lists_of_vectors(vectors: Vectors, kind: Any = None) -> Any:
+    """Return rows as lists of a type of Arrow; of float32 where none is named."""
+    import pyarrow as pa
+
+    if kind is None:
+        kind = (pa.list_ if vectors.size < 2**31 else pa.large_list)(pa.float32())
+    numbers = pa.array(vectors.reshape(-1), pa.float32())
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(numbers, type=kind)
+    is_large = pa.types.is_large_list(kind)
+    ends = np.arange(0, vectors.size + 1, vectors.shape[1], dtype=np.int64 if is_large else np.int32)
+    return (pa.LargeListArray if is_large else pa.ListArray).from_arrays(pa.array(ends), numbers, type=kind)
+
+
+def plain_lists(column: Any) -> Any:
+    """Return a column of tensors as the lists that it is stored as, any other as it is."""
+    return getattr(column, "storage", column)
+
+
+def lists_in(column: Any) -> Any:
+    """Return a column of lists in one piece, those of tensors too; None where it does not hold lists of numbers."""
+    import pyarrow as pa
+
+    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    lists = plain_lists(lists)
+    kind = lists.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    is_numeric = is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+    return lists if is_numeric else None
+
+
+def replace_vectors(batch: Any, ids: str, vectors: Mapping[str, Vectors], numbers: Mapping[str, NDArray[Any]]) -> Any:
+    """Return a table or a record batch of the ids of one, and columns of vectors and of numbers."""
+    import pyarrow as pa
+
+    columns = {name: lists_of_vectors(rows) for name, rows in vectors.items()}
+    columns |= {name: pa.array(values) for name, values in numbers.items()}
+    replaced = batch.select([ids]).replace_schema_metadata(None)  # which is of the columns that are gone
+    for name, column in columns.items():
+        replaced = replaced.append_column(name, column)
+    return replaced
 
 
 def map_streams(path: Path, files: Iterable[Path]) -> Any:

@@ -135,7 +135,13 @@ def _types(schema: Any, location: Any) -> dict[str, Any]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise StoreError(f"{location}: two columns have the name {twice!r}; rename one")
-    return {name: schema.field(name).type for name in names}
+    return {name: list_type(schema.field(name).type) for name in names}
+
+
+def list_type(kind: Any) -> Any:
+    """Return the type of the lists that a type of tensors is stored as, any other as it is."""
+    storage = getattr(kind, "storage_type", kind)
+    return storage if "list<" in str(storage) else kind
 
 
 def _choose_id(location: Any, types: Mapping[str, Any], named: str | None) -> str | None:

@@ -17,6 +17,8 @@ from migrate.files import canonical_json, output_errors, sha256_file, sync_path,
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
+from migrate.stores.documents.arrow import lists_of_vectors
+from migrate.stores.documents.columns import list_type
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Output, ServerOutput
@@ -167,7 +169,7 @@ class ParquetWriter(StoreWriter):
                         norms = np.linalg.norm(rows.astype(np.float64), axis=1)
                         summary.append((len(rows), *map(str, ids), norms.min(), norms.sum(), norms.max()))
                         row += len(rows)
-                        lists = _lists(rows, schema.field(at).type)
+                        lists = lists_of_vectors(rows, schema.field(at).type)
                         columns = [lists if field.name == vector else batch.column(field.name) for field in schema]
                         writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
                 file.flush()
@@ -187,11 +189,15 @@ class ParquetWriter(StoreWriter):
         import pyarrow as pa
 
         field = schema.field(source.columns.vector)
-        value = field.type.value_field.with_type(pa.float32())
-        if pa.types.is_fixed_size_list(field.type):
+        old_kind = list_type(field.type)
+        value = old_kind.value_field.with_type(pa.float32())
+        if pa.types.is_fixed_size_list(old_kind):
             kind = pa.list_(value, self.dim)
         else:
-            kind = (pa.large_list if pa.types.is_large_list(field.type) else pa.list_)(value)
+            kind = (pa.large_list if pa.types.is_large_list(old_kind) else pa.list_)(value)
+        # tensors note their shape there, which is of the old vectors
+        notes = {key: note for key, note in (field.metadata or {}).items() if not key.startswith(b"ARROW:extension:")}
+        field = field.with_metadata(notes or None)
         metadata = dict(schema.metadata or {})
         # `datasets` notes the length and the type of the lists there, and would refuse others
         metadata.pop(b"huggingface", None)
@@ -254,18 +260,6 @@ def _leaves(schema: Any, *, but: str) -> list[str]:
     leaves = pyarrow.parquet.read_metadata(pyarrow.BufferReader(empty.getvalue())).schema
     paths = [leaves.column(number).path for number in range(len(leaves.names))]
     return [path for path in paths if not path.startswith(f"{but}.")]
-
-
-def _lists(vectors: Vectors, kind: Any) -> Any:
-    """Return rows as lists of a type of Arrow."""
-    import pyarrow as pa
-
-    numbers = pa.array(vectors.reshape(-1), pa.float32())
-    if pa.types.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(numbers, type=kind)
-    is_large = pa.types.is_large_list(kind)
-    ends = np.arange(0, vectors.size + 1, vectors.shape[1], dtype=np.int64 if is_large else np.int32)
-    return (pa.LargeListArray if is_large else pa.ListArray).from_arrays(pa.array(ends), numbers, type=kind)
 
 
 class ObjectOutput(ServerOutput):

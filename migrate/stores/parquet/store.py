@@ -25,9 +25,16 @@ from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.documents.arrow import arrow_errors, rows_in_order, take_ascending
+from migrate.stores.documents.arrow import (
+    arrow_errors,
+    plain_lists,
+    row_without_vector,
+    rows_in_order,
+    take_ascending,
+    vectors_of_lists,
+)
 from migrate.stores.documents.base import LazyIds, repeated
-from migrate.stores.documents.columns import columns_of_store, to_document
+from migrate.stores.documents.columns import columns_of_store, list_type, to_document
 from migrate.stores.file_store import own_manifest
 from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
 from migrate.stores.records import Distance, read_metric
@@ -146,6 +153,18 @@ class ParquetStore(Store):
             return [str(value) for _, batch in slices for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
 
+    def numbers(self, column: str) -> Vectors:
+        """Return a column of numbers, (count,), float32; an empty cell is NaN. A StoreError where there is none."""
+        import pyarrow as pa
+
+        field = self.schemas[0].field(column) if column in self.schemas[0].names else None
+        if field is None or not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+            raise StoreError(f"{self.files.location}: no column {column!r} holds numbers; write the files with one")
+        values = np.empty(self.count, np.float32)
+        for first, batch in self._slices(column, 0, self.count, BATCH_SIZE):
+            values[first : first + batch.num_rows] = batch.column(column).to_numpy(zero_copy_only=False)
+        return values
+
     def whole(self, shard: ParquetFile, rows: int) -> Iterator[Any]:
         """Yield all columns of a file, some rows at a time."""
         with self._opened(shard) as parquet:
@@ -250,8 +269,8 @@ class ParquetStore(Store):
         import pyarrow as pa
 
         column, rows = self.columns.vector, np.arange(min(64, self.count))
-        kind = self.schemas[0].field(column).type
-        first = next((batch.column(column) for _, batch in self._take(rows, [column], 64)), None)
+        kind = list_type(self.schemas[0].field(column).type)
+        first = next((plain_lists(batch.column(column)) for _, batch in self._take(rows, [column], 64)), None)
         if pa.types.is_fixed_size_list(kind):
             self.dim = int(kind.list_size)
         elif first is None:
@@ -347,18 +366,11 @@ class ParquetStore(Store):
 
     def _matrix(self, column: Any, rows: range | NDArray[np.int64]) -> Vectors:
         """Return vectors as float32; `rows` are their numbers, for errors."""
-        import pyarrow.compute
-
-        lengths = pyarrow.compute.list_value_length(column).to_numpy(zero_copy_only=False)
-        bad = np.flatnonzero(lengths != self.dim)  # an empty cell has no length, which is another one too
-        values = column.flatten()
-        if not bad.size and values.null_count:
-            bad = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) // self.dim
-        if bad.size:
-            raise self._bad_row(int(rows[int(bad[0])]), f"of {self.dim} numbers")
-        numbers = values.to_numpy(zero_copy_only=False).reshape(-1, self.dim)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is refused as that
-            return np.ascontiguousarray(numbers, np.float32)
+        column = plain_lists(column)
+        row = row_without_vector(column, self.dim)
+        if row is not None:
+            raise self._bad_row(int(rows[row]), f"of {self.dim} numbers")
+        return vectors_of_lists(column, self.dim)
 
     def _bad_row(self, row: int, length: str) -> StoreError:
         return StoreError(

@@ -1,0 +1,177 @@
+"""A store from vectors that an engine has made of its batches, held against the stitch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StitchError, StoreError
+from migrate.steps.opening import store_of
+from migrate.steps.translate.job import StoreTranslation, TranslateJob, Translation
+from migrate.stores import open_store
+from migrate.stores.base import BATCH_SIZE, Store
+from migrate.stores.export import IdIndex, IdLookup
+from migrate.stores.parquet.store import ParquetStore
+from migrate.stores.registry import path_in
+from migrate.stores.sources import vector_checksums
+from migrate.vectors import Batch, Vectors, check_vectors
+from migrate.work.shards import Block, Shard
+
+if TYPE_CHECKING:
+    from migrate.steps.translate import Translate
+
+_TRIED: Final = 8
+"""Vectors of each batch that the stitch makes again."""
+
+_ROUNDING: Final = 1e-4
+"""The most that they may differ by, in parts of their length: products of other batches differ in the last digits."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchVectors:
+    """The vectors that an engine has written for the documents of `source`, with a column of their confidence.
+
+    `rows` are theirs in the order of the source, None where both have one order.
+
+    Raises StoreError: a document has no vector, or a vector no document.
+    """
+
+    files: ParquetStore
+    source: Store
+    column: str
+
+    @cached_property
+    def confidence(self) -> Vectors:
+        """The confidence of each of its rows, in their own order."""
+        return self.files.numbers(self.column)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64] | None:
+        """The row of each document of the source."""
+        files, source = self.files, self.source
+        counts = files.info.count, source.info.count
+        spans = _spans(counts[1])
+        if counts[0] == counts[1] and all(source.ids(span) == files.ids(span) for span in spans):
+            return None
+        index = IdIndex.of((files.ids(span) for span in _spans(counts[0])), files.info.location)
+        lookup, rows = IdLookup(index), np.empty(counts[1], np.int64)
+        for span in spans:
+            rows[span.start : span.stop] = lookup.rows_of(source.ids(span))
+        absent = np.flatnonzero(rows < 0)
+        if absent.size:
+            (example,) = source.ids(absent[:1])
+            raise StoreError(
+                f"{files.info.location}: no vector for {absent.size:,} of the {counts[1]:,} documents of "
+                f"{source.info.location}, such as {example!r}; let the engine write all of them"
+            )
+        if counts[0] != counts[1]:
+            raise StoreError(
+                f"{files.info.location}: {counts[0]:,} vectors for the {counts[1]:,} documents of "
+                f"{source.info.location}; write those of this store alone, to a folder that is empty before"
+            )
+        return index.order[rows]
+
+    def batches(self, start: int, stop: int, size: int) -> Iterator[tuple[Vectors, Vectors]]:
+        """Yield the vectors of documents `start` to `stop` of the source, so many at a time, and their confidence."""
+        rows, scanned = self.rows, self.files.scan(start, stop, batch_size=size)
+        for first in range(start, stop, size):
+            span = slice(first, min(first + size, stop))
+            if rows is None:
+                yield next(scanned).vectors, self.confidence[span]
+            else:
+                yield self.files.get(rows[span]).vectors, self.confidence[rows[span]]
+
+
+def _spans(count: int) -> list[range]:
+    """Return the rows of a store, some at a time."""
+    return [range(first, min(first + BATCH_SIZE, count)) for first in range(0, count, BATCH_SIZE)]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchesJob(TranslateJob):
+    """A translation whose vectors an engine has made."""
+
+    made: BatchVectors
+
+    @property
+    def _read(self) -> list[Path]:
+        """The files and folders that are read."""
+        folder = path_in(self.made.files.info.location)
+        return [*super()._read, *([] if folder is None else [folder])]
+
+    def store_job(self, job: StoreTranslation) -> StoreTranslation:
+        """Return the job that takes these vectors."""
+        parts = {entry.name: getattr(job, entry.name) for entry in fields(job)}
+        return _FromBatches(**{**parts, "patch": not self.step.any_store}, made=self.made)
+
+
+@dataclass(eq=False)
+class _FromBatches(StoreTranslation):
+    made: BatchVectors = field(repr=False)
+
+    def options(self) -> dict[str, Any]:
+        """Return also what the vectors are of: other ones are another work."""
+        return {**super().options(), "vectors": self.made.files.snapshot().as_json()}
+
+    def task(self, work: Path | None) -> None:
+        """Return None: this process has the order of the vectors."""
+        return
+
+    def blocks(self, shard: Shard) -> Iterator[Block]:
+        """Yield the vectors as they were made, after a look at each and a second making of some."""
+        first, rows = shard.start, self.made.batches(shard.start, shard.stop, self.rows)
+        for batch in self.store.scan(shard.start, shard.stop, batch_size=self.rows):
+            vectors, confidence = next(rows)
+            self._check(batch, first, vectors, confidence)
+            yield Block({"vectors": vectors, "confidence": confidence, "sources": vector_checksums(batch.vectors)})
+            first += len(batch)
+
+    def _check(self, batch: Batch, first: int, vectors: Vectors, confidence: Vectors) -> None:
+        """Make sure that the vectors are those of the stitch; `first` is the row of the first of the batch.
+
+        Raises VectorError: one is zero or not finite. StitchError: they are of another stitch, or another store.
+        """
+        location = self.made.files.info.location
+        check_vectors(batch.ids, vectors, source=location)
+        true, sampled = self.fitted.sample.positions(batch.ids if self.patch else [])
+        is_true = np.zeros(len(batch), bool)
+        is_true[true] = True
+        is_other = (confidence == 1) != is_true  # which predictions never are
+        is_other[true] |= (vectors[true] != self.fitted.sample.vectors[sampled]).any(axis=1)
+
+        tried = np.unique(np.linspace(0, len(batch) - 1, _TRIED).astype(np.int64))
+        reads = self.fitted.reads_texts
+        texts = [document.text for document in self.store.documents(first + tried)] if reads else None
+        some = Batch([batch.ids[row] for row in tried], batch.vectors[tried])
+        again = self.fitted.translate(some, texts, source=self.store.info.location, patch=self.patch)
+        most = _ROUNDING * np.linalg.norm(again.vectors, axis=1, keepdims=True)
+        is_other[tried] |= (np.abs(vectors[tried] - again.vectors) > most).any(axis=1)
+        is_other[tried] |= ~np.isclose(confidence[tried], again.confidence, rtol=0, atol=_ROUNDING, equal_nan=True)
+        if is_other.any():
+            doc_id = batch.ids[int(is_other.argmax())]
+            raise StitchError(
+                f"{location}: the vector or confidence of {doc_id!r} is not what this stitch makes of "
+                f"{self.store.info.location}; let the engine write them again, from this store by this stitch"
+            )
+
+
+def finish_store(step: Translate, made: str, column: str) -> Translation:
+    """Write the store of a step with the vectors in the files at `made`, and their confidence in `column`.
+
+    Raises as `Translate`; StoreError, VectorError or StitchError where the vectors are not those of its documents.
+    """
+    files = cast("ParquetStore", open_store(made))
+    job = BatchesJob(step, BatchVectors(files, store_of(step.store), column))
+    job.refuse_overlap()
+    if files.info.dim != job.fitted.dim:
+        raise StoreError(
+            f"{files.info.location}: the vectors have dimension {files.info.dim}, and the stitch makes "
+            f"{job.fitted.dim}; let the engine write those that the function returns"
+        )
+    return job.run()
