@@ -6,7 +6,8 @@ DATA is as for `benchmarks/retrieval.py`; documents, queries and their log are t
 ridge stitch from 1,000 pairs translates the store. The log is replayed in one process: a query has ten documents
 embedded, and the worker four more of those that are most wanted, until four fifths of the store are true. Rules:
 
-- `new alone`: the old store only brings candidates
+- `without`: the old store is not asked
+- `candidates`: it only brings candidates
 - `both`: the ranks of both count alike, whatever is true
 - `fading`: the larger the share of true vectors among the candidates, the less the old ranks count
 - `learned`: so, and the less the old model finds of what true vectors put first, the less they count, as it is served
@@ -41,7 +42,8 @@ BUDGET = 0.8
 
 Weight = Callable[[float, float], float]
 RULES: dict[str, Weight] = {
-    "new alone": lambda _, __: 0.0,
+    "without": lambda _, __: 0.0,
+    "candidates": lambda _, __: 0.0,
     "both": lambda _, __: 1.0,
     "fading": lambda true_share, _: 1 - true_share,
     "learned": lambda true_share, weight: (1 - true_share) * weight,

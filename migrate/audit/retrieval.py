@@ -280,14 +280,9 @@ class Retriever:
 
         Before a pool stands for the full re-embed, it is from how far both stores agree.
         """
-        new, old = (self.search(name).run.rankings for name in (TRANSLATED, STAY))
-        full = self.search(FULL).run.rankings if FULL in self.stores else {}
-        comparison = Comparison()
-        for query_id in self.query_set.query_ids:
-            ranking, by_new, by_old = (run.get(query_id, ()) for run in (full, new, old))
-            comparison.add(by_new, by_old)
-            comparison.add_true(ranking, by_new, by_old)
-        return comparison.weight(self.n_documents)
+        new, old = (self.search(name).run for name in (TRANSLATED, STAY))
+        full = self.search(FULL).run if FULL in self.stores else None
+        return Comparison.of(new, old, full).weight(self.n_documents)
 
     def candidates(self, name: str) -> Sequence[Sequence[str]]:
         """Return the first ids for each query, best first, as many as the deepest arm of that name reranks.

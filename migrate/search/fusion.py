@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from migrate.search.runs import DEPTH, Rankings, by_score
 
@@ -54,6 +54,17 @@ class Comparison:
     agreement: float = 0.0
     new_found: float = 0.0
     old_found: float = 0.0
+
+    @classmethod
+    def of(cls, new: Rankings, old: Rankings, full: Rankings | None) -> Self:
+        """Compare two rankings of the same queries, by those of a full re-embed where there are any."""
+        comparison = cls()
+        for query_id, ranking in new.rankings.items():
+            other = old.rankings.get(query_id, ())
+            comparison.add(ranking, other)
+            if full is not None:
+                comparison.add_true(full.rankings.get(query_id, ()), ranking, other)
+        return comparison
 
     def add(self, new: Sequence[str], old: Sequence[str]) -> None:
         """Count the rankings of a query by the new model and the old one; the latest 200 or so count most."""
