@@ -38,6 +38,7 @@ from migrate.audit.retrieval import Retriever, TimedRun
 from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bounds
 from migrate.cost import usd_of
+from migrate.display import percent
 from migrate.embedders.prefix import unit_of
 
 NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
@@ -199,6 +200,10 @@ def _together(retriever: Retriever) -> Choices:
     meaning = (
         "the translated and the source store, each by queries of its own model, fused by rank: two query embeddings"
     )
+    if (weight := retriever.weight_of_old) < 1:
+        meaning += (
+            f"; the old ranks count {percent(weight, 0)}, as the old model finds less of what a full re-embed does"
+        )
     cost = partial(retriever.cost_of_share, retriever.true_share)
     yield Arm(TOGETHER, meaning, retriever.together, cost, is_alternative=retriever.could_serve_both)
     if retriever.settings.stages is None:
