@@ -86,14 +86,14 @@ class Comparison:
     def weight(self, count: int) -> float:
         """Return the weight, 0-1, of the old model's ranks beside the new one's, in a store of `count` documents.
 
-        It rises from 0 where the old model finds 0.6 of what the translated store finds to 1 where it finds 0.9. As
+        It rises from 0 where the old model finds half of what the translated store finds to 1 where it finds 0.8. As
         long as little is known of that, it is assumed from the agreement beyond that of chance, from 0.3 to 0.6: a
         model as good as the new one finds much of what that does.
         """
         chance = min(_AMONG / max(count, 1), 1.0)
         beyond_chance = (self.agreement - chance) / (1 - chance) if chance < 1 else 1.0
-        assumed = 0.6 + 0.3 * _ramp(beyond_chance, 0.3, 0.6)
-        return _ramp((self.old_found + _FEWEST * assumed) / (self.new_found + _FEWEST), 0.6, 0.9)
+        assumed = 0.5 + 0.3 * _ramp(beyond_chance, 0.3, 0.6)
+        return _ramp((self.old_found + _FEWEST * assumed) / (self.new_found + _FEWEST), 0.5, 0.8)
 
 
 def _ramp(number: float, start: float, end: float) -> float:

@@ -68,7 +68,7 @@ def test_before_anything_is_true_the_weight_rises_with_the_agreement_beyond_chan
 
 
 @pytest.mark.parametrize("agreement", [0, 1])
-@pytest.mark.parametrize(("found", "weight"), [(1, 0), (6, 0.5), (8, 1), (20, 1)])
+@pytest.mark.parametrize(("found", "weight"), [(1, 0), (5, 0.42), (7, 1), (20, 1)])
 def test_who_finds_the_best_true_documents_decides(found, weight, agreement):
     """Of ten documents of either, the old one has as many of the best as it is given, and the new one eight."""
     comparison = Comparison(9, agreement)
