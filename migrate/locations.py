@@ -93,6 +93,15 @@ def options_text(options: Mapping[str, str]) -> str:
     return f"?{urlencode(options)}" if options else ""
 
 
+def fits(name: str, pattern: str) -> bool:
+    """Return whether a name is what a pattern means, in which a `*` stands for any characters.
+
+    >>> fits("rag_docs", "rag_*"), fits("docs", "rag_*")
+    (True, False)
+    """
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """The parts of a location after its kind, `PLACE#NAME?OPTION=VALUE&...`.

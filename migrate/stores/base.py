@@ -176,6 +176,10 @@ class Store(ABC):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows, in the order of `rows`."""
 
+    def collections(self) -> Mapping[str, NDArray[np.int64]]:
+        """Return the rows of each collection, of a store that is several; none of any other."""
+        return {}
+
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; kinds that can do so read no vector."""
         return list(self.get(np.asarray(rows, np.int64)).ids)

@@ -510,6 +510,10 @@ class DatabaseWriter(StoreWriter):
         with driver.errors():
             driver.refuse_write(dim, self._like)
 
+    def share_folder(self) -> None:
+        """Leave what is in the folder, to which several collections are written; whoever does that waits for the disk."""
+        self._driver.shares_folder = True
+
     @property
     def order(self) -> NDArray[np.int64] | None:
         """The order of the ids, unless the source has that itself."""
@@ -631,13 +635,16 @@ class DatabaseKind:
 
     def open(self, location: str) -> Store:
         """Open `PLACE#NAME?OPTION=VALUE`; the only collection of a place needs no name."""
-        address = Address(location) if Path(location).exists() else self._parse(location)
-        whole = self._check(location, address, self.driver.options)
-        return DatabaseStore(self.driver(whole, address), location)
+        return DatabaseStore(self.driver_of(location), location)
+
+    def driver_of(self, location: str) -> Driver:
+        """Return the driver of a location; nothing is opened yet."""
+        address = Address(location) if Path(location).exists() else self.address_of(location)
+        return self.driver(self._check(location, address, self.driver.options), address)
 
     def output(self, location: str) -> Output:
         """Return where a new collection goes; nothing is asked of a server yet."""
-        address = self._parse(location)
+        address = self.address_of(location)
         is_server = "://" in address.place
         whole = self._check(location, address, self.driver.write_options if is_server else ())
         if not address.name or not address.place:
@@ -648,8 +655,10 @@ class DatabaseKind:
 
     def find_exchange(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a field, or of a name on a server, which nothing may answer to."""
-        address = Address(location) if Path(location).exists() else self._parse(location)
-        driver = self.driver(self._check(location, address, self.driver.options), address)
+        driver = self.driver_of(location)
+        if driver.is_pattern:
+            return None
+        address = driver.address
         if self.driver.adds_fields:
             with driver.errors():
                 if driver.has_fields() and (exchange := self._field_exchange(driver)) is not None:
@@ -665,7 +674,7 @@ class DatabaseKind:
             return None
         return FieldExchange.of(driver)
 
-    def _parse(self, location: str) -> Address:
+    def address_of(self, location: str) -> Address:
         """Return the parts of a location; a scheme of its own is that of its URL too."""
         return Address.parse(f"{self._before_place}{location}")
 

@@ -1,0 +1,520 @@
+"""Several collections of a place read as one store, by a location with a pattern, and written as such again.
+
+In `KIND:PLACE#PATTERN` and `FOLDER/PATTERN`, a `*` stands for any characters. Rows are those of one collection after
+the other, by name, and a document is called COLLECTION#ID. What differs from most in dimension, metric or model is left
+out, by name. A translation is one work folder, from which all collections are written at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, UsageError
+from migrate.files import output_errors, sha256_file
+from migrate.locations import Address, fits
+from migrate.manifest import Manifest, StoreFacts, find_manifest
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.database import DatabaseFolder, DatabaseKind, DatabaseStore, DatabaseWriter
+from migrate.stores.driver import Driver
+from migrate.stores.file_store import Sha256
+from migrate.stores.kept import sync_tree
+from migrate.stores.outputs import Output
+from migrate.stores.switching import BESIDE, Exchange, Folders
+from migrate.vectors import Batch, Document, Vectors
+from migrate.work.rows import Rows
+from migrate.work.writer import StoreWriter, write_rows
+
+_OPEN_WEBUI: Final = "embedding_config"
+"""The field of metadata in which Open WebUI notes the model of a chunk, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place with several collections.
+
+    `location` is as it was typed, `noun` the word for a collection, `pattern` what their names match. `names` lists
+    those that match now. `folder` has what lies beside all of them, where they are in a folder.
+    """
+
+    location: str
+    noun: str
+    pattern: str
+    names: Callable[[], Iterable[str]]
+    folder: Path | None = None
+
+
+class JoinedStore(Store):
+    """Several collections as one store.
+
+    `parts` are those that are read, by name; `left_out` says of each other one why it is not.
+    """
+
+    def __init__(self, place: Place, parts: Mapping[str, Store], left_out: Mapping[str, str]) -> None:
+        self.place, self.parts, self.left_out = place, dict(parts), dict(left_out)
+        counts = [store.info.count for store in self.parts.values()]
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        stores = self._filled
+        # the options are those of any collection
+        self.opened_as = f"{place.pattern}{''.join((stores[0].opened_as or '').partition('?')[1:])}"
+        self.notices_vectors = all(store.notices_vectors for store in stores)
+        self.without_vector = sum(store.without_vector for store in stores)
+        self.is_copy = any(store.is_copy for store in stores)
+        self.info = self._describe([store.info for store in stores])
+
+    @property
+    def _filled(self) -> list[Store]:
+        """The collections that hold something; the first one where none does."""
+        stores = list(self.parts.values())
+        return [store for store in stores if store.info.count] or stores[:1]
+
+    def _describe(self, infos: Sequence[StoreInfo]) -> StoreInfo:
+        place, first = self.place, infos[0]
+        empty = [name for name, store in self.parts.items() if not store.info.count]
+        times = Counter(note for info in infos for note in dict.fromkeys(info.notes))
+        notes = [note if n == len(infos) else f"{note} ({n:,} of {len(infos):,})" for note, n in times.items()]
+        notes += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
+        if empty:
+            notes.append(f"empty, and copied as such: {', '.join(empty)}")
+        return StoreInfo(
+            place.location,
+            first.kind,
+            " and ".join(dict.fromkeys(info.index_type for info in infos)),
+            int(self._starts[-1]),
+            first.dim,
+            first.metric,
+            all(info.exact for info in infos),
+            all(info.has_texts for info in infos),
+            manifest=self._manifest(),
+            notes=tuple(notes),
+            details={f"{place.noun}s": len(self.parts)},
+        )
+
+    def _manifest(self) -> Manifest | None:
+        """Return the manifest of all together; else one with the model, where the collections have the same."""
+        whole = None if self.place.folder is None else find_manifest(self.place.folder, "store")
+        if whole is not None and pattern_in(whole) == self.place.pattern:
+            return whole
+        manifests = [store.info.manifest for store in self._filled]
+        models = {None if manifest is None else manifest.model for manifest in manifests}
+        return Manifest("store", next(iter(models))) if len(models) == 1 and models != {None} else None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with what lies beside all of them."""
+        manifest = self.info.manifest
+        return self.place.folder if manifest is not None and pattern_in(manifest) else None
+
+    def collections(self) -> Mapping[str, NDArray[np.int64]]:
+        """Return the rows of each."""
+        return {
+            name: np.arange(start, start + store.info.count)
+            for (name, store), start in zip(self.parts.items(), self._starts.tolist(), strict=False)
+        }
+
+    # Reading.
+
+    def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
+        """Read the vectors of rows `start` to `stop`, those of several small collections in one batch."""
+        stop = self.info.count if stop is None else min(stop, self.info.count)
+        ids: list[str] = []
+        vectors: list[Vectors] = []
+        for batch in self._scan_each(start, stop, batch_size):
+            ids += batch.ids
+            vectors.append(batch.vectors.copy())
+            if len(ids) >= batch_size:
+                joined = np.concatenate(vectors)
+                yield Batch(ids[:batch_size], joined[:batch_size])
+                ids, vectors = ids[batch_size:], [joined[batch_size:]]
+        if ids:
+            yield Batch(ids, np.concatenate(vectors))
+
+    def _scan_each(self, start: int, stop: int, batch_size: int) -> Iterator[Batch]:
+        for (name, store), first in zip(self.parts.items(), self._starts.tolist(), strict=False):
+            begin, end = max(start - first, 0), min(stop - first, store.info.count)
+            if begin < end:
+                for batch in store.scan(begin, end, batch_size=batch_size):
+                    yield Batch(_joined_ids(name, batch.ids), batch.vectors)
+
+    def get(self, rows: NDArray[np.int64]) -> Batch:
+        """Return the vectors and ids of some rows."""
+        rows = np.asarray(rows, np.int64)
+        vectors, ids = np.empty((len(rows), self.info.dim), np.float32), [""] * len(rows)
+        for name, store, positions, own_rows in self._by_collection(rows):
+            batch = store.get(own_rows)
+            vectors[positions] = batch.vectors
+            _put(ids, positions, _joined_ids(name, batch.ids))
+        return Batch(ids, vectors)
+
+    def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
+        """Return the ids of some rows; no vector is read."""
+        ids = [""] * len(rows)
+        for name, store, positions, own_rows in self._by_collection(np.asarray(rows, np.int64)):
+            _put(ids, positions, _joined_ids(name, store.ids(own_rows)))
+        return ids
+
+    def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Read the documents of some rows, or of all."""
+        if not self.info.has_texts:
+            bare = next(store.info for store in self._filled if not store.info.has_texts)
+            raise StoreError(f"{bare.location}: the store holds no texts; {bare.way_to_texts}")
+        return self._documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+    def _documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
+        for first in range(0, len(rows), 4_096):
+            chunk = rows[first : first + 4_096]
+            documents: list[Any] = [None] * len(chunk)
+            for name, store, positions, own_rows in self._by_collection(chunk):
+                own = list(store.documents(own_rows))
+                ids = _joined_ids(name, (document.id for document in own))
+                named = (replace(document, id=doc_id) for document, doc_id in zip(own, ids, strict=True))
+                _put(documents, positions, named)
+            yield from documents
+
+    def _by_collection(
+        self, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[str, Store, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the collections that some rows are of: name, store, positions among the rows, and rows there."""
+        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        names = list(self.parts)
+        for number in np.unique(numbers).tolist():
+            positions = np.flatnonzero(numbers == number)
+            yield names[number], self.parts[names[number]], positions, rows[positions] - self._starts[number]
+
+    # What changed.
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold the files of each against its manifest."""
+        return tuple(f"{name}/{file}" for name, store in self.parts.items() for file in store.verify())
+
+    def is_as_opened(self) -> bool:
+        """Return whether no collection came or went, and none was written to."""
+        return not self._new_or_gone() and all(store.is_as_opened() for store in self.parts.values())
+
+    def _new_or_gone(self) -> list[str]:
+        return sorted({*self.place.names()} ^ {*self.parts, *self.left_out})
+
+    def refresh(self) -> None:
+        """Forget what was read."""
+        for store in self.parts.values():
+            store.refresh()
+
+    def check_unchanged(self, earlier: Snapshot) -> None:
+        """Make sure that all are still what they were, and no others came."""
+        if names := self._new_or_gone():
+            raise StoreError(
+                f"{self.info.location}: the store changed while it was read ({self.place.noun} {names[0]} came or "
+                "went); nothing was written, run again"
+            )
+        self.refresh()
+        for store in self.parts.values():
+            if not store.is_as_opened():
+                store.check_unchanged(store.snapshot())  # which says what changed
+        super().check_unchanged(earlier)
+
+    def _versions(self) -> tuple[Any, ...]:
+        return tuple([name, *store._versions()] for name, store in self.parts.items())
+
+    # Writing.
+
+    def destination(self, location: Path, dim: int) -> StoreWriter:
+        """Return a writer of all of them: into one folder of a database, or else into a folder each."""
+
+        def open_writer(name: str, folder: Path) -> StoreWriter:
+            return self.parts[name].destination(folder, dim)
+
+        is_in_database = all(isinstance(store, DatabaseStore) and not store.driver.urls for store in self._filled)
+        return JoinedWriter(self, location, dim, open_writer, in_one_folder=is_in_database)
+
+    def strangers(self) -> list[str]:
+        """Return what else is in the folder."""
+        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)))
+
+    def exchange(self, new: Store) -> Exchange:
+        """Return how two folders of a database trade places; each has to hold these collections and no others."""
+        if not isinstance(new, JoinedStore) or None in (self._driver, new._driver):
+            raise UsageError(
+                f"{self.info.location}: only whole folders of a database with all their {self.place.noun}s are "
+                f"switched at once; name one, such as {self.example}"
+            )
+        if lacking := [*self._others, *new._others, *sorted(self.parts.keys() ^ new.parts.keys())]:
+            raise UsageError(
+                f"{new.info.location}: whole folders are switched, and {self.place.noun} {lacking[0]} is not in both; "
+                "translate all of the folder, or change in your programs where they look"
+            )
+        old_driver, new_driver = self._driver, new._driver
+        assert old_driver is not None and new_driver is not None  # noqa: S101 - seen to above
+        return Folders.exchange(old_driver.folder, new_driver.folder, excluded=self._files)
+
+    @property
+    def _driver(self) -> Driver | None:
+        """The driver of a collection, where all are in one folder of a database."""
+        store = next(iter(self.parts.values()))
+        return store.driver if isinstance(store, DatabaseStore) and not store.driver.is_server else None
+
+    @property
+    def _files(self) -> set[str]:
+        drivers = (store.driver for store in self.parts.values() if isinstance(store, DatabaseStore))
+        return {file for driver in drivers for file in driver.files()}
+
+    @property
+    def _others(self) -> list[str]:
+        """The collections of the folder that are not read."""
+        return [] if self._driver is None else sorted({*self._driver.names()} - self.parts.keys())
+
+    @property
+    def example(self) -> str:
+        """The location of one of them."""
+        return next(iter(self.parts.values())).info.location
+
+
+def _joined_ids(name: str, ids: Iterable[str]) -> list[str]:
+    return [f"{name}#{doc_id}" for doc_id in ids]
+
+
+def _put(target: list[Any], positions: NDArray[np.int64], values: Iterable[Any]) -> None:
+    for position, value in zip(positions.tolist(), values, strict=True):
+        target[position] = value
+
+
+def require_one(store: Store) -> Store:
+    """Return a store; raises a UsageError where it is several collections."""
+    if isinstance(store, JoinedStore):
+        raise UsageError(
+            f"{store.info.location}: this command takes one {store.place.noun}, and these are {len(store.parts):,}; "
+            f"name one, such as {store.example}"
+        )
+    return store
+
+
+# Opening.
+
+
+def pattern_in(manifest: Manifest) -> str:
+    """Return the pattern of the collections that a manifest is of; empty where it is of one store."""
+    name = _noted_address(manifest).name
+    return name if "*" in name else ""
+
+
+def _noted_address(manifest: Manifest) -> Address:
+    """Return name and options of the store that a manifest is of."""
+    return Address.parse(f"#{(manifest.store.index or '').rpartition('#')[2]}")
+
+
+def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
+    """Open the collections that a location of a database means by a pattern, or that its folder was written with.
+
+    None where it means a single one.
+    """
+    driver = kind.driver_of(location)
+    if not driver.address.name and not driver.is_server and driver.folder.is_dir():
+        manifest = find_manifest(driver.folder, "store")
+        if manifest is not None and pattern_in(manifest):
+            noted = _noted_address(manifest)
+            address = replace(driver.address, name=noted.name, options={**noted.options, **driver.address.options})
+            driver = type(driver)(driver.location, address)
+    if not driver.is_pattern:
+        return None
+    with driver.errors():
+        drivers = driver.expand()
+        if not drivers:
+            raise _nothing_matches(driver.location, driver.collection, driver.address.name, driver.names())
+    folder = None if driver.is_server else driver.folder
+    place = Place(driver.location, driver.collection, driver.address.name, driver.expand, folder)
+    return join(place, {name: DatabaseStore(part, part.location) for name, part in drivers.items()})
+
+
+def _nothing_matches(location: str, noun: str, pattern: str, names: Iterable[str]) -> StoreError:
+    have = ", ".join(names) or "none"
+    return StoreError(f"{location}: no {noun} matches {pattern!r}; there are {have}: write a pattern that some match")
+
+
+def open_folder(
+    folder: Path, pattern: str, location: str, open_path: Callable[[Path], Store], is_store: Callable[[Path], bool]
+) -> JoinedStore:
+    """Open the stores in a folder whose names match a pattern."""
+
+    def paths() -> dict[str, Path]:
+        with output_errors(folder):
+            inside = sorted(folder.iterdir())
+        listed = (path for path in inside if not path.name.startswith(".") and path.name not in BESIDE)
+        return {path.name: path for path in listed if (path.is_file() or path.is_dir()) and is_store(path)}
+
+    def matching() -> dict[str, Path]:
+        return {name: path for name, path in paths().items() if fits(name, pattern)}
+
+    stores = {name: open_path(path) for name, path in matching().items()}
+    if not stores:
+        raise _nothing_matches(location, "store", pattern, paths())
+    return join(Place(location, "store", pattern, matching, folder), stores)
+
+
+def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
+    """Join those of some collections, by their names, that agree with most."""
+    filled = {name: store for name, store in stores.items() if store.info.count}
+    left_out: dict[str, str] = {}
+    whole = None if place.folder is None else find_manifest(place.folder, "store")
+    # what was translated together is of one model, whatever its records say
+    is_translated = whole is not None and bool(pattern_in(whole))
+    for trait in (*_TRAITS, *(() if is_translated else (_Trait(recorded_model, "of {}"),))):
+        values = {name: value for name, store in filled.items() if (value := trait.of(store)) is not None}
+        main = _most_common(place, trait, values, filled)
+        differing = [name for name, value in values.items() if value != main]
+        left_out |= {name: f"{trait.say(values[name])}, and most are {trait.say(main)}" for name in differing}
+        filled = {name: store for name, store in filled.items() if name not in left_out}
+    return JoinedStore(place, {name: store for name, store in stores.items() if name not in left_out}, left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trait:
+    """A trait in which collections have to agree; None is not known, and goes with any."""
+
+    of: Callable[[Store], Any]
+    words: str
+
+    def say(self, value: Any) -> str:
+        return self.words.format(value)
+
+
+def _most_common(place: Place, trait: _Trait, values: Mapping[str, Any], stores: Mapping[str, Store]) -> Any:
+    """Return the value that most documents have; a StoreError where two have as many."""
+    counts: Counter[Any] = Counter()
+    for name, value in values.items():
+        counts[value] += stores[name].info.count
+    common = counts.most_common(2)
+    if len(common) == 2 and common[0][1] == common[1][1]:
+        names = [next(name for name in values if values[name] == value) for value, _ in common]
+        described = " and ".join(f"{name} is {trait.say(values[name])}" for name in names)
+        raise StoreError(f"{place.location}: these are no one store: {described}; write a pattern that means one kind")
+    return common[0][0] if common else None
+
+
+def recorded_model(store: Store) -> str | None:
+    """Return the model that a collection says its vectors are of: by a manifest, or as Open WebUI notes it."""
+    if store.info.manifest is not None and store.info.manifest.model is not None:
+        return store.info.manifest.model.spec
+    if not store.info.has_texts:
+        return None
+    metadata = next(iter(store.documents(np.zeros(1, np.int64)))).metadata
+    with suppress(ValueError, TypeError, KeyError):
+        noted = json.loads(metadata[_OPEN_WEBUI])
+        return ":".join(filter(None, (noted["engine"], noted["model"])))
+    return None
+
+
+_TRAITS: Final = (
+    _Trait(lambda store: store.info.dim, "of {:,} dimensions"),
+    _Trait(lambda store: store.info.metric, "compared by {}"),
+)
+
+
+# Writing.
+
+
+class JoinedWriter(StoreWriter):
+    """Writes one collection after the other once all rows are there.
+
+    `open_writer` returns the writer of a collection, by its name, into a folder: one for all, or one for each.
+    """
+
+    def __init__(
+        self,
+        source: JoinedStore,
+        folder: Path,
+        dim: int,
+        open_writer: Callable[[str, Path], StoreWriter],
+        *,
+        in_one_folder: bool,
+    ) -> None:
+        self.source, self.folder, self.dim = source, folder, dim
+        self._open, self._in_one_folder = open_writer, in_one_folder
+        self._orders: list[NDArray[np.int64]] | None = None
+        for name in source.parts if in_one_folder else ():  # what cannot be written is refused before anything is made
+            open_writer(name, folder)
+
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """The orders of the collections, one after the other."""
+        return None if self._orders is None else np.concatenate(self._orders)
+
+    def finish(self, rows: Rows) -> None:
+        """Write all, in the place of what a killed run left."""
+        with output_errors(self.folder):
+            for path in self.folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        orders, remarks, has_order = [], Counter[str](), False
+        for name, own_rows in self.source.collections().items():
+            start, stop = (int(own_rows[0]), int(own_rows[-1]) + 1) if len(own_rows) else (0, 0)
+            writer = self._writer(name)
+            chunks = ((first - start, vectors) for first, vectors in rows.batches(start=start, stop=stop))
+            write_rows(writer, chunks, stop - start, self.folder.parent)
+            order = writer.order
+            has_order = has_order or order is not None
+            orders.append(own_rows if order is None else own_rows[order])
+            remarks.update(writer.remarks)
+            if writer.recall is not None:
+                self.recall = min(writer.recall, writer.recall if self.recall is None else self.recall)
+        self._orders = orders if has_order else None
+        written = len(self.source.parts)
+        self.remarks = tuple(text if n == written else f"{text} ({n:,} of {written:,})" for text, n in remarks.items())
+        sync_tree(self.folder)
+
+    def _writer(self, name: str) -> StoreWriter:
+        folder = self.folder
+        if not self._in_one_folder:
+            folder = self.folder / quote(name, safe=" ")
+            folder.mkdir()
+        writer = self._open(name, folder)
+        if isinstance(writer, DatabaseWriter) and self._in_one_folder:
+            writer.share_folder()
+        return writer
+
+
+class JoinedFolder(Output):
+    """A new folder of a database with a collection for each of the source."""
+
+    def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
+        super().__init__(Path(address.place))
+        self.location, self._driver = location, driver
+
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
+        """Return a writer of all collections."""
+        if not isinstance(source, JoinedStore):
+            raise UsageError(f"{self.location}: {source.info.location} is one store; name the new one after the #")
+        return JoinedWriter(source, content, dim, partial(self._open, source, dim), in_one_folder=True)
+
+    def _open(self, source: JoinedStore, dim: int, name: str, folder: Path) -> StoreWriter:
+        output = DatabaseFolder(self._driver, self.location, Address(str(folder), name))
+        return output.writer(source.parts[name], folder, dim)
+
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Return the pattern, with the options that the source is opened with where it is of the same database."""
+        is_like = isinstance(source, JoinedStore) and any(
+            isinstance(store, DatabaseStore) and type(store.driver) is self._driver for store in source.parts.values()
+        )
+        index = f"*{''.join((source.opened_as or '').partition('?')[1:])}" if is_like else "*"
+        return StoreFacts(index=index).as_details()
+
+
+def output_of_pattern(kind: DatabaseKind, location: str) -> Output | None:
+    """Return where the collections of a source are written, by a location with a `*` for their names; None without."""
+    address = kind.address_of(location)
+    if "*" not in address.name:
+        return None
+    if address.name != "*" or address.options or "://" in address.place:
+        raise UsageError(
+            f"{kind.name}:{location}: new {kind.driver.collection}s have the names of the old ones, in a new folder; "
+            f"write {kind.name}:FOLDER#*"
+        )
+    return JoinedFolder(kind.driver, f"{kind.name}:{location}", address)
