@@ -511,7 +511,7 @@ class DatabaseWriter(StoreWriter):
             driver.refuse_write(dim, self._like)
 
     def share_folder(self) -> None:
-        """Leave what is in the folder, to which several collections are written; whoever does that waits for the disk."""
+        """Leave what is in the folder, where several collections are written; whoever does that waits for the disk."""
         self._driver.shares_folder = True
 
     @property

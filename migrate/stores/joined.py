@@ -8,12 +8,13 @@ out, by name. A translation is one work folder, from which all collections are w
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,6 +37,7 @@ from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter, write_rows
 
+_log = logging.getLogger(__name__)
 _OPEN_WEBUI: Final = "embedding_config"
 """The field of metadata in which Open WebUI notes the model of a chunk, as JSON."""
 
@@ -373,7 +375,15 @@ def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
         differing = [name for name, value in values.items() if value != main]
         left_out |= {name: f"{trait.say(values[name])}, and most are {trait.say(main)}" for name in differing}
         filled = {name: store for name, store in filled.items() if name not in left_out}
+    for name, reason in left_out.items():
+        _warn(f"{place.location}: {name} is left out: {reason}")
     return JoinedStore(place, {name: store for name, store in stores.items() if name not in left_out}, left_out)
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Say once what is left out, however often a command opens the place."""
+    _log.warning("%s", sentence)
 
 
 @dataclass(frozen=True, slots=True)
