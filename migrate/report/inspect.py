@@ -14,6 +14,7 @@ from migrate.report.facts import document
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
+from migrate.stores.joined import JoinedStore
 from migrate.stores.registry import names_kind, path_in, stores_in
 from migrate.vectors import UNIT_TOLERANCE, squared_norms
 
@@ -83,8 +84,20 @@ def _store_content(store: Store) -> dict[str, Any]:
         "model": model.spec if model else "unknown (no manifest)",
         **({"first_tokens": first_tokens} if first_tokens else {}),
         **info.details,
+        **({"collections": _collections(store)} if isinstance(store, JoinedStore) else {}),
         "notes": list(info.notes),
     }
+
+
+def _collections(store: JoinedStore) -> list[dict[str, Any]]:
+    """Return the collections that a pattern means, and why some are left out."""
+    reasons = {name: other.reason for name, other in store.left_out.items()}
+    infos = {name: part.info for name, part in store.parts.items()}
+    infos |= {name: other.info for name, other in store.left_out.items()}
+    return [
+        {"name": name, "vectors": info.count, "dimension": info.dim, "left_out": reasons.get(name)}
+        for name, info in sorted(infos.items())
+    ]
 
 
 def _checksum(store: Store) -> str:

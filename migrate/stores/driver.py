@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -201,11 +202,19 @@ class Driver(ABC):
         return "*" in self.address.name
 
     def expand(self) -> dict[str, Self]:
-        """Return a driver of each collection that the pattern means, by name; none is opened yet."""
-        names = [name for name in self.names() if fits(name, self.address.name)]
-        return {name: self._named(name, self.address.options) for name in names}
+        """Return a driver of each collection that the pattern means, by name; none is opened yet.
 
-    def _named(self, name: str, options: Mapping[str, str]) -> Self:
+        A `*` in an option is what the one in the pattern stands for.
+        """
+        first, _, last = self.address.name.partition("*")
+        drivers = {}
+        for name in filter(partial(fits, pattern=self.address.name), self.names()):
+            meant = name[len(first) : len(name) - len(last)]
+            options = {key: value.replace("*", meant) for key, value in self.address.options.items()}
+            drivers[name] = self._collection_driver(name, options)
+        return drivers
+
+    def _collection_driver(self, name: str, options: Mapping[str, str]) -> Self:
         """Return a driver of a collection of the same place."""
         location = f"{self.location.rpartition('#')[0] or self.location}#{name}{options_text(options)}"
         return type(self)(location, Address(self.address.place, name, options))

@@ -13,7 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, sha256_file
-from migrate.locations import Address, fits
+from migrate.locations import Address, fits, options_text
 from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.database import DatabaseFolder, DatabaseKind, DatabaseStore, DatabaseWriter
@@ -46,8 +46,8 @@ _OPEN_WEBUI: Final = "embedding_config"
 class Place:
     """A place with several collections.
 
-    `location` is as it was typed, `noun` the word for a collection, `pattern` what their names match. `names` lists
-    those that match now. `folder` has what lies beside all of them, where they are in a folder.
+    `location` is as it was typed, `noun` the word for a collection, `pattern` what their names match, with `options`.
+    `names` lists those that match now. `folder` has what lies beside all of them, where they are in a folder.
     """
 
     location: str
@@ -55,21 +55,29 @@ class Place:
     pattern: str
     names: Callable[[], Iterable[str]]
     folder: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A collection that is not read, and why."""
+
+    info: StoreInfo
+    reason: str
 
 
 class JoinedStore(Store):
     """Several collections as one store.
 
-    `parts` are those that are read, by name; `left_out` says of each other one why it is not.
+    `parts` are those that are read, by name, and `left_out` the others that match.
     """
 
-    def __init__(self, place: Place, parts: Mapping[str, Store], left_out: Mapping[str, str]) -> None:
+    def __init__(self, place: Place, parts: Mapping[str, Store], left_out: Mapping[str, LeftOut]) -> None:
         self.place, self.parts, self.left_out = place, dict(parts), dict(left_out)
         counts = [store.info.count for store in self.parts.values()]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         stores = self._filled
-        # the options are those of any collection
-        self.opened_as = f"{place.pattern}{''.join((stores[0].opened_as or '').partition('?')[1:])}"
+        self.opened_as = f"{place.pattern}{options_text(self._noted_options(stores[0]))}"
         self.notices_vectors = all(store.notices_vectors for store in stores)
         self.without_vector = sum(store.without_vector for store in stores)
         self.is_copy = any(store.is_copy for store in stores)
@@ -81,12 +89,17 @@ class JoinedStore(Store):
         stores = list(self.parts.values())
         return [store for store in stores if store.info.count] or stores[:1]
 
+    def _noted_options(self, store: Store) -> dict[str, str]:
+        """Return the options that a copy is opened with: those of any collection, as they stand beside the pattern."""
+        options = Address.parse(f"#{(store.opened_as or '').rpartition('#')[2]}").options
+        return {key: self.place.options.get(key, value) for key, value in options.items()}
+
     def _describe(self, infos: Sequence[StoreInfo]) -> StoreInfo:
         place, first = self.place, infos[0]
         empty = [name for name, store in self.parts.items() if not store.info.count]
         times = Counter(note for info in infos for note in dict.fromkeys(info.notes))
         notes = [note if n == len(infos) else f"{note} ({n:,} of {len(infos):,})" for note, n in times.items()]
-        notes += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
+        notes += [f"left out: {name}, {other.reason}" for name, other in self.left_out.items()]
         if empty:
             notes.append(f"empty, and copied as such: {', '.join(empty)}")
         return StoreInfo(
@@ -100,7 +113,7 @@ class JoinedStore(Store):
             all(info.has_texts for info in infos),
             manifest=self._manifest(),
             notes=tuple(notes),
-            details={f"{place.noun}s": len(self.parts)},
+            details={"collections": len(self.parts)},
         )
 
     def _manifest(self) -> Manifest | None:
@@ -333,7 +346,8 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
         if not drivers:
             raise _nothing_matches(driver.location, driver.collection, driver.address.name, driver.names())
     folder = None if driver.is_server else driver.folder
-    place = Place(driver.location, driver.collection, driver.address.name, driver.expand, folder)
+    address = driver.address
+    place = Place(driver.location, driver.collection, address.name, driver.expand, folder, address.options)
     return join(place, {name: DatabaseStore(part, part.location) for name, part in drivers.items()})
 
 
@@ -365,7 +379,7 @@ def open_folder(
 def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
     """Join those of some collections, by their names, that agree with most."""
     filled = {name: store for name, store in stores.items() if store.info.count}
-    left_out: dict[str, str] = {}
+    left_out: dict[str, LeftOut] = {}
     whole = None if place.folder is None else find_manifest(place.folder, "store")
     # what was translated together is of one model, whatever its records say
     is_translated = whole is not None and bool(pattern_in(whole))
@@ -373,10 +387,12 @@ def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
         values = {name: value for name, store in filled.items() if (value := trait.of(store)) is not None}
         main = _most_common(place, trait, values, filled)
         differing = [name for name, value in values.items() if value != main]
-        left_out |= {name: f"{trait.say(values[name])}, and most are {trait.say(main)}" for name in differing}
+        for name in differing:
+            reason = f"{trait.say(values[name])}, and most are {trait.say(main)}"
+            left_out[name] = LeftOut(stores[name].info, reason)
         filled = {name: store for name, store in filled.items() if name not in left_out}
-    for name, reason in left_out.items():
-        _warn(f"{place.location}: {name} is left out: {reason}")
+    for name, other in left_out.items():
+        _warn(f"{place.location}: {name} is left out: {other.reason}")
     return JoinedStore(place, {name: store for name, store in stores.items() if name not in left_out}, left_out)
 
 

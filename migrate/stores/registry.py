@@ -155,6 +155,9 @@ def _split(location: str) -> Iterator[tuple[str, str, str]]:
         root = Address.parse(rest).place
         yield kind, rest, ""
         yield kind, root, rest.removeprefix(root)
+    if _is_pattern_of_paths(Path(location)):
+        path = Path(location)
+        yield "", str(path.parent), f"/{path.name}"
 
 
 def output_of(location: Path | str) -> Output:
@@ -217,10 +220,15 @@ def _open_several(location: str, *, exists: bool) -> Store | None:
     if exists and path.is_dir() and artefact_kind(path) == "store" and not _recognised(path):
         manifest = find_manifest(path, "store")
         is_noted = manifest is not None and bool(pattern_in(manifest))
-    if not is_noted and (exists or "*" not in path.name or not path.parent.is_dir()):
+    if not is_noted and (exists or not _is_pattern_of_paths(path)):
         return None
     folder, pattern = (path, "*") if is_noted else (path.parent, path.name)
     return open_folder(folder, pattern, location, lambda inside: _open(str(inside)), _recognised)
+
+
+def _is_pattern_of_paths(path: Path) -> bool:
+    """Return whether a path means all stores in a folder whose names match."""
+    return "*" in path.name and not names_kind(str(path)) and _is_place(path.parent)
 
 
 def _scheme_of(location: str) -> re.Match[str] | None:
