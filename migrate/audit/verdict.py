@@ -547,7 +547,7 @@ class Verdict:
 
     @property
     def _other_harm(self) -> str | None:
-        """What is NOT SAFE whatever the figures of the whole say."""
+        """The harm that takes a SAFE away whatever the figures of the whole say, in words."""
         if self.harm is not None:
             return f" on the whole, but {self.harm}"
         if self.worse_than_stay:

@@ -78,6 +78,7 @@ class JoinedStore(Store):
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         stores = self._filled
         self.opened_as = f"{place.pattern}{options_text(self._noted_options(stores[0]))}"
+        self.switches = self._driver is not None
         self.notices_vectors = all(store.notices_vectors for store in stores)
         self.without_vector = sum(store.without_vector for store in stores)
         self.is_copy = any(store.is_copy for store in stores)
@@ -254,7 +255,7 @@ class JoinedStore(Store):
 
     def strangers(self) -> list[str]:
         """Return what else is in the folder."""
-        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)))
+        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)) - self.parts.keys())
 
     def exchange(self, new: Store) -> Exchange:
         """Return how two folders of a database trade places; each has to hold these collections and no others."""
@@ -287,6 +288,11 @@ class JoinedStore(Store):
     def _others(self) -> list[str]:
         """The collections of the folder that are not read."""
         return [] if self._driver is None else sorted({*self._driver.names()} - self.parts.keys())
+
+    @property
+    def adds_fields(self) -> bool:
+        """True if each of them can get a further vector."""
+        return all(isinstance(store, DatabaseStore) and store.driver.adds_fields for store in self.parts.values())
 
     @property
     def example(self) -> str:
