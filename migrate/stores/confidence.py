@@ -59,8 +59,8 @@ def read_row_values(
 def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> NDArray[Any] | None:
     """Return the numbers of a file beside a store, as `read_row_values`; None of a store that nothing lies beside."""
     folder, manifest, count = store.folder, store.info.manifest, store.info.count
-    if folder is None:
-        return None
+    if folder is None or (manifest is not None and manifest.store.pattern and not store.collections()):
+        return None  # what lies beside one of several collections is of all
     recorded = (None if manifest is None else manifest.store.beside_sha256) or {}
     index = IdIndex.load(folder / IDS_NAME)  # of a field: its records come and go
     n_written = count if index is None else len(index)

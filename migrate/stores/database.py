@@ -37,7 +37,7 @@ from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
+from migrate.stores.export import IDS_NAME, IdIndex, IdLookup, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
@@ -205,6 +205,17 @@ class DatabaseStore(Store):
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
         return self.index.ids(rows)
+
+    def collections(self) -> Mapping[str, NDArray[np.int64]]:
+        """Return the rows of each of several collections that lie in one table."""
+        return self._collections
+
+    @cached_property
+    def _collections(self) -> Mapping[str, NDArray[np.int64]]:
+        with self.driver.errors():
+            ids = self.driver.collection_ids()
+        lookup = IdLookup(self.index) if ids else None
+        return {} if lookup is None else {name: np.sort(lookup.rows_of(own)) for name, own in ids.items()}
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""

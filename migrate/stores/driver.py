@@ -23,7 +23,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -196,6 +195,10 @@ class Driver(ABC):
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
         return choose(self.location, self.collection, names, self.address.name, "name one after a #")
 
+    def collection_ids(self) -> Mapping[str, Sequence[str]]:
+        """Return the ids of each of several collections that lie in one table; none of any other."""
+        return {}
+
     @property
     def is_pattern(self) -> bool:
         """True if the location means all collections of the place whose names match."""
@@ -208,11 +211,15 @@ class Driver(ABC):
         """
         first, _, last = self.address.name.partition("*")
         drivers = {}
-        for name in filter(partial(fits, pattern=self.address.name), self.names()):
+        for name in self.matching_names():
             meant = name[len(first) : len(name) - len(last)]
             options = {key: value.replace("*", meant) for key, value in self.address.options.items()}
             drivers[name] = self._collection_driver(name, options)
         return drivers
+
+    def matching_names(self) -> list[str]:
+        """Return the names that the pattern means, as it is written."""
+        return [name for name in self.names() if fits(name, self.address.name)]
 
     def _collection_driver(self, name: str, options: Mapping[str, str]) -> Self:
         """Return a driver of a collection of the same place."""
@@ -327,6 +334,8 @@ class Driver(ABC):
         manifest = self._manifest_beside()
         # on a server it was found by the token, whatever name leads there
         is_found = self.is_server or self.vector in self.field_notes()
+        if manifest is not None and manifest.store.pattern and fits(self.name, manifest.store.pattern):
+            return replace(manifest, counts={})  # of one of several collections, whose counts it does not have
         return manifest if is_found or self._is_own(manifest) else None
 
     def _manifest_beside(self) -> Manifest | None:

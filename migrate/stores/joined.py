@@ -8,13 +8,12 @@ out, by name. A translation is one work folder, from which all collections are w
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -32,12 +31,12 @@ from migrate.stores.driver import Driver
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Output
+from migrate.stores.records import differing
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter, write_rows
 
-_log = logging.getLogger(__name__)
 _OPEN_WEBUI: Final = "embedding_config"
 """The field of metadata in which Open WebUI notes the model of a chunk, as JSON."""
 
@@ -120,7 +119,7 @@ class JoinedStore(Store):
     def _manifest(self) -> Manifest | None:
         """Return the manifest of all together; else one with the model, where the collections have the same."""
         whole = None if self.place.folder is None else find_manifest(self.place.folder, "store")
-        if whole is not None and pattern_in(whole) == self.place.pattern:
+        if whole is not None and whole.store.pattern == self.place.pattern:
             return whole
         manifests = [store.info.manifest for store in self._filled]
         models = {None if manifest is None else manifest.model for manifest in manifests}
@@ -130,7 +129,7 @@ class JoinedStore(Store):
     def folder(self) -> Path | None:
         """The folder with what lies beside all of them."""
         manifest = self.info.manifest
-        return self.place.folder if manifest is not None and pattern_in(manifest) else None
+        return self.place.folder if manifest is not None and manifest.store.pattern else None
 
     def collections(self) -> Mapping[str, NDArray[np.int64]]:
         """Return the rows of each."""
@@ -269,9 +268,17 @@ class JoinedStore(Store):
                 f"{new.info.location}: whole folders are switched, and {self.place.noun} {lacking[0]} is not in both; "
                 "translate all of the folder, or change in your programs where they look"
             )
-        old_driver, new_driver = self._driver, new._driver
-        assert old_driver is not None and new_driver is not None  # noqa: S101 - seen to above
-        return Folders.exchange(old_driver.folder, new_driver.folder, excluded=self._files)
+        drivers = [(it.driver, new.parts[name].driver) for name, it in self.parts.items()]
+        old_driver, new_driver = drivers[0]
+        exchange = Folders.exchange(old_driver.folder, new_driver.folder, excluded=self._files)
+
+        def prepare() -> None:
+            for old_one, new_one in drivers:
+                with new_one.errors():
+                    new_one.prepare_switch(old_one)
+
+        exchange.prepare = prepare
+        return exchange
 
     @property
     def _driver(self) -> Driver | None:
@@ -322,12 +329,6 @@ def require_one(store: Store) -> Store:
 # Opening.
 
 
-def pattern_in(manifest: Manifest) -> str:
-    """Return the pattern of the collections that a manifest is of; empty where it is of one store."""
-    name = _noted_address(manifest).name
-    return name if "*" in name else ""
-
-
 def _noted_address(manifest: Manifest) -> Address:
     """Return name and options of the store that a manifest is of."""
     return Address.parse(f"#{(manifest.store.index or '').rpartition('#')[2]}")
@@ -341,7 +342,7 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
     driver = kind.driver_of(location)
     if not driver.address.name and not driver.is_server and driver.folder.is_dir():
         manifest = find_manifest(driver.folder, "store")
-        if manifest is not None and pattern_in(manifest):
+        if manifest is not None and manifest.store.pattern:
             noted = _noted_address(manifest)
             address = replace(driver.address, name=noted.name, options={**noted.options, **driver.address.options})
             driver = type(driver)(driver.location, address)
@@ -388,24 +389,14 @@ def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
     left_out: dict[str, LeftOut] = {}
     whole = None if place.folder is None else find_manifest(place.folder, "store")
     # what was translated together is of one model, whatever its records say
-    is_translated = whole is not None and bool(pattern_in(whole))
+    is_translated = whole is not None and bool(whole.store.pattern)
     for trait in (*_TRAITS, *(() if is_translated else (_Trait(recorded_model, "of {}"),))):
         values = {name: value for name, store in filled.items() if (value := trait.of(store)) is not None}
-        main = _most_common(place, trait, values, filled)
-        differing = [name for name, value in values.items() if value != main]
-        for name in differing:
-            reason = f"{trait.say(values[name])}, and most are {trait.say(main)}"
+        sizes = {name: store.info.count for name, store in filled.items()}
+        for name, reason in differing(place.location, trait.words, values, sizes).items():
             left_out[name] = LeftOut(stores[name].info, reason)
         filled = {name: store for name, store in filled.items() if name not in left_out}
-    for name, other in left_out.items():
-        _warn(f"{place.location}: {name} is left out: {other.reason}")
     return JoinedStore(place, {name: store for name, store in stores.items() if name not in left_out}, left_out)
-
-
-@cache
-def _warn(sentence: str) -> None:
-    """Say once what is left out, however often a command opens the place."""
-    _log.warning("%s", sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,22 +405,6 @@ class _Trait:
 
     of: Callable[[Store], Any]
     words: str
-
-    def say(self, value: Any) -> str:
-        return self.words.format(value)
-
-
-def _most_common(place: Place, trait: _Trait, values: Mapping[str, Any], stores: Mapping[str, Store]) -> Any:
-    """Return the value that most documents have; a StoreError where two have as many."""
-    counts: Counter[Any] = Counter()
-    for name, value in values.items():
-        counts[value] += stores[name].info.count
-    common = counts.most_common(2)
-    if len(common) == 2 and common[0][1] == common[1][1]:
-        names = [next(name for name in values if values[name] == value) for value, _ in common]
-        described = " and ".join(f"{name} is {trait.say(values[name])}" for name in names)
-        raise StoreError(f"{place.location}: these are no one store: {described}; write a pattern that means one kind")
-    return common[0][0] if common else None
 
 
 def recorded_model(store: Store) -> str | None:

@@ -24,7 +24,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
-from migrate.stores.joined import open_folder, open_pattern, output_of_pattern, pattern_in
+from migrate.stores.joined import open_folder, open_pattern, output_of_pattern
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import Output
@@ -219,7 +219,7 @@ def _open_several(location: str, *, exists: bool) -> Store | None:
     path, is_noted = Path(location), False
     if exists and path.is_dir() and artefact_kind(path) == "store" and not _recognised(path):
         manifest = find_manifest(path, "store")
-        is_noted = manifest is not None and bool(pattern_in(manifest))
+        is_noted = manifest is not None and bool(manifest.store.pattern)
     if not is_noted and (exists or not _is_pattern_of_paths(path)):
         return None
     folder, pattern = (path, "*") if is_noted else (path.parent, path.name)

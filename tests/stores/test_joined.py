@@ -14,7 +14,8 @@ from migrate.errors import StitchError, StoreError, UsageError
 from migrate.selection import draw_sample
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.joined import _warn, require_one
+from migrate.stores.joined import require_one
+from migrate.stores.records import _warn
 
 SIZES = {"alpha": 60, "beta": 90, "gamma": 25}
 KINDS = ["Chroma", "Lance", "Qdrant", "Milvus", "SqliteVec", "Folder"]
