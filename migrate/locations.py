@@ -90,7 +90,7 @@ def scrub(text: str) -> str:
 
 def options_text(options: Mapping[str, str]) -> str:
     """Return options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
-    return f"?{urlencode(options)}" if options else ""
+    return f"?{urlencode(options, safe='*')}" if options else ""
 
 
 def fits(name: str, pattern: str) -> bool:

@@ -84,20 +84,17 @@ def _store_content(store: Store) -> dict[str, Any]:
         "model": model.spec if model else "unknown (no manifest)",
         **({"first_tokens": first_tokens} if first_tokens else {}),
         **info.details,
-        **({"collections": _collections(store)} if isinstance(store, JoinedStore) else {}),
+        **({"collections": _collections(store)} if store.collections() else {}),
         "notes": list(info.notes),
     }
 
 
-def _collections(store: JoinedStore) -> list[dict[str, Any]]:
+def _collections(store: Store) -> list[dict[str, Any]]:
     """Return the collections that a pattern means, and why some are left out."""
-    reasons = {name: other.reason for name, other in store.left_out.items()}
-    infos = {name: part.info for name, part in store.parts.items()}
-    infos |= {name: other.info for name, other in store.left_out.items()}
-    return [
-        {"name": name, "vectors": info.count, "dimension": info.dim, "left_out": reasons.get(name)}
-        for name, info in sorted(infos.items())
-    ]
+    rows = [(name, len(own_rows), store.info.dim, None) for name, own_rows in store.collections().items()]
+    left_out = store.left_out if isinstance(store, JoinedStore) else {}
+    rows += [(name, other.info.count, other.info.dim, other.reason) for name, other in left_out.items()]
+    return [dict(zip(("name", "vectors", "dimension", "left_out"), row, strict=True)) for row in sorted(rows)]
 
 
 def _checksum(store: Store) -> str:

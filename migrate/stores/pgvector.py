@@ -158,7 +158,7 @@ class PgvectorDriver(Driver):
         self.key_column = self._choose_key(self.asked.get("id"))
         self.left_out: dict[str, str] = {}
         self.numbers: dict[str, str] = {}
-        self.where = self._collection(self.address.options.get("collection"))
+        self.where = self._collection(self.asked.get("collection"))
         self.dim = table.dim or self._common_dim()
 
     def _refuse_distance(self, options: Mapping[str, str]) -> None:
@@ -262,7 +262,7 @@ class PgvectorDriver(Driver):
 
     def _collections_now(self) -> list[str]:
         """Return LangChain's collections that a pattern means now; none where one is named."""
-        pattern = self.address.options.get("collection", "")
+        pattern = self.asked.get("collection", "")
         return [name for name in self._numbers() if fits(name, pattern)] if self.numbers else []
 
     def _numbers(self) -> dict[str, str]:
@@ -547,7 +547,7 @@ class PgvectorDriver(Driver):
     @property
     def opened_as(self) -> str:
         """The name, with the options that say how the columns are read."""
-        named = ("distance", "id", "text")
+        named = ("distance", "id", "text", *(["collection"] if self.numbers else []))
         return self.name + options_text({key: self.asked[key] for key in named if key in self.asked})
 
     def companion_folder(self) -> Path | None:
