@@ -102,6 +102,15 @@ def fits(name: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
+def meant_by(name: str, pattern: str) -> str:
+    """Return what the `*` of a pattern stands for in a name that fits it.
+
+    >>> meant_by("rag_docs", "rag_*")
+    'docs'
+    """
+    return name[pattern.index("*") : len(name) - (len(pattern) - 1 - pattern.rindex("*"))]
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """The parts of a location after its kind, `PLACE#NAME?OPTION=VALUE&...`.

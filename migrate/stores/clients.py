@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, work_folder
@@ -28,6 +28,8 @@ from migrate.stores.driver import Driver
 from migrate.stores.kept import forget, keep
 from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import not_switched
+
+_UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")
 
 
 class ClientDriver(Driver):
@@ -185,7 +187,8 @@ class ClientDriver(Driver):
         drivers = super().expand()
         for driver in drivers.values():
             driver._host = self
-        return drivers
+        # what a killed run left on a server has no final name yet
+        return {name: one for name, one in drivers.items() if not (self.is_server and _UNPUBLISHED.fullmatch(name))}
 
     def drop(self, name: str) -> None:
         """Delete a collection with its aliases."""

@@ -655,6 +655,11 @@ class DatabaseKind:
 
     def output(self, location: str) -> Output:
         """Return where a new collection goes; nothing is asked of a server yet."""
+        opens, address = self.checked_output(location)
+        return (DatabaseServer if "://" in address.place else DatabaseFolder)(self.driver, opens, address)
+
+    def checked_output(self, location: str) -> tuple[str, Address]:
+        """Return how a new collection is opened, and its parts, if it has a name and its options mean something."""
         address = self.address_of(location)
         is_server = "://" in address.place
         whole = self._check(location, address, self.driver.write_options if is_server else ())
@@ -662,7 +667,7 @@ class DatabaseKind:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
         read = {name: value for name, value in address.options.items() if name in self.driver.options}
         opens = f"{whole[: whole.rindex('#')]}#{address.name}{options_text(read)}"  # without those of writing alone
-        return (DatabaseServer if is_server else DatabaseFolder)(self.driver, opens, address)
+        return opens, address
 
     def find_exchange(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a field, or of a name on a server, which nothing may answer to."""

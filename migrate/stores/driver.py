@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import atomic_file, atomic_folder, disk_errors, output_errors, state_folder, write_bytes, write_json
-from migrate.locations import Address, fits, options_text, scrub, secrets_of
+from migrate.locations import Address, fits, meant_by, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, sync_tree, token_in
@@ -209,10 +209,9 @@ class Driver(ABC):
 
         A `*` in an option is what the one in the pattern stands for.
         """
-        first, _, last = self.address.name.partition("*")
         drivers = {}
         for name in self.matching_names():
-            meant = name[len(first) : len(name) - len(last)]
+            meant = meant_by(name, self.address.name)
             options = {key: value.replace("*", meant) for key, value in self.address.options.items()}
             drivers[name] = self._collection_driver(name, options)
         return drivers

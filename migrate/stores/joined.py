@@ -1,8 +1,8 @@
 """Several collections of a place read as one store, by a location with a pattern, and written as such again.
 
 In `KIND:PLACE#PATTERN` and `FOLDER/PATTERN`, a `*` stands for any characters. Rows are those of one collection after
-the other, by name, and a document is called COLLECTION#ID. What differs from most in dimension, metric or model is left
-out, by name. A translation is one work folder, from which all collections are written at the end.
+the other, and a document is called NAME#ID, by what the `*` stands for. What differs from most in dimension, metric or
+model is left out, by name. A translation is one work folder, from which all collections are written at the end.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import output_errors, sha256_file
-from migrate.locations import Address, fits, options_text
-from migrate.manifest import Manifest, StoreFacts, find_manifest
+from migrate.files import output_errors, sha256_file, write_json
+from migrate.locations import Address, fits, meant_by, options_text
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest, read_manifest
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
-from migrate.stores.database import DatabaseFolder, DatabaseKind, DatabaseStore, DatabaseWriter
+from migrate.stores.confidence import CONFIDENCE_NAME
+from migrate.stores.database import DatabaseFolder, DatabaseKind, DatabaseServer, DatabaseStore, DatabaseWriter
 from migrate.stores.driver import Driver
 from migrate.stores.file_store import Sha256
-from migrate.stores.kept import sync_tree
-from migrate.stores.outputs import Output
+from migrate.stores.kept import sync_tree, token_in
+from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import differing
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter, write_rows
 
+_PARTS: Final = "parts.json"
+"""The list of the collections in a work folder, with the rows of each."""
 _OPEN_WEBUI: Final = "embedding_config"
 """The field of metadata in which Open WebUI notes the model of a chunk, as JSON."""
 
@@ -116,14 +119,20 @@ class JoinedStore(Store):
             details={"collections": len(self.parts)},
         )
 
+    def joined_stores(self) -> Sequence[Store]:
+        """Return the collections."""
+        return list(self.parts.values())
+
     def _manifest(self) -> Manifest | None:
-        """Return the manifest of all together; else one with the model, where the collections have the same."""
+        """Return the manifest of all together; else what the collections' own have in common."""
         whole = None if self.place.folder is None else find_manifest(self.place.folder, "store")
         if whole is not None and whole.store.pattern == self.place.pattern:
             return whole
         manifests = [store.info.manifest for store in self._filled]
-        models = {None if manifest is None else manifest.model for manifest in manifests}
-        return Manifest("store", next(iter(models))) if len(models) == 1 and models != {None} else None
+        present = [manifest for manifest in manifests if manifest is not None]
+        if len(present) < len(manifests) or len({manifest.model for manifest in present}) > 1:
+            return None
+        return _common(present)
 
     @property
     def folder(self) -> Path | None:
@@ -160,7 +169,7 @@ class JoinedStore(Store):
             begin, end = max(start - first, 0), min(stop - first, store.info.count)
             if begin < end:
                 for batch in store.scan(begin, end, batch_size=batch_size):
-                    yield Batch(_joined_ids(name, batch.ids), batch.vectors)
+                    yield Batch(self._joined_ids(name, batch.ids), batch.vectors)
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
@@ -169,14 +178,14 @@ class JoinedStore(Store):
         for name, store, positions, own_rows in self._by_collection(rows):
             batch = store.get(own_rows)
             vectors[positions] = batch.vectors
-            _put(ids, positions, _joined_ids(name, batch.ids))
+            _put(ids, positions, self._joined_ids(name, batch.ids))
         return Batch(ids, vectors)
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
         ids = [""] * len(rows)
         for name, store, positions, own_rows in self._by_collection(np.asarray(rows, np.int64)):
-            _put(ids, positions, _joined_ids(name, store.ids(own_rows)))
+            _put(ids, positions, self._joined_ids(name, store.ids(own_rows)))
         return ids
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
@@ -192,7 +201,7 @@ class JoinedStore(Store):
             documents: list[Any] = [None] * len(chunk)
             for name, store, positions, own_rows in self._by_collection(chunk):
                 own = list(store.documents(own_rows))
-                ids = _joined_ids(name, (document.id for document in own))
+                ids = self._joined_ids(name, (document.id for document in own))
                 named = (replace(document, id=doc_id) for document, doc_id in zip(own, ids, strict=True))
                 _put(documents, positions, named)
             yield from documents
@@ -206,6 +215,11 @@ class JoinedStore(Store):
         for number in np.unique(numbers).tolist():
             positions = np.flatnonzero(numbers == number)
             yield names[number], self.parts[names[number]], positions, rows[positions] - self._starts[number]
+
+    def _joined_ids(self, name: str, ids: Iterable[str]) -> list[str]:
+        """Return ids of a collection as they are among all: the same in a copy under other names."""
+        label = meant_by(name, self.place.pattern)
+        return [f"{label}#{doc_id}" for doc_id in ids]
 
     # What changed.
 
@@ -307,8 +321,19 @@ class JoinedStore(Store):
         return next(iter(self.parts.values())).info.location
 
 
-def _joined_ids(name: str, ids: Iterable[str]) -> list[str]:
-    return [f"{name}#{doc_id}" for doc_id in ids]
+def _common(manifests: Sequence[Manifest]) -> Manifest:
+    """Return a manifest with all that several say alike, and with the sums of their counts."""
+    first = manifests[0]
+    counts = {name: sum(manifest.counts.get(name, 0) for manifest in manifests) for name in first.counts}
+    if any(manifest.inputs != first.inputs or manifest.source_model != first.source_model for manifest in manifests):
+        return Manifest("store", first.model)
+    own = ("index", "beside_sha256", "content")
+    details = {
+        key: value
+        for key, value in first.details.items()
+        if key not in own and all(manifest.details.get(key) == value for manifest in manifests)
+    }
+    return replace(first, counts=counts, details=details)
 
 
 def _put(target: list[Any], positions: NDArray[np.int64], values: Iterable[Any]) -> None:
@@ -340,9 +365,9 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
     None where it means a single one.
     """
     driver = kind.driver_of(location)
-    if not driver.address.name and not driver.is_server and driver.folder.is_dir():
+    if driver.address.name in ("", "*") and not driver.is_server and driver.folder.is_dir():
         manifest = find_manifest(driver.folder, "store")
-        if manifest is not None and manifest.store.pattern:
+        if manifest is not None and manifest.store.pattern and _all_fit(driver, manifest.store.pattern):
             noted = _noted_address(manifest)
             address = replace(driver.address, name=noted.name, options={**noted.options, **driver.address.options})
             driver = type(driver)(driver.location, address)
@@ -356,6 +381,12 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
     address = driver.address
     place = Place(driver.location, driver.collection, address.name, driver.expand, folder, address.options)
     return join(place, {name: DatabaseStore(part, part.location) for name, part in drivers.items()})
+
+
+def _all_fit(driver: Driver, pattern: str) -> bool:
+    """Return whether all collections of a folder are those that it was written with."""
+    with driver.errors():
+        return driver.address.name == "" or all(fits(name, pattern) for name in driver.names())
 
 
 def _nothing_matches(location: str, noun: str, pattern: str, names: Iterable[str]) -> StoreError:
@@ -386,7 +417,11 @@ def open_folder(
 def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
     """Join those of some collections, by their names, that agree with most."""
     filled = {name: store for name, store in stores.items() if store.info.count}
+    made = [name for name, store in filled.items() if place.folder is None and _is_translation(store)]
     left_out: dict[str, LeftOut] = {}
+    if 0 < len(made) < len(filled):  # of a server that has the old collections beside the new ones
+        left_out = {name: LeftOut(stores[name].info, "made of an older store by lead-migrate") for name in made}
+        filled = {name: store for name, store in filled.items() if name not in left_out}
     whole = None if place.folder is None else find_manifest(place.folder, "store")
     # what was translated together is of one model, whatever its records say
     is_translated = whole is not None and bool(whole.store.pattern)
@@ -418,6 +453,10 @@ def recorded_model(store: Store) -> str | None:
         noted = json.loads(metadata[_OPEN_WEBUI])
         return ":".join(filter(None, (noted["engine"], noted["model"])))
     return None
+
+
+def _is_translation(store: Store) -> bool:
+    return store.info.manifest is not None and "source rows" in store.info.manifest.inputs
 
 
 _TRAITS: Final = (
@@ -477,11 +516,13 @@ class JoinedWriter(StoreWriter):
         self.remarks = tuple(text if n == written else f"{text} ({n:,} of {written:,})" for text, n in remarks.items())
         sync_tree(self.folder)
 
+    def folder_of(self, name: str) -> Path:
+        """Return the folder that a collection is written into."""
+        return self.folder if self._in_one_folder else self.folder / quote(name, safe=" ")
+
     def _writer(self, name: str) -> StoreWriter:
-        folder = self.folder
-        if not self._in_one_folder:
-            folder = self.folder / quote(name, safe=" ")
-            folder.mkdir()
+        folder = self.folder_of(name)
+        folder.mkdir(exist_ok=True)
         writer = self._open(name, folder)
         if isinstance(writer, DatabaseWriter) and self._in_one_folder:
             writer.share_folder()
@@ -510,8 +551,136 @@ class JoinedFolder(Output):
         is_like = isinstance(source, JoinedStore) and any(
             isinstance(store, DatabaseStore) and type(store.driver) is self._driver for store in source.parts.values()
         )
-        index = f"*{''.join((source.opened_as or '').partition('?')[1:])}" if is_like else "*"
+        pattern, mark, options = (source.opened_as or "*").rpartition("#")[2].partition("?")
+        index = f"{pattern}{mark}{options}" if is_like else pattern
         return StoreFacts(index=index).as_details()
+
+
+class JoinedServer(ServerOutput):
+    """New tables or collections of a server, one for each of the source: a `*` in the name is what it is there.
+
+    Each is published as one alone is, with its part of what lies beside all of them. Where a run was killed meanwhile,
+    the next one publishes the others.
+    """
+
+    def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
+        super().__init__(location, address.name)
+        self._class, self._address = driver, address
+
+    def output_of(self, name: str) -> DatabaseServer:
+        """Return the place of one of them."""
+        options = {key: value for key, value in self._address.options.items() if key in self._class.options}
+        location = f"{self.location.rpartition('#')[0]}#{name}{options_text(options)}"
+        return DatabaseServer(self._class, location, replace(self._address, name=name))
+
+    def name_of(self, source: JoinedStore, name: str) -> str:
+        """Return the new name of a collection of the source."""
+        return self._address.name.replace("*", meant_by(name, source.place.pattern))
+
+    def _outputs(self, content: Path) -> dict[Path, DatabaseServer]:
+        """Return the places of all that a complete work folder has, by their folders in it."""
+        listed = [content / entry["folder"] for entry in _read_parts(content)]
+        return {folder: self.output_of(unquote(folder.name)) for folder in listed}
+
+    def _there(self) -> list[str]:
+        """Return the names on the server that such outputs have."""
+        driver = self._class(self.location, self._address)
+        with driver.errors():
+            return list(driver.expand())
+
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
+        """Return a writer of all of them."""
+        if not isinstance(source, JoinedStore):
+            raise UsageError(f"{self.location}: {source.info.location} is one store; name the new one after the #")
+        for name, store in source.parts.items():  # what cannot be written is refused before anything is made
+            self.output_of(self.name_of(source, name)).writer(store, content, dim)
+        return _ServerWriter(self, source, content, dim)
+
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Return the pattern; what each is opened with stands in its own manifest."""
+        return StoreFacts(index=self._address.name).as_details()
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """Make sure that no name is taken, but by what this run has published."""
+        content = self.work_path / "content"
+        published = {output.location for folder, output in self._outputs(content).items()
+                     if token_in(folder) and output.is_published(folder)}  # fmt: skip
+        for output in map(self.output_of, self._there()):
+            if output.location not in published:
+                output.refuse_existing(force=force)
+
+    def is_published(self, content: Path) -> bool:
+        """Return whether all of them have their names."""
+        outputs = self._outputs(content)
+        if not content.is_dir():
+            outputs = {content / name: self.output_of(name) for name in self._there()}
+        return bool(outputs) and all(output.is_published(folder) for folder, output in outputs.items())
+
+    def publish(self, content: Path, *, force: bool) -> None:
+        """Give each its name, with its part of what lies beside all."""
+        for entry in _read_parts(content):
+            folder = content / entry["folder"]
+            output = self.output_of(unquote(folder.name))
+            if not output.is_published(folder):
+                _write_beside(content, folder, entry)
+                output.publish(folder, force=force)
+
+    def discard(self) -> None:
+        """Drop what killed runs left."""
+        for output in self._outputs(self.work_path / "content").values():
+            output.discard()
+
+
+class _ServerWriter(JoinedWriter):
+    """Writes the collections under names that nobody uses, and lists them with their rows."""
+
+    def __init__(self, output: JoinedServer, source: JoinedStore, content: Path, dim: int) -> None:
+        self._output = output
+        super().__init__(source, content, dim, self._open_writer, in_one_folder=False)
+
+    def _open_writer(self, name: str, folder: Path) -> StoreWriter:
+        output = self._output.output_of(self._output.name_of(self.source, name))
+        return output.writer(self.source.parts[name], folder, self.dim)
+
+    def folder_of(self, name: str) -> Path:
+        """Return a folder that is called as the new collection."""
+        return self.folder / quote(self._output.name_of(self.source, name), safe=" ")
+
+    def finish(self, rows: Rows) -> None:
+        """Write all, and the list."""
+        super().finish(rows)
+        entries = []
+        for name, own_rows in self.source.collections().items():
+            folder, store = self.folder_of(name), self.source.parts[name]
+            facts = self._output.output_of(self._output.name_of(self.source, name)).store_facts(store, folder)
+            start = int(own_rows[0]) if len(own_rows) else 0
+            entries.append({"folder": folder.name, "start": start, "count": len(own_rows), "facts": dict(facts)})
+        write_json(self.folder / _PARTS, {"parts": entries})
+
+
+def _read_parts(content: Path) -> list[dict[str, Any]]:
+    """Return the list of the collections in a complete work folder; none of one that is not complete."""
+    path = content / _PARTS
+    return list(json.loads(path.read_bytes())["parts"]) if path.is_file() else []
+
+
+def _write_beside(content: Path, folder: Path, entry: Mapping[str, Any]) -> None:
+    """Write the part of one collection of what lies beside all of them: numbers, state of the model, manifest."""
+    manifest, own = read_manifest(content, "store"), slice(entry["start"], entry["start"] + entry["count"])
+    hashes, counts = {}, {"documents": entry["count"]}
+    with output_errors(folder):
+        for path in content.iterdir():
+            if path.suffix == ".npy":
+                values = np.load(path, allow_pickle=False)[own]
+                np.save(folder / path.name, values, allow_pickle=False)
+                hashes[path.name] = sha256_file(folder / path.name)
+                if path.name == CONFIDENCE_NAME:
+                    counts["true vectors"] = int(np.count_nonzero(values == 1))
+            elif path.is_file() and path.name not in (_PARTS, MANIFEST_NAME):
+                shutil.copyfile(path, folder / path.name)
+        facts = {**entry["facts"], **StoreFacts(beside_sha256=hashes or None).as_details()}
+        replace(manifest, counts=counts, details={**manifest.details, **facts}).write(folder)
+        sync_tree(folder)
 
 
 def output_of_pattern(kind: DatabaseKind, location: str) -> Output | None:
@@ -519,7 +688,10 @@ def output_of_pattern(kind: DatabaseKind, location: str) -> Output | None:
     address = kind.address_of(location)
     if "*" not in address.name:
         return None
-    if address.name != "*" or address.options or "://" in address.place:
+    if "://" in address.place:
+        opens, named = kind.checked_output(location)
+        return JoinedServer(kind.driver, opens, named)
+    if address.name != "*" or address.options:
         raise UsageError(
             f"{kind.name}:{location}: new {kind.driver.collection}s have the names of the old ones, in a new folder; "
             f"write {kind.name}:FOLDER#*"
