@@ -75,8 +75,8 @@ def queries_of(retriever: Retriever, documents: Mapping[str, NDArray[np.int64]])
     """
     subjects, query_set = retriever.subjects, retriever.query_set
     keys = retriever.keys[TRANSLATED]
-    known = set(keys.values()) if query_set.exclude_self else set()
-    about = [query.id if query.id in known else subjects.get(query.id, "") for query in query_set.distinct]
+    documents_asking = set(keys.values()) if query_set.exclude_self else set()
+    about = [query.id if query.id in documents_asking else subjects.get(query.id, "") for query in query_set.distinct]
     row_of = retriever.rows(TRANSLATED, about)
     collection_of = np.full(retriever.stores[TRANSLATED].info.count, -1, np.int64)
     for number, rows in enumerate(documents.values()):

@@ -91,9 +91,11 @@ def _store_content(store: Store) -> dict[str, Any]:
 
 def _collections(store: Store) -> list[dict[str, Any]]:
     """Return the collections that a pattern means, and why some are left out."""
-    rows = [(name, len(own_rows), store.info.dim, None) for name, own_rows in store.collections().items()]
+    rows: list[tuple[str, int, int, str | None]] = [
+        (name, len(own_rows), store.info.dim, None) for name, own_rows in store.collections().items()
+    ]
     left_out = store.left_out if isinstance(store, JoinedStore) else {}
-    rows += [(name, other.info.count, other.info.dim, other.reason) for name, other in left_out.items()]
+    rows += [(name, skipped.info.count, skipped.info.dim, skipped.reason) for name, skipped in left_out.items()]
     return [dict(zip(("name", "vectors", "dimension", "left_out"), row, strict=True)) for row in sorted(rows)]
 
 

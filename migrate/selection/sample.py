@@ -117,9 +117,9 @@ def some_of_each(order: NDArray[np.int64], store: Store, size: int) -> NDArray[n
     fewest = size // (4 * len(collections)) if collections else 0
     if not fewest:
         return order
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    first = np.concatenate([rows[np.argsort(place[rows], kind="stable")[:fewest]] for rows in collections])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    first = np.concatenate([rows[np.argsort(rank[rows], kind="stable")[:fewest]] for rows in collections])
     return np.concatenate([first, order[~np.isin(order, first)]])
 
 

@@ -188,7 +188,9 @@ class ClientDriver(Driver):
         for driver in drivers.values():
             driver._host = self
         # what a killed run left on a server has no final name yet
-        return {name: one for name, one in drivers.items() if not (self.is_server and _UNPUBLISHED.fullmatch(name))}
+        return {
+            name: driver for name, driver in drivers.items() if not (self.is_server and _UNPUBLISHED.fullmatch(name))
+        }
 
     def drop(self, name: str) -> None:
         """Delete a collection with its aliases."""

@@ -59,10 +59,10 @@ def read_row_values(
 def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> NDArray[Any] | None:
     """Return the numbers of a file beside a store, as `read_row_values`; None of a store that nothing lies beside."""
     folder, manifest, count = store.folder, store.info.manifest, store.info.count
-    if (each := store.joined_stores()) and folder is None:
-        found = [stored_row_values(part, name, dtype, advice=advice) for part in each if part.info.count]
-        known = [values for values in found if values is not None]
-        return np.concatenate(known) if known and len(known) == len(found) else None
+    if (members := [member for member in store.joined_stores() if member.info.count]) and folder is None:
+        arrays = [stored_row_values(member, name, dtype, advice=advice) for member in members]
+        present = [values for values in arrays if values is not None]
+        return np.concatenate(present) if len(present) == len(arrays) else None
     if folder is None or (manifest is not None and manifest.store.pattern and not store.collections()):
         return None  # what lies beside one of several collections is of all
     recorded = (None if manifest is None else manifest.store.beside_sha256) or {}

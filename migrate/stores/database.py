@@ -215,7 +215,7 @@ class DatabaseStore(Store):
         with self.driver.errors():
             ids = self.driver.collection_ids()
         lookup = IdLookup(self.index) if ids else None
-        return {} if lookup is None else {name: np.sort(lookup.rows_of(own)) for name, own in ids.items()}
+        return {} if lookup is None else {name: np.sort(lookup.rows_of(own_ids)) for name, own_ids in ids.items()}
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""

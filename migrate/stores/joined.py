@@ -45,16 +45,16 @@ _OPEN_WEBUI: Final = "embedding_config"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place with several collections.
+class Pattern:
+    """A pattern for the names of collections, at a place.
 
-    `location` is as it was typed, `noun` the word for a collection, `pattern` what their names match, with `options`.
+    `location` is as it was typed, `noun` the word for a collection, `text` what their names match, with `options`.
     `names` lists those that match now. `folder` has what lies beside all of them, where they are in a folder.
     """
 
     location: str
     noun: str
-    pattern: str
+    text: str
     names: Callable[[], Iterable[str]]
     folder: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -71,15 +71,15 @@ class LeftOut:
 class JoinedStore(Store):
     """Several collections as one store.
 
-    `parts` are those that are read, by name, and `left_out` the others that match.
+    `members` are those that are read, by name, and `left_out` the others that match.
     """
 
-    def __init__(self, place: Place, parts: Mapping[str, Store], left_out: Mapping[str, LeftOut]) -> None:
-        self.place, self.parts, self.left_out = place, dict(parts), dict(left_out)
-        counts = [store.info.count for store in self.parts.values()]
+    def __init__(self, pattern: Pattern, members: Mapping[str, Store], left_out: Mapping[str, LeftOut]) -> None:
+        self.pattern, self.members, self.left_out = pattern, dict(members), dict(left_out)
+        counts = [store.info.count for store in self.members.values()]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         stores = self._filled
-        self.opened_as = f"{place.pattern}{options_text(self._noted_options(stores[0]))}"
+        self.opened_as = f"{pattern.text}{options_text(self._noted_options(stores[0]))}"
         self.switches = self._driver is not None
         self.notices_vectors = all(store.notices_vectors for store in stores)
         self.without_vector = sum(store.without_vector for store in stores)
@@ -89,24 +89,24 @@ class JoinedStore(Store):
     @property
     def _filled(self) -> list[Store]:
         """The collections that hold something; the first one where none does."""
-        stores = list(self.parts.values())
+        stores = list(self.members.values())
         return [store for store in stores if store.info.count] or stores[:1]
 
     def _noted_options(self, store: Store) -> dict[str, str]:
         """Return the options that a copy is opened with: those of any collection, as they stand beside the pattern."""
         options = Address.parse(f"#{(store.opened_as or '').rpartition('#')[2]}").options
-        return {key: self.place.options.get(key, value) for key, value in options.items()}
+        return {key: self.pattern.options.get(key, value) for key, value in options.items()}
 
     def _describe(self, infos: Sequence[StoreInfo]) -> StoreInfo:
-        place, first = self.place, infos[0]
-        empty = [name for name, store in self.parts.items() if not store.info.count]
+        pattern, first = self.pattern, infos[0]
+        empty = [name for name, store in self.members.items() if not store.info.count]
         times = Counter(note for info in infos for note in dict.fromkeys(info.notes))
         notes = [note if n == len(infos) else f"{note} ({n:,} of {len(infos):,})" for note, n in times.items()]
-        notes += [f"left out: {name}, {other.reason}" for name, other in self.left_out.items()]
+        notes += [f"left out: {name}, {skipped.reason}" for name, skipped in self.left_out.items()]
         if empty:
             notes.append(f"empty, and copied as such: {', '.join(empty)}")
         return StoreInfo(
-            place.location,
+            pattern.location,
             first.kind,
             " and ".join(dict.fromkeys(info.index_type for info in infos)),
             int(self._starts[-1]),
@@ -116,17 +116,17 @@ class JoinedStore(Store):
             all(info.has_texts for info in infos),
             manifest=self._manifest(),
             notes=tuple(notes),
-            details={"collections": len(self.parts)},
+            details={"collections": len(self.members)},
         )
 
     def joined_stores(self) -> Sequence[Store]:
         """Return the collections."""
-        return list(self.parts.values())
+        return list(self.members.values())
 
     def _manifest(self) -> Manifest | None:
         """Return the manifest of all together; else what the collections' own have in common."""
-        whole = None if self.place.folder is None else find_manifest(self.place.folder, "store")
-        if whole is not None and whole.store.pattern == self.place.pattern:
+        whole = None if self.pattern.folder is None else find_manifest(self.pattern.folder, "store")
+        if whole is not None and whole.store.pattern == self.pattern.text:
             return whole
         manifests = [store.info.manifest for store in self._filled]
         present = [manifest for manifest in manifests if manifest is not None]
@@ -138,13 +138,13 @@ class JoinedStore(Store):
     def folder(self) -> Path | None:
         """The folder with what lies beside all of them."""
         manifest = self.info.manifest
-        return self.place.folder if manifest is not None and manifest.store.pattern else None
+        return self.pattern.folder if manifest is not None and manifest.store.pattern else None
 
     def collections(self) -> Mapping[str, NDArray[np.int64]]:
         """Return the rows of each."""
         return {
             name: np.arange(start, start + store.info.count)
-            for (name, store), start in zip(self.parts.items(), self._starts.tolist(), strict=False)
+            for (name, store), start in zip(self.members.items(), self._starts.tolist(), strict=False)
         }
 
     # Reading.
@@ -165,7 +165,7 @@ class JoinedStore(Store):
             yield Batch(ids, np.concatenate(vectors))
 
     def _scan_each(self, start: int, stop: int, batch_size: int) -> Iterator[Batch]:
-        for (name, store), first in zip(self.parts.items(), self._starts.tolist(), strict=False):
+        for (name, store), first in zip(self.members.items(), self._starts.tolist(), strict=False):
             begin, end = max(start - first, 0), min(stop - first, store.info.count)
             if begin < end:
                 for batch in store.scan(begin, end, batch_size=batch_size):
@@ -200,9 +200,9 @@ class JoinedStore(Store):
             chunk = rows[first : first + 4_096]
             documents: list[Any] = [None] * len(chunk)
             for name, store, positions, own_rows in self._by_collection(chunk):
-                own = list(store.documents(own_rows))
-                ids = self._joined_ids(name, (document.id for document in own))
-                named = (replace(document, id=doc_id) for document, doc_id in zip(own, ids, strict=True))
+                read = list(store.documents(own_rows))
+                ids = self._joined_ids(name, (document.id for document in read))
+                named = (replace(document, id=doc_id) for document, doc_id in zip(read, ids, strict=True))
                 _put(documents, positions, named)
             yield from documents
 
@@ -211,49 +211,49 @@ class JoinedStore(Store):
     ) -> Iterator[tuple[str, Store, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the collections that some rows are of: name, store, positions among the rows, and rows there."""
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
-        names = list(self.parts)
+        names = list(self.members)
         for number in np.unique(numbers).tolist():
             positions = np.flatnonzero(numbers == number)
-            yield names[number], self.parts[names[number]], positions, rows[positions] - self._starts[number]
+            yield names[number], self.members[names[number]], positions, rows[positions] - self._starts[number]
 
     def _joined_ids(self, name: str, ids: Iterable[str]) -> list[str]:
         """Return ids of a collection as they are among all: the same in a copy under other names."""
-        label = meant_by(name, self.place.pattern)
+        label = meant_by(name, self.pattern.text)
         return [f"{label}#{doc_id}" for doc_id in ids]
 
     # What changed.
 
     def verify(self) -> tuple[str, ...]:
         """Hold the files of each against its manifest."""
-        return tuple(f"{name}/{file}" for name, store in self.parts.items() for file in store.verify())
+        return tuple(f"{name}/{file}" for name, store in self.members.items() for file in store.verify())
 
     def is_as_opened(self) -> bool:
         """Return whether no collection came or went, and none was written to."""
-        return not self._new_or_gone() and all(store.is_as_opened() for store in self.parts.values())
+        return not self._new_or_gone() and all(store.is_as_opened() for store in self.members.values())
 
     def _new_or_gone(self) -> list[str]:
-        return sorted({*self.place.names()} ^ {*self.parts, *self.left_out})
+        return sorted({*self.pattern.names()} ^ {*self.members, *self.left_out})
 
     def refresh(self) -> None:
         """Forget what was read."""
-        for store in self.parts.values():
+        for store in self.members.values():
             store.refresh()
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that all are still what they were, and no others came."""
         if names := self._new_or_gone():
             raise StoreError(
-                f"{self.info.location}: the store changed while it was read ({self.place.noun} {names[0]} came or "
+                f"{self.info.location}: the store changed while it was read ({self.pattern.noun} {names[0]} came or "
                 "went); nothing was written, run again"
             )
         self.refresh()
-        for store in self.parts.values():
+        for store in self.members.values():
             if not store.is_as_opened():
                 store.check_unchanged(store.snapshot())  # which says what changed
         super().check_unchanged(earlier)
 
     def _versions(self) -> tuple[Any, ...]:
-        return tuple([name, *store._versions()] for name, store in self.parts.items())
+        return tuple([name, *store._versions()] for name, store in self.members.items())
 
     # Writing.
 
@@ -261,30 +261,31 @@ class JoinedStore(Store):
         """Return a writer of all of them: into one folder of a database, or else into a folder each."""
 
         def open_writer(name: str, folder: Path) -> StoreWriter:
-            return self.parts[name].destination(folder, dim)
+            return self.members[name].destination(folder, dim)
 
         is_in_database = all(isinstance(store, DatabaseStore) and not store.driver.urls for store in self._filled)
         return JoinedWriter(self, location, dim, open_writer, in_one_folder=is_in_database)
 
     def strangers(self) -> list[str]:
         """Return what else is in the folder."""
-        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)) - self.parts.keys())
+        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)) - self.members.keys())
 
     def exchange(self, new: Store) -> Exchange:
         """Return how two folders of a database trade places; each has to hold these collections and no others."""
         if not isinstance(new, JoinedStore) or None in (self._driver, new._driver):
             raise UsageError(
-                f"{self.info.location}: only whole folders of a database with all their {self.place.noun}s are "
+                f"{self.info.location}: only whole folders of a database with all their {self.pattern.noun}s are "
                 f"switched at once; name one, such as {self.example}"
             )
-        if lacking := [*self._others, *new._others, *sorted(self.parts.keys() ^ new.parts.keys())]:
+        if lacking := [*self._unread_names, *new._unread_names, *sorted(self.members.keys() ^ new.members.keys())]:
             raise UsageError(
-                f"{new.info.location}: whole folders are switched, and {self.place.noun} {lacking[0]} is not in both; "
-                "translate all of the folder, or change in your programs where they look"
+                f"{new.info.location}: whole folders are switched, and {lacking[0]} is not in both; translate all of "
+                "the folder, or change in your programs where they look"
             )
-        drivers = [(it.driver, new.parts[name].driver) for name, it in self.parts.items()]
+        drivers = list(zip(self._drivers, new._drivers, strict=True))
         old_driver, new_driver = drivers[0]
-        exchange = Folders.exchange(old_driver.folder, new_driver.folder, excluded=self._files)
+        files = {file for driver in self._drivers for file in driver.files()}
+        exchange = Folders.exchange(old_driver.folder, new_driver.folder, excluded=files)
 
         def prepare() -> None:
             for old_one, new_one in drivers:
@@ -297,28 +298,29 @@ class JoinedStore(Store):
     @property
     def _driver(self) -> Driver | None:
         """The driver of a collection, where all are in one folder of a database."""
-        store = next(iter(self.parts.values()))
+        store = next(iter(self.members.values()))
         return store.driver if isinstance(store, DatabaseStore) and not store.driver.is_server else None
 
     @property
-    def _files(self) -> set[str]:
-        drivers = (store.driver for store in self.parts.values() if isinstance(store, DatabaseStore))
-        return {file for driver in drivers for file in driver.files()}
+    def _drivers(self) -> list[Driver]:
+        """The drivers of collections of a database, in the order of their names."""
+        stores = (store for _, store in sorted(self.members.items()))
+        return [store.driver for store in stores if isinstance(store, DatabaseStore)]
 
     @property
-    def _others(self) -> list[str]:
+    def _unread_names(self) -> list[str]:
         """The collections of the folder that are not read."""
-        return [] if self._driver is None else sorted({*self._driver.names()} - self.parts.keys())
+        return [] if self._driver is None else sorted({*self._driver.names()} - self.members.keys())
 
     @property
     def adds_fields(self) -> bool:
         """True if each of them can get a further vector."""
-        return all(isinstance(store, DatabaseStore) and store.driver.adds_fields for store in self.parts.values())
+        return all(isinstance(store, DatabaseStore) and store.driver.adds_fields for store in self.members.values())
 
     @property
     def example(self) -> str:
         """The location of one of them."""
-        return next(iter(self.parts.values())).info.location
+        return next(iter(self.members.values())).info.location
 
 
 def _common(manifests: Sequence[Manifest]) -> Manifest:
@@ -327,11 +329,11 @@ def _common(manifests: Sequence[Manifest]) -> Manifest:
     counts = {name: sum(manifest.counts.get(name, 0) for manifest in manifests) for name in first.counts}
     if any(manifest.inputs != first.inputs or manifest.source_model != first.source_model for manifest in manifests):
         return Manifest("store", first.model)
-    own = ("index", "beside_sha256", "content")
+    singular = ("index", "beside_sha256", "content")
     details = {
         key: value
         for key, value in first.details.items()
-        if key not in own and all(manifest.details.get(key) == value for manifest in manifests)
+        if key not in singular and all(manifest.details.get(key) == value for manifest in manifests)
     }
     return replace(first, counts=counts, details=details)
 
@@ -344,9 +346,10 @@ def _put(target: list[Any], positions: NDArray[np.int64], values: Iterable[Any])
 def require_one(store: Store) -> Store:
     """Return a store; raises a UsageError where it is several collections."""
     if isinstance(store, JoinedStore):
+        noun = store.pattern.noun
         raise UsageError(
-            f"{store.info.location}: this command takes one {store.place.noun}, and these are {len(store.parts):,}; "
-            f"name one, such as {store.example}"
+            f"{store.info.location}: this command takes one {noun}, and these are {len(store.members):,}; name one, such "
+            f"as {store.example}"
         )
     return store
 
@@ -368,8 +371,10 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
     if driver.address.name in ("", "*") and not driver.is_server and driver.folder.is_dir():
         manifest = find_manifest(driver.folder, "store")
         if manifest is not None and manifest.store.pattern and _all_fit(driver, manifest.store.pattern):
-            noted = _noted_address(manifest)
-            address = replace(driver.address, name=noted.name, options={**noted.options, **driver.address.options})
+            recorded = _noted_address(manifest)
+            address = replace(
+                driver.address, name=recorded.name, options={**recorded.options, **driver.address.options}
+            )
             driver = type(driver)(driver.location, address)
     if not driver.is_pattern:
         return None
@@ -379,8 +384,8 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
             raise _nothing_matches(driver.location, driver.collection, driver.address.name, driver.names())
     folder = None if driver.is_server else driver.folder
     address = driver.address
-    place = Place(driver.location, driver.collection, address.name, driver.expand, folder, address.options)
-    return join(place, {name: DatabaseStore(part, part.location) for name, part in drivers.items()})
+    pattern = Pattern(driver.location, driver.collection, address.name, driver.expand, folder, address.options)
+    return join(pattern, {name: DatabaseStore(one_driver, one_driver.location) for name, one_driver in drivers.items()})
 
 
 def _all_fit(driver: Driver, pattern: str) -> bool:
@@ -411,27 +416,27 @@ def open_folder(
     stores = {name: open_path(path) for name, path in matching().items()}
     if not stores:
         raise _nothing_matches(location, "store", pattern, paths())
-    return join(Place(location, "store", pattern, matching, folder), stores)
+    return join(Pattern(location, "store", pattern, matching, folder), stores)
 
 
-def join(place: Place, stores: Mapping[str, Store]) -> JoinedStore:
+def join(pattern: Pattern, stores: Mapping[str, Store]) -> JoinedStore:
     """Join those of some collections, by their names, that agree with most."""
     filled = {name: store for name, store in stores.items() if store.info.count}
-    made = [name for name, store in filled.items() if place.folder is None and _is_translation(store)]
+    translated = [name for name, store in filled.items() if pattern.folder is None and _is_translation(store)]
     left_out: dict[str, LeftOut] = {}
-    if 0 < len(made) < len(filled):  # of a server that has the old collections beside the new ones
-        left_out = {name: LeftOut(stores[name].info, "made of an older store by lead-migrate") for name in made}
+    if 0 < len(translated) < len(filled):  # of a server that has the old collections beside the new ones
+        left_out = {name: LeftOut(stores[name].info, "made of an older store by lead-migrate") for name in translated}
         filled = {name: store for name, store in filled.items() if name not in left_out}
-    whole = None if place.folder is None else find_manifest(place.folder, "store")
+    whole = None if pattern.folder is None else find_manifest(pattern.folder, "store")
     # what was translated together is of one model, whatever its records say
     is_translated = whole is not None and bool(whole.store.pattern)
     for trait in (*_TRAITS, *(() if is_translated else (_Trait(recorded_model, "of {}"),))):
         values = {name: value for name, store in filled.items() if (value := trait.of(store)) is not None}
         sizes = {name: store.info.count for name, store in filled.items()}
-        for name, reason in differing(place.location, trait.words, values, sizes).items():
+        for name, reason in differing(pattern.location, trait.template, values, sizes).items():
             left_out[name] = LeftOut(stores[name].info, reason)
         filled = {name: store for name, store in filled.items() if name not in left_out}
-    return JoinedStore(place, {name: store for name, store in stores.items() if name not in left_out}, left_out)
+    return JoinedStore(pattern, {name: store for name, store in stores.items() if name not in left_out}, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +444,7 @@ class _Trait:
     """A trait in which collections have to agree; None is not known, and goes with any."""
 
     of: Callable[[Store], Any]
-    words: str
+    template: str
 
 
 def recorded_model(store: Store) -> str | None:
@@ -450,8 +455,8 @@ def recorded_model(store: Store) -> str | None:
         return None
     metadata = next(iter(store.documents(np.zeros(1, np.int64)))).metadata
     with suppress(ValueError, TypeError, KeyError):
-        noted = json.loads(metadata[_OPEN_WEBUI])
-        return ":".join(filter(None, (noted["engine"], noted["model"])))
+        config = json.loads(metadata[_OPEN_WEBUI])
+        return ":".join(filter(None, (config["engine"], config["model"])))
     return None
 
 
@@ -486,7 +491,9 @@ class JoinedWriter(StoreWriter):
         self.source, self.folder, self.dim = source, folder, dim
         self._open, self._in_one_folder = open_writer, in_one_folder
         self._orders: list[NDArray[np.int64]] | None = None
-        for name in source.parts if in_one_folder else ():  # what cannot be written is refused before anything is made
+        for name in (
+            source.members if in_one_folder else ()
+        ):  # what cannot be written is refused before anything is made
             open_writer(name, folder)
 
     @property
@@ -512,7 +519,7 @@ class JoinedWriter(StoreWriter):
             if writer.recall is not None:
                 self.recall = min(writer.recall, writer.recall if self.recall is None else self.recall)
         self._orders = orders if has_order else None
-        written = len(self.source.parts)
+        written = len(self.source.members)
         self.remarks = tuple(text if n == written else f"{text} ({n:,} of {written:,})" for text, n in remarks.items())
         sync_tree(self.folder)
 
@@ -544,12 +551,12 @@ class JoinedFolder(Output):
 
     def _open(self, source: JoinedStore, dim: int, name: str, folder: Path) -> StoreWriter:
         output = DatabaseFolder(self._driver, self.location, Address(str(folder), name))
-        return output.writer(source.parts[name], folder, dim)
+        return output.writer(source.members[name], folder, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the pattern, with the options that the source is opened with where it is of the same database."""
         is_like = isinstance(source, JoinedStore) and any(
-            isinstance(store, DatabaseStore) and type(store.driver) is self._driver for store in source.parts.values()
+            isinstance(store, DatabaseStore) and type(store.driver) is self._driver for store in source.members.values()
         )
         pattern, mark, options = (source.opened_as or "*").rpartition("#")[2].partition("?")
         index = f"{pattern}{mark}{options}" if is_like else pattern
@@ -575,14 +582,14 @@ class JoinedServer(ServerOutput):
 
     def name_of(self, source: JoinedStore, name: str) -> str:
         """Return the new name of a collection of the source."""
-        return self._address.name.replace("*", meant_by(name, source.place.pattern))
+        return self._address.name.replace("*", meant_by(name, source.pattern.text))
 
     def _outputs(self, content: Path) -> dict[Path, DatabaseServer]:
         """Return the places of all that a complete work folder has, by their folders in it."""
         listed = [content / entry["folder"] for entry in _read_parts(content)]
         return {folder: self.output_of(unquote(folder.name)) for folder in listed}
 
-    def _there(self) -> list[str]:
+    def _existing_names(self) -> list[str]:
         """Return the names on the server that such outputs have."""
         driver = self._class(self.location, self._address)
         with driver.errors():
@@ -592,7 +599,7 @@ class JoinedServer(ServerOutput):
         """Return a writer of all of them."""
         if not isinstance(source, JoinedStore):
             raise UsageError(f"{self.location}: {source.info.location} is one store; name the new one after the #")
-        for name, store in source.parts.items():  # what cannot be written is refused before anything is made
+        for name, store in source.members.items():  # what cannot be written is refused before anything is made
             self.output_of(self.name_of(source, name)).writer(store, content, dim)
         return _ServerWriter(self, source, content, dim)
 
@@ -605,7 +612,7 @@ class JoinedServer(ServerOutput):
         content = self.work_path / "content"
         published = {output.location for folder, output in self._outputs(content).items()
                      if token_in(folder) and output.is_published(folder)}  # fmt: skip
-        for output in map(self.output_of, self._there()):
+        for output in map(self.output_of, self._existing_names()):
             if output.location not in published:
                 output.refuse_existing(force=force)
 
@@ -613,7 +620,7 @@ class JoinedServer(ServerOutput):
         """Return whether all of them have their names."""
         outputs = self._outputs(content)
         if not content.is_dir():
-            outputs = {content / name: self.output_of(name) for name in self._there()}
+            outputs = {content / name: self.output_of(name) for name in self._existing_names()}
         return bool(outputs) and all(output.is_published(folder) for folder, output in outputs.items())
 
     def publish(self, content: Path, *, force: bool) -> None:
@@ -640,7 +647,7 @@ class _ServerWriter(JoinedWriter):
 
     def _open_writer(self, name: str, folder: Path) -> StoreWriter:
         output = self._output.output_of(self._output.name_of(self.source, name))
-        return output.writer(self.source.parts[name], folder, self.dim)
+        return output.writer(self.source.members[name], folder, self.dim)
 
     def folder_of(self, name: str) -> Path:
         """Return a folder that is called as the new collection."""
@@ -651,10 +658,10 @@ class _ServerWriter(JoinedWriter):
         super().finish(rows)
         entries = []
         for name, own_rows in self.source.collections().items():
-            folder, store = self.folder_of(name), self.source.parts[name]
-            facts = self._output.output_of(self._output.name_of(self.source, name)).store_facts(store, folder)
+            folder, store = self.folder_of(name), self.source.members[name]
+            details = self._output.output_of(self._output.name_of(self.source, name)).store_facts(store, folder)
             start = int(own_rows[0]) if len(own_rows) else 0
-            entries.append({"folder": folder.name, "start": start, "count": len(own_rows), "facts": dict(facts)})
+            entries.append({"folder": folder.name, "start": start, "count": len(own_rows), "facts": dict(details)})
         write_json(self.folder / _PARTS, {"parts": entries})
 
 
@@ -666,20 +673,20 @@ def _read_parts(content: Path) -> list[dict[str, Any]]:
 
 def _write_beside(content: Path, folder: Path, entry: Mapping[str, Any]) -> None:
     """Write the part of one collection of what lies beside all of them: numbers, state of the model, manifest."""
-    manifest, own = read_manifest(content, "store"), slice(entry["start"], entry["start"] + entry["count"])
+    manifest, rows = read_manifest(content, "store"), slice(entry["start"], entry["start"] + entry["count"])
     hashes, counts = {}, {"documents": entry["count"]}
     with output_errors(folder):
         for path in content.iterdir():
             if path.suffix == ".npy":
-                values = np.load(path, allow_pickle=False)[own]
+                values = np.load(path, allow_pickle=False)[rows]
                 np.save(folder / path.name, values, allow_pickle=False)
                 hashes[path.name] = sha256_file(folder / path.name)
                 if path.name == CONFIDENCE_NAME:
                     counts["true vectors"] = int(np.count_nonzero(values == 1))
             elif path.is_file() and path.name not in (_PARTS, MANIFEST_NAME):
                 shutil.copyfile(path, folder / path.name)
-        facts = {**entry["facts"], **StoreFacts(beside_sha256=hashes or None).as_details()}
-        replace(manifest, counts=counts, details={**manifest.details, **facts}).write(folder)
+        details = {**entry["facts"], **StoreFacts(beside_sha256=hashes or None).as_details()}
+        replace(manifest, counts=counts, details={**manifest.details, **details}).write(folder)
         sync_tree(folder)
 
 

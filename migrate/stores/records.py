@@ -91,10 +91,10 @@ def choose(location: Path | str, noun: str, names: Sequence[str], requested: str
     raise StoreError(f"{location}: {problem}; there are {have}: {remedy}")
 
 
-def differing(location: str, words: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
+def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
     """Return which of several collections have another value than most documents, and say so, once.
 
-    `words` tell of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
+    `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
     """
     counts: Counter[Any] = Counter()
     for name, value in values.items():
@@ -102,10 +102,10 @@ def differing(location: str, words: str, values: Mapping[str, Any], sizes: Mappi
     common = [value for value, _ in counts.most_common(2)]
     if len(common) == 2 and counts[common[0]] == counts[common[1]]:
         named = {value: next(name for name in values if values[name] == value) for value in common}
-        described = " and ".join(f"{name} is {words.format(value)}" for value, name in named.items())
+        described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
         raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
     reasons = {
-        name: f"{words.format(value)}, and most are {words.format(common[0])}"
+        name: f"{template.format(value)}, and most are {template.format(common[0])}"
         for name, value in values.items()
         if value != common[0]
     }

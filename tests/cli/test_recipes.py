@@ -226,7 +226,7 @@ def test_llamaindex_pgvectorstore(cook, database):
     one = open_store(f"pgvector:{url}#data_minutes_new")
     assert one.info.manifest.counts["documents"] == one.info.count == SIZES["minutes"]
     source = open_store(f"pgvector:{url}#data_*")
-    assert sorted(source.parts) == sorted(f"data_{name}" for name in SIZES)
+    assert sorted(source.members) == sorted(f"data_{name}" for name in SIZES)
     assert {other.reason for other in source.left_out.values()} == {"made of an older store by lead-migrate"}
 
 

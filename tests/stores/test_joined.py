@@ -147,7 +147,7 @@ def test_all_go_into_another_kind_under_their_names(kind, output, tmp_path):
     old = open_store(place.pattern)
     migrate.translate(old, migrate.fit(old, "tfidf:4", kind="ridge", sample=60), target)
     for new in (open_store(tmp_path / "new"), open_store(target)):
-        assert [(name, one.info.count) for name, one in new.parts.items()] == list(SIZES.items())
+        assert [(name, one.info.count) for name, one in new.members.items()] == list(SIZES.items())
         texts = {document.id: document.text for document in old.documents()}
         assert {document.id: document.text for document in new.documents()} == texts
 
@@ -160,7 +160,7 @@ def test_what_is_of_another_dimension_or_model_is_left_out_by_name(chroma, caplo
     chroma.add("epsilon", records_of("epsilon", 20, **other))
     with caplog.at_level(logging.WARNING):
         store = open_store(chroma.pattern)
-    assert list(store.parts) == ["alpha", "beta", "delta", "gamma"]  # what says nothing of its model goes with any
+    assert list(store.members) == ["alpha", "beta", "delta", "gamma"]  # what says nothing of its model goes with any
     reasons = {name: other.reason for name, other in store.left_out.items()}
     assert reasons == {
         "another": "of 4 dimensions, and most are of 8 dimensions",
@@ -200,7 +200,7 @@ def test_empty_collections_are_copied_and_named(chroma, tmp_path):
 @pytest.mark.parametrize("pattern", ["*", "a*", "*a", "*mm*", "alpha*"])
 def test_a_star_stands_for_any_characters(chroma, pattern):
     meant = {"*": list(SIZES), "a*": ["alpha"], "*a": list(SIZES), "*mm*": ["gamma"], "alpha*": ["alpha"]}
-    assert list(open_store(chroma.location(pattern)).parts) == meant[pattern]
+    assert list(open_store(chroma.location(pattern)).members) == meant[pattern]
 
 
 def test_no_match_lists_what_is_there(chroma, tmp_path):
