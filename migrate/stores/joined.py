@@ -348,8 +348,8 @@ def require_one(store: Store) -> Store:
     if isinstance(store, JoinedStore):
         noun = store.pattern.noun
         raise UsageError(
-            f"{store.info.location}: this command takes one {noun}, and these are {len(store.members):,}; name one, such "
-            f"as {store.example}"
+            f"{store.info.location}: this command takes one {noun}, and these are {len(store.members):,}; name one, "
+            f"such as {store.example}"
         )
     return store
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import uuid
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from migrate.errors import StitchError, StoreError, UsageError
 from migrate.selection import draw_sample
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.stores.confidence import stored_confidence
 from migrate.stores.joined import require_one
 from migrate.stores.records import _warn
 
@@ -119,7 +121,7 @@ def test_a_translation_makes_the_same_collections_and_opens_as_one_store(place, 
         one, before = open_store(place.location(name, folder)), open_store(place.location(name))
         assert (one.info.count, one.info.dim) == (SIZES[name], 6)
         assert list(one.documents()) == list(before.documents())
-    assert np.count_nonzero(migrate.stores.confidence.stored_confidence(new) == 1) == done.n_true >= 100
+    assert np.count_nonzero(stored_confidence(new) == 1) == done.n_true >= 100
 
 
 @pytest.mark.slow
@@ -274,3 +276,64 @@ def test_a_table_of_texts_is_of_one_table_alone(tmp_path):
     assert [it.text for it in store.documents()] == [
         f"{name} {row}" for name in ("mails", "notes") for row in (1, 2, 3)
     ]
+
+
+@pytest.fixture(params=["ChromaServer", "Pgvector"])
+def on_server(request):
+    """The location of tables or collections on a server, called a prefix of their own and what stands in SIZES."""
+    prefix = f"t{uuid.uuid4().hex[:8]}_"
+    if request.param == "Pgvector":
+        maker = tools.installed("Pgvector")()
+        locations = [maker.create(f"{prefix}{name}", records_of(name, count)) for name, count in SIZES.items()]
+        return locations[0].partition("#")[0], prefix
+    pytest.importorskip("chromadb")
+    from chroma_tools import server
+
+    client, url = server()
+    for name, count in SIZES.items():
+        tools.ChromaServer(client, url).create(client, f"{prefix}{name}", records_of(name, count))
+    return url, prefix
+
+
+@pytest.mark.slow
+def test_new_collections_on_a_server_have_names_by_the_pattern(on_server, tmp_path):
+    url, prefix = on_server
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    source = open_store(old)
+    fitted = migrate.fit(source, "tfidf:4", kind="ridge", sample=60)
+    migrate.translate(source, fitted, target)
+    new = open_store(target)
+    assert [(name, one.info.count) for name, one in new.members.items()] == [
+        (f"{prefix}{name}_new", count) for name, count in SIZES.items()
+    ]
+    assert list(new.documents()) == list(source.documents())
+    assert new.info.manifest.model.spec == "tfidf:4"
+    confidence = stored_confidence(new)
+    assert np.count_nonzero(confidence == 1) == new.info.manifest.counts["true vectors"] >= 60
+    for name, count in SIZES.items():
+        single = open_store(f"{url}#{prefix}{name}_new")
+        rows = new.collections()[f"{prefix}{name}_new"]
+        assert single.info.manifest.counts["documents"] == count
+        assert np.array_equal(stored_confidence(single), confidence[rows])
+        assert np.array_equal(read_all(single.scan()).vectors, new.get(rows).vectors)
+    again = open_store(old)
+    assert list(again.members) == list(source.members) and len(again.left_out) == 3
+    with pytest.raises(UsageError, match=r"_new exists; choose another output"):
+        migrate.translate(source, fitted, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["recorded:1", "complete:1", "one published:1", "one published:2", "published:1"])
+def test_a_run_that_was_killed_publishes_the_others(on_server, tmp_path, point):
+    url, prefix = on_server
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    migrate.fit(old, "tfidf:4", kind="ridge", sample=60).save(tmp_path / "stitch")
+    words = ["translate", old, str(tmp_path / "stitch"), "-o", target, "--quiet"]
+    run_command(words, tmp_path, point)
+    assert run(words) == 0
+    new = open_store(target)
+    assert sorted(new.members) == sorted(f"{prefix}{name}_new" for name in SIZES)
+    assert list(new.documents()) == list(open_store(old).documents())
+    assert not list((tmp_path / "state").rglob("*.work"))
+    everything = open_store(f"{url}#{prefix}*")
+    assert len(everything.members) + len(everything.left_out) == 6  # nothing is left of the run that was killed
