@@ -283,6 +283,9 @@ class JoinedStore(Store):
                 "the folder, or change in your programs where they look"
             )
         drivers = list(zip(self._drivers, new._drivers, strict=True))
+        for old_driver, new_driver in drivers:
+            with old_driver.errors():
+                old_driver.refuse_folders(new_driver)
         old_driver, new_driver = drivers[0]
         files = {file for driver in self._drivers for file in driver.files()}
         exchange = Folders.exchange(old_driver.folder, new_driver.folder, excluded=files)
@@ -309,8 +312,10 @@ class JoinedStore(Store):
 
     @property
     def _unread_names(self) -> list[str]:
-        """The collections of the folder that are not read."""
-        return [] if self._driver is None else sorted({*self._driver.names()} - self.members.keys())
+        """The collections of the folder that are not read, and in no copy."""
+        if self._driver is None or self._driver.copies_place:
+            return []
+        return sorted({*self._driver.names()} - self.members.keys())
 
     @property
     def adds_fields(self) -> bool:
