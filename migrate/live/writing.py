@@ -42,8 +42,8 @@ from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_dir
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
-from migrate.stores.joined import require_one
 from migrate.stores.file_store import FileStore, as_files
+from migrate.stores.joined import require_one
 from migrate.stores.registry import absolute_location, open_store, path_in
 from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Document, Vectors
