@@ -514,9 +514,11 @@ class JoinedWriter(StoreWriter):
         orders, remarks, has_order = [], Counter[str](), False
         for name, own_rows in self.source.collections().items():
             start, stop = (int(own_rows[0]), int(own_rows[-1]) + 1) if len(own_rows) else (0, 0)
-            writer = self._writer(name)
-            chunks = ((first - start, vectors) for first, vectors in rows.batches(start=start, stop=stop))
-            write_rows(writer, chunks, stop - start, self.folder.parent)
+            writer, vectors = self._writer(name), rows.part(start, stop)
+            if isinstance(writer, DatabaseWriter):
+                writer.finish(vectors)
+            else:
+                write_rows(writer, vectors.batches(), len(vectors), self.folder.parent)
             order = writer.order
             has_order = has_order or order is not None
             orders.append(own_rows if order is None else own_rows[order])
