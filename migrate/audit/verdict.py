@@ -413,7 +413,8 @@ class Verdict:
     say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
     `remedy` is what would settle an inconclusive verdict where that is not queries. `left_to_judge` is how many queries
     were drawn to be judged and are not yet, None where none were drawn. `n_groups` is how many groups the queries are
-    in that are independent of each other, None where each is one.
+    in that are independent of each other, None where each is one. `harm` is what makes it NOT SAFE in one collection of
+    several, where it is not on the whole.
     """
 
     outcome: Outcome
@@ -431,6 +432,7 @@ class Verdict:
     stands_for: float | None = None
     left_to_judge: int | None = None
     n_groups: int | None = None
+    harm: str | None = None
 
     @property
     def n_independent(self) -> int:
@@ -473,7 +475,7 @@ class Verdict:
     def without_standard(self) -> Verdict:
         """Return the verdict where the full re-embed is no standard: NOT SAFE if staying is better."""
         outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
-        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
+        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None, harm=None)
 
     @property
     def within_reach(self) -> bool:
@@ -513,8 +515,8 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in words."""
         span = self._span
-        if self.worse_than_stay:
-            return f"{span}; the translated store answers significantly worse than the source store does today"
+        if (other_harm := self._other_harm) is not None:
+            return f"{span}{other_harm}"
         if self.doubts:
             return f"{span}, which is not to be trusted: {'; '.join(self.doubts)}"
         if self.outcome is Outcome.SAFE:
@@ -542,6 +544,15 @@ class Verdict:
         else:
             settled = f"; {needed} queries would settle 8 of 10 audits like this one"
         return f"{span}; {self._nearest} lies within the bounds{settled}"
+
+    @property
+    def _other_harm(self) -> str | None:
+        """The harm that takes a SAFE away whatever the figures of the whole say, in words."""
+        if self.harm is not None:
+            return f" on the whole, but {self.harm}"
+        if self.worse_than_stay:
+            return "; the translated store answers significantly worse than the source store does today"
+        return None
 
     def figure(self, value: float) -> str:
         """Return a retention in per cent; an agreement as a number."""

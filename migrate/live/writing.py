@@ -43,6 +43,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import FileStore, as_files
+from migrate.stores.joined import require_one
 from migrate.stores.registry import absolute_location, open_store, path_in
 from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Document, Vectors
@@ -348,6 +349,7 @@ def _require_replaceable(folder: Path) -> None:
 
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
     """Return the writer of a store's kind."""
+    store = require_one(store)
     if (files := as_files(store)) is not None:
         return FolderWriter(files, state, share=share, seconds=seconds)
     if isinstance(store, DatabaseStore):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
 
+from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
 from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.report import AuditReport
@@ -37,6 +38,20 @@ def audit_brief(report: AuditReport) -> list[Block]:
     kept = report.downstream
     downstream: list[Block] = [] if kept is None else [downstream_sentence(kept), TextTable(downstream_rows(kept))]
     return [*report.caveats, TextTable(quality_rows(report)), downstream]
+
+
+def collection_rows(report: AuditReport) -> list[list[str]]:
+    """Return a head, and a row a collection: queries, documents, what it keeps, and its verdict; the worst first."""
+    head = ["collection", "queries", "documents", report.verdict.measured, "at least", "by itself"]
+    return [head, *(_collection_row(collection) for collection in report.collections.get(TRANSLATED, ()))]
+
+
+def _collection_row(collection: CollectionVerdict) -> list[str]:
+    verdict, bounds = collection.verdict, collection.verdict.retention
+    is_known = verdict.n_queries > 0 and bounds.is_known
+    figures = [verdict.figure(value) for value in (bounds.estimate, bounds.lower)] if is_known else ["-", "-"]
+    counts = [f"{verdict.n_queries:,}", f"{collection.documents:,}"]
+    return [cut(collection.name, 60), *counts, *figures, verdict.outcome.value]
 
 
 def slice_rows(report: AuditReport) -> list[list[str]]:

@@ -9,7 +9,7 @@ from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
-from migrate.audit.results import ArmResult
+from migrate.audit.results import TRANSLATED, ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
@@ -92,6 +92,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "notes": report.notes,
         "manifest": report.manifest,
         "stores": report.stores,
+        **({} if not report.collections else {"collections": _collections(report)}),
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
@@ -125,6 +126,13 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "groups": verdict.n_independent,
         "queries_needed": verdict.queries_needed,
     }
+
+
+def _collections(report: AuditReport) -> list[dict[str, Any]]:
+    return [
+        {"name": collection.name, "documents": collection.documents, **_verdict(collection.verdict)}
+        for collection in report.collections[TRANSLATED]
+    ]
 
 
 def _reference(report: AuditReport) -> dict[str, Any]:

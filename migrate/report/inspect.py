@@ -14,6 +14,7 @@ from migrate.report.facts import document
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
+from migrate.stores.joined import JoinedStore
 from migrate.stores.registry import names_kind, path_in, stores_in
 from migrate.vectors import UNIT_TOLERANCE, squared_norms
 
@@ -83,8 +84,19 @@ def _store_content(store: Store) -> dict[str, Any]:
         "model": model.spec if model else "unknown (no manifest)",
         **({"first_tokens": first_tokens} if first_tokens else {}),
         **info.details,
+        **({"collections": _collections(store)} if store.collections() else {}),
         "notes": list(info.notes),
     }
+
+
+def _collections(store: Store) -> list[dict[str, Any]]:
+    """Return the collections that a pattern means, and why some are left out."""
+    rows: list[tuple[str, int, int, str | None]] = [
+        (name, len(own_rows), store.info.dim, None) for name, own_rows in store.collections().items()
+    ]
+    left_out = store.left_out if isinstance(store, JoinedStore) else {}
+    rows += [(name, skipped.info.count, skipped.info.dim, skipped.reason) for name, skipped in left_out.items()]
+    return [dict(zip(("name", "vectors", "dimension", "left_out"), row, strict=True)) for row in sorted(rows)]
 
 
 def _checksum(store: Store) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
@@ -175,6 +175,14 @@ class Store(ABC):
     @abstractmethod
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows, in the order of `rows`."""
+
+    def joined_stores(self) -> Sequence[Store]:
+        """Return the stores that it is joined of, one after the other; none of a store that is one."""
+        return ()
+
+    def collections(self) -> Mapping[str, NDArray[np.int64]]:
+        """Return the rows of each collection, of a store that is several; none of any other."""
+        return {}
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; kinds that can do so read no vector."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import output_errors
-from migrate.locations import options_text
+from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import ClientDriver
@@ -269,19 +269,28 @@ class ChromaDriver(ClientDriver):
             return connection.execute(question, values).fetchall()
 
     def versions(self) -> dict[str, Any]:
-        """Return what Chroma counts up with each write to the collection."""
-        collection = self.identity(self.name)
+        """Return what Chroma counts up with each write to the collection, or to those that a pattern means."""
+        versions = {name: self._version_of(name) for name in self._copied_names}
+        return {name: version for name, version in versions.items() if version is not None}
+
+    @property
+    def _copied_names(self) -> list[str]:
+        return [name for name in self.names() if fits(name, self.name)] if self.is_pattern else [self.name]
+
+    def _version_of(self, name: str) -> list[Any] | None:
+        collection = self.identity(name)
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
         applied = "SELECT max(m.seq_id) FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
         numbers = [int(self._ask(question, collection)[0][0] or 0) for question in (pending, applied)]
         metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
         names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
         version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
-        return {} if collection is None else {self.name: version}
+        return None if collection is None else version
 
     def stored(self) -> Iterable[Path]:
-        """Return the database, and the segments of the collection."""
-        segments = self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(self.name))
+        """Return the database, and the segments of the collection, or of those that a pattern means."""
+        question = "SELECT id FROM segments WHERE collection = ?"
+        segments = [row for name in self._copied_names for row in self._ask(question, self.identity(name))]
         files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if path.is_file())
         return [*files, self.folder / _DATABASE]
 

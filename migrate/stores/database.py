@@ -37,7 +37,7 @@ from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
+from migrate.stores.export import IDS_NAME, IdIndex, IdLookup, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
@@ -205,6 +205,17 @@ class DatabaseStore(Store):
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
         return self.index.ids(rows)
+
+    def collections(self) -> Mapping[str, NDArray[np.int64]]:
+        """Return the rows of each of several collections that lie in one table."""
+        return self._collections
+
+    @cached_property
+    def _collections(self) -> Mapping[str, NDArray[np.int64]]:
+        with self.driver.errors():
+            ids = self.driver.collection_ids()
+        lookup = IdLookup(self.index) if ids else None
+        return {} if lookup is None else {name: np.sort(lookup.rows_of(own_ids)) for name, own_ids in ids.items()}
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
@@ -510,6 +521,10 @@ class DatabaseWriter(StoreWriter):
         with driver.errors():
             driver.refuse_write(dim, self._like)
 
+    def share_folder(self) -> None:
+        """Leave what is in the folder, where several collections are written; whoever does that waits for the disk."""
+        self._driver.shares_folder = True
+
     @property
     def order(self) -> NDArray[np.int64] | None:
         """The order of the ids, unless the source has that itself."""
@@ -631,25 +646,35 @@ class DatabaseKind:
 
     def open(self, location: str) -> Store:
         """Open `PLACE#NAME?OPTION=VALUE`; the only collection of a place needs no name."""
-        address = Address(location) if Path(location).exists() else self._parse(location)
-        whole = self._check(location, address, self.driver.options)
-        return DatabaseStore(self.driver(whole, address), location)
+        return DatabaseStore(self.driver_of(location), location)
+
+    def driver_of(self, location: str) -> Driver:
+        """Return the driver of a location; nothing is opened yet."""
+        address = Address(location) if Path(location).exists() else self.address_of(location)
+        return self.driver(self._check(location, address, self.driver.options), address)
 
     def output(self, location: str) -> Output:
         """Return where a new collection goes; nothing is asked of a server yet."""
-        address = self._parse(location)
+        opens, address = self.checked_output(location)
+        return (DatabaseServer if "://" in address.place else DatabaseFolder)(self.driver, opens, address)
+
+    def checked_output(self, location: str) -> tuple[str, Address]:
+        """Return how a new collection is opened, and its parts, if it has a name and its options mean something."""
+        address = self.address_of(location)
         is_server = "://" in address.place
         whole = self._check(location, address, self.driver.write_options if is_server else ())
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
         read = {name: value for name, value in address.options.items() if name in self.driver.options}
         opens = f"{whole[: whole.rindex('#')]}#{address.name}{options_text(read)}"  # without those of writing alone
-        return (DatabaseServer if is_server else DatabaseFolder)(self.driver, opens, address)
+        return opens, address
 
     def find_exchange(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a field, or of a name on a server, which nothing may answer to."""
-        address = Address(location) if Path(location).exists() else self._parse(location)
-        driver = self.driver(self._check(location, address, self.driver.options), address)
+        driver = self.driver_of(location)
+        if driver.is_pattern:
+            return None
+        address = driver.address
         if self.driver.adds_fields:
             with driver.errors():
                 if driver.has_fields() and (exchange := self._field_exchange(driver)) is not None:
@@ -665,7 +690,7 @@ class DatabaseKind:
             return None
         return FieldExchange.of(driver)
 
-    def _parse(self, location: str) -> Address:
+    def address_of(self, location: str) -> Address:
         """Return the parts of a location; a scheme of its own is that of its URL too."""
         return Address.parse(f"{self._before_place}{location}")
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import atomic_file, atomic_folder, disk_errors, output_errors, state_folder, write_bytes, write_json
-from migrate.locations import Address, options_text, scrub, secrets_of
+from migrate.locations import Address, fits, meant_by, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, sync_tree, token_in
@@ -129,6 +129,8 @@ class Driver(ABC):
     """The field or column with the vectors; empty where they have no name."""
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
+    shares_folder: bool = False
+    """True if `write` leaves what is in the folder, and whoever writes several collections waits for the disk."""
 
     def __init__(self, location: str, address: Address) -> None:
         self.location, self.address, self.name = location, address, address.name
@@ -193,6 +195,36 @@ class Driver(ABC):
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
         return choose(self.location, self.collection, names, self.address.name, "name one after a #")
 
+    def collection_ids(self) -> Mapping[str, Sequence[str]]:
+        """Return the ids of each of several collections that lie in one table; none of any other."""
+        return {}
+
+    @property
+    def is_pattern(self) -> bool:
+        """True if the location means all collections of the place whose names match."""
+        return "*" in self.address.name
+
+    def expand(self) -> dict[str, Self]:
+        """Return a driver of each collection that the pattern means, by name; none is opened yet.
+
+        A `*` in an option is what the one in the pattern stands for.
+        """
+        drivers = {}
+        for name in self.matching_names():
+            meant = meant_by(name, self.address.name)
+            options = {key: value.replace("*", meant) for key, value in self.address.options.items()}
+            drivers[name] = self._collection_driver(name, options)
+        return drivers
+
+    def matching_names(self) -> list[str]:
+        """Return the names that the pattern means, as it is written."""
+        return [name for name in self.names() if fits(name, self.address.name)]
+
+    def _collection_driver(self, name: str, options: Mapping[str, str]) -> Self:
+        """Return a driver of a collection of the same place."""
+        location = f"{self.location.rpartition('#')[0] or self.location}#{name}{options_text(options)}"
+        return type(self)(location, Address(self.address.place, name, options))
+
     def require_folder(self) -> None:
         """Make sure that the folder is one of the database."""
         if not self.recognises(self.folder):
@@ -223,7 +255,7 @@ class Driver(ABC):
         has_texts: bool | None = None,
     ) -> StoreInfo:
         """Return the facts of the collection, of which some vectors are a `sample`; absent details are left out."""
-        metric, odd = read_metric(self.distance, np.asarray(sample, np.float32).reshape(-1, self.dim))
+        metric, odd = read_metric(self.distance, np.asarray(sample, np.float32).reshape(len(sample), self.dim))
         if is_lossy(index_type):
             notes = (*notes, f"searched by an index {index_type}, which is lossy; those read here are whole")
         has_texts = self.text is not None if has_texts is None else has_texts
@@ -301,6 +333,8 @@ class Driver(ABC):
         manifest = self._manifest_beside()
         # on a server it was found by the token, whatever name leads there
         is_found = self.is_server or self.vector in self.field_notes()
+        if manifest is not None and manifest.store.pattern and fits(self.name, manifest.store.pattern):
+            return replace(manifest, counts={})  # of one of several collections, whose counts it does not have
         return manifest if is_found or self._is_own(manifest) else None
 
     def _manifest_beside(self) -> Manifest | None:
@@ -350,9 +384,14 @@ class Driver(ABC):
             Of `old`, with vectors of the new dimension; or of documents.
         """
 
+    def sync(self) -> None:
+        """Wait for the disk, unless whoever writes the folder does."""
+        if not self.shares_folder:
+            sync_tree(self.folder)
+
     def clear(self) -> None:
         """Remove what a killed run left in the folder of a new collection."""
-        if self.is_server:
+        if self.is_server or self.shares_folder:
             return
         with output_errors(self.folder):
             for path in [self.folder / name for name in self.files()]:

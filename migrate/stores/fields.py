@@ -29,6 +29,7 @@ from migrate.stores.database import DatabaseStore
 from migrate.stores.driver import Driver, FieldNote, in_parts
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.file_store import Sha256
+from migrate.stores.joined import JoinedStore, require_one
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import ServerOutput
 from migrate.stores.sources import vector_checksums
@@ -170,6 +171,8 @@ class FieldOutput(ServerOutput):
 
 def field_of(store: Store, field: str, progress: Progress) -> FieldOutput:
     """Return the output of a new field of a store; raises UsageError if its kind can have none."""
+    if isinstance(store, JoinedStore) and store.adds_fields:
+        store = require_one(store)
     if not isinstance(store, DatabaseStore) or not store.driver.adds_fields:
         kind = store.driver.support.store if isinstance(store, DatabaseStore) else f"kind {store.info.kind}"
         raise UsageError(

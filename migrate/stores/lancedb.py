@@ -396,7 +396,7 @@ class LanceDriver(Driver):
             is_of_vectors = old is not None and index.columns[0] == old.vector
             remarks += _index_again(table, index, settings, dim if is_of_vectors else None)
         self.check_count(written, table.count_rows())
-        sync_tree(self.folder)
+        self.sync()
         return remarks
 
     def _schema(self, dim: int, remarks: list[str]) -> Any:

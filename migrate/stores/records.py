@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +20,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.stores.base import NO_TEXTS, Metric, Store
 from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
 
+_log = logging.getLogger(__name__)
 TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
@@ -85,6 +89,35 @@ def choose(location: Path | str, noun: str, names: Sequence[str], requested: str
     problem = f"there is no {noun} {requested!r}" if requested else f"no {noun} is named"
     have = ", ".join(name or "(without name)" for name in names) or "none"
     raise StoreError(f"{location}: {problem}; there are {have}: {remedy}")
+
+
+def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
+    """Return which of several collections have another value than most documents, and say so, once.
+
+    `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
+    """
+    counts: Counter[Any] = Counter()
+    for name, value in values.items():
+        counts[value] += sizes[name]
+    common = [value for value, _ in counts.most_common(2)]
+    if len(common) == 2 and counts[common[0]] == counts[common[1]]:
+        named = {value: next(name for name in values if values[name] == value) for value in common}
+        described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
+        raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
+    reasons = {
+        name: f"{template.format(value)}, and most are {template.format(common[0])}"
+        for name, value in values.items()
+        if value != common[0]
+    }
+    for name, reason in reasons.items():
+        _warn(f"{location}: {name} is left out: {reason}")
+    return reasons
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Say something once, however often a command opens the place."""
+    _log.warning("%s", sentence)
 
 
 def as_document(

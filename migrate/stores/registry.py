@@ -16,6 +16,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from migrate.errors import UsageError
 from migrate.locations import Address, hide_secrets
+from migrate.manifest import artefact_kind, find_manifest
 from migrate.plugins import installed, load_plugin
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
@@ -23,6 +24,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
+from migrate.stores.joined import open_folder, open_pattern, output_of_pattern
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import Output
@@ -153,6 +155,9 @@ def _split(location: str) -> Iterator[tuple[str, str, str]]:
         root = Address.parse(rest).place
         yield kind, rest, ""
         yield kind, root, rest.removeprefix(root)
+    if _is_pattern_of_paths(Path(location)):
+        path = Path(location)
+        yield "", str(path.parent), f"/{path.name}"
 
 
 def output_of(location: Path | str) -> Output:
@@ -167,7 +172,9 @@ def output_of(location: Path | str) -> Output:
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
-    return kind.output(hidden[2] if hidden else scheme[2])
+    place = hidden[2] if hidden else scheme[2]
+    several = output_of_pattern(kind, place) if isinstance(kind, DatabaseKind) else None
+    return kind.output(place) if several is None else several
 
 
 def find_exchange(location: str) -> Exchange | None:
@@ -190,13 +197,38 @@ def _open(location: str) -> Store:
     if scheme is not None:
         location = hide_secrets(location)
         scheme = _SCHEME.fullmatch(location) or scheme
-        store = _kind_called(scheme[1]).open(scheme[2])
+        store = _open_as(_kind_called(scheme[1]), scheme[2])
         store.info = replace(store.info, location=location)  # without the scheme another kind might open it
         return store
+    if (several := _open_several(location, exists=exists)) is not None:
+        return several
     kinds = (*_BUILT_IN, *map(_load, _installed())) if exists and not _recognised(path) else _BUILT_IN
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if exists and kind.recognises(path)), _FAISS)
-    return kind.open(location)
+    return _open_as(kind, location)
+
+
+def _open_as(kind: StoreKind, location: str) -> Store:
+    """Open a store of a kind, or the collections that the location has a pattern for."""
+    several = open_pattern(kind, location) if isinstance(kind, DatabaseKind) else None
+    return kind.open(location) if several is None else several
+
+
+def _open_several(location: str, *, exists: bool) -> Store | None:
+    """Open the stores in a folder that a pattern means, or that were written there as one; None where there is none."""
+    path, is_noted = Path(location), False
+    if exists and path.is_dir() and artefact_kind(path) == "store" and not _recognised(path):
+        manifest = find_manifest(path, "store")
+        is_noted = manifest is not None and bool(manifest.store.pattern)
+    if not is_noted and (exists or not _is_pattern_of_paths(path)):
+        return None
+    folder, pattern = (path, "*") if is_noted else (path.parent, path.name)
+    return open_folder(folder, pattern, location, lambda inside: _open(str(inside)), _recognised)
+
+
+def _is_pattern_of_paths(path: Path) -> bool:
+    """Return whether a path means all stores in a folder whose names match."""
+    return "*" in path.name and not names_kind(str(path)) and _is_place(path.parent)
 
 
 def _scheme_of(location: str) -> re.Match[str] | None:

@@ -27,7 +27,6 @@ from migrate.manifest import find_manifest
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.driver import Driver, Page
-from migrate.stores.kept import sync_tree
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
@@ -109,6 +108,16 @@ class SqliteVecDriver(Driver):
     def names(self) -> list[str]:
         """Return the tables of vectors."""
         return sorted(_tables(self.file))
+
+    def expand(self) -> dict[str, Self]:
+        """Return the tables; a table of texts beside them is of one of them alone."""
+        drivers, text = super().expand(), self.address.options.get("text", "")
+        if len(drivers) > 1 and "." in text and "*" not in text:
+            raise UsageError(
+                f"{self.location}: {text} cannot be the texts of {len(drivers):,} tables; say ?text=*."
+                f"{text.partition('.')[2]}, where the * is what it stands for in the pattern"
+            )
+        return drivers
 
     def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Tell a full disk and a busy database from a damaged one."""
@@ -374,7 +383,8 @@ class SqliteVecDriver(Driver):
     def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
         """Write a copy of the whole database with the table made again, or a database with one table."""
         path = self.folder / ("store.db" if old is None else old.file.name)
-        for ending in ("", *JOURNALS):
+        has_others = self.shares_folder and path.exists()
+        for ending in () if has_others else ("", *JOURNALS):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
         columns, values = ["id", "content", "metadata", "embedding"], ["?"] * 4
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]
@@ -393,7 +403,7 @@ class SqliteVecDriver(Driver):
         insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(values)})"  # noqa: S608
         written = 0
         with closing(_connect(path, write=True)) as new:
-            if old is not None:
+            if old is not None and not has_others:
                 with old._readers.connection() as reader, new.backup("main", reader, "main") as backup:
                     backup.step()
             # nothing is undone, as all is made anew if this fails; but of WAL the database itself takes note
@@ -413,7 +423,7 @@ class SqliteVecDriver(Driver):
                     written += len(page.ids)
             ((count,),) = new.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchall()  # noqa: S608
         self.check_count(written, cast("int", count))
-        sync_tree(self.folder)
+        self.sync()
         if old is None and source.metric == "ip" and source.details.get("distance") != "cosine":
             return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]
         return []

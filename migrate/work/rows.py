@@ -51,6 +51,15 @@ class Rows:
             return self.read(start, stop)
         return self.take(rows.ravel()).reshape(*rows.shape, self.dim)
 
+    def part(self, start: int, stop: int) -> Rows:
+        """Return rows `start` to `stop`, not included, where they lie."""
+        counts = np.diff(self._first_rows)
+        low = np.clip(start - self._first_rows[:-1], 0, counts)
+        high = np.clip(stop - self._first_rows[:-1], 0, counts)
+        offsets = self._offsets + low * self.dim * self.dtype.itemsize
+        runs = np.stack([self._files, offsets, high - low], axis=1)
+        return Rows(self.paths, runs[high > low], self.dim, self.dtype)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Vectors:
         return self.read(0, self.count)
 

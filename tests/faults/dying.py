@@ -20,6 +20,7 @@ MOMENTS = {
     "complete": [("after", _STATE)],
     "aside": [("after", "migrate.files:exchange_paths")],
     "published": [("before", "migrate.work.outputs:_tidy")],
+    "one published": [("after", "migrate.stores.driver:Driver.publish")],
     "claimed": [("after", "migrate.stores.parquet.output:ObjectOutput.claim")],
     "put": [("after", f"{_DISK}.put")],
     "listed": [("before", f"{_DISK}.remove")],

@@ -36,6 +36,17 @@ def test_shards_cover_every_row_once():
     assert list(shards_of(6, 4, 8)) == [Shard(8, 12), Shard(12, 14)]
 
 
+@pytest.mark.parametrize(("start", "stop"), [(0, 50), (0, 13), (5, 9), (12, 21), (13, 50), (49, 50), (7, 7)])
+def test_a_part_of_the_rows_is_read_where_they_lie(shards, start, stop):
+    part, own = shards.all_rows(3, 50).part(start, stop), ROWS[start:stop]
+    assert part.shape == own.shape and np.array_equal(part.read(0, len(part)), own)
+    chosen = np.arange(len(own))[::-2]
+    assert np.array_equal(part.take(chosen), own[chosen])
+    batches = [(first, vectors.copy()) for first, vectors in part.batches(4)]
+    assert [first for first, _ in batches] == list(range(0, len(own), 4))
+    assert np.array_equal(np.concatenate([own[:0], *(vectors for _, vectors in batches)]), own)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 50])
 def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
     arrays = {"vectors": [ROWS[:rows]], "confidence": [ROWS[:rows, 0]]}

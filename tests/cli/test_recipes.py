@@ -1,0 +1,282 @@
+"""The recipes: each command of the page, as it stands there, on stores as the applications write them.
+
+Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8, langchain-postgres 0.0.15 and
+llama-index-vector-stores-postgres 0.7. The model is a local server's.
+"""
+
+import json
+import re
+import shlex
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from openai_server import KEY
+
+from migrate.cli.main import run
+from migrate.stores import open_store
+
+pytestmark = pytest.mark.slow
+PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
+SIZES = {"handbook": 130, "minutes": 40, "tickets": 25}
+DIM, NEW_DIM = 16, 1536
+
+
+def commands_of(title):
+    """Return the commands below a heading, as words."""
+    section = PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    blocks = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+    return [shlex.split(line) for line in blocks.replace("\\\n", " ").splitlines() if line.startswith("lead-migrate")]
+
+
+def text_of(name, row):
+    return f"text {row} of the {name}, about {name} {row % 9}"
+
+
+def vectors_of(name, count, dim=DIM):
+    vectors = np.random.default_rng(len(name)).normal(size=(count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def cook(server, monkeypatch):
+    """Run the commands of a recipe; `url` is a database in the place of the page's."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    Path("queries.txt").write_text("".join(f"what is {row} about {name}?\n" for name in SIZES for row in range(12)))
+
+    def follow(title, url="", expected=("fit", "translate", "audit")):
+        commands = commands_of(title)
+        assert tuple(words[1] for words in commands) == expected
+        for _, *words in commands:
+            words = [word.replace("postgresql://ann@db/app", url) for word in words]
+            assert run(words) in ((0, 1, 3) if words[0] == "audit" else (0,)), words
+        page = Path("report.html").read_text()
+        assert "The collections" in page
+
+    return follow
+
+
+def test_each_recipe_is_tested():
+    titles = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
+    tested = re.findall(r'cook\("(.*?)"', Path(__file__).read_text())
+    assert [title for title in titles if title not in tested] == []
+
+
+# Open WebUI
+
+
+def open_webui(folder):
+    """Return the client with which Open WebUI opens its folder."""
+    chromadb = pytest.importorskip("chromadb")
+    settings = chromadb.config.Settings(allow_reset=True, anonymized_telemetry=False)
+    tenant = {"tenant": "default_tenant", "database": "default_database"}
+    return chromadb.PersistentClient(path=str(folder), settings=settings, **tenant)
+
+
+def upload(client, collection_name, name, count):
+    """Write a collection as Open WebUI does for a file, and for a knowledge base with that file."""
+    config = json.dumps({"engine": "", "model": "sentence-transformers/all-MiniLM-L6-v2"})
+    collection = client.get_or_create_collection(name=collection_name, metadata={"hnsw:space": "cosine"})
+    metadata = [{"name": f"{name}.md", "source": f"{name}.md", "file_id": collection_name, "start_index": row,
+                 "embedding_config": config} for row in range(count)]  # fmt: skip
+    ids = [str(uuid.uuid5(uuid.NAMESPACE_URL, f"{collection_name} {row}")) for row in range(count)]
+    texts = [text_of(name, row) for row in range(count)]
+    collection.add(ids, vectors_of(name, count).tolist(), metadata, texts)
+
+
+def content_of(client):
+    """Return what the collections hold, without the vectors, and how long these are."""
+    found = {}
+    for listed in client.list_collections():
+        collection = client.get_collection(listed.name, embedding_function=None)
+        everything = collection.get(include=["documents", "metadatas", "embeddings"])
+        rows = zip(everything["ids"], everything["documents"], everything["metadatas"], strict=True)
+        found[listed.name] = sorted(rows, key=lambda row: row[0]), np.shape(everything["embeddings"])[1:]
+    return found
+
+
+def test_open_webui(cook):
+    names = [f"file-{uuid.UUID(int=number)}" for number in range(9)] + [str(uuid.UUID(int=77))]
+    sizes = [*SIZES.values(), *[20] * 7]
+    with closing(open_webui("vector_db")) as client:
+        for number, (name, count) in enumerate(zip(names, sizes, strict=True)):
+            upload(client, name, f"file {number}", count)
+        for name in (f"user-memory-{uuid.UUID(int=5)}", f"user-memory-{uuid.UUID(int=6)}"):
+            client.get_or_create_collection(name=name, metadata={"hnsw:space": "cosine"})
+        before = content_of(client)
+    assert len(before) == 12
+    cook("Open WebUI", expected=("fit", "translate", "audit", "switch"))
+    with closing(open_webui("vector_db")) as client:
+        after = content_of(client)
+        assert {name: rows for name, (rows, _) in after.items()} == {name: rows for name, (rows, _) in before.items()}
+        assert {shape for rows, shape in after.values() if rows} == {(NEW_DIM,)}
+        query = client.get_collection(names[0]).query(query_embeddings=[[1.0] * NEW_DIM], n_results=3)
+        assert len(query["ids"][0]) == 3
+        upload_new = client.get_or_create_collection(name=f"user-memory-{uuid.UUID(int=5)}")
+        upload_new.add(["new"], [[1.0] * NEW_DIM], documents=["a memory"])
+
+
+# AnythingLLM
+
+
+def test_anythingllm(cook):
+    lancedb = pytest.importorskip("lancedb")
+    database = lancedb.connect("lancedb")
+    for name, count in SIZES.items():
+        rows = [{"id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {row}")), "vector": vector,
+                 "url": f"file:///{name}.md", "title": f"{name}.md", "docAuthor": "", "description": "",
+                 "docSource": "", "chunkSource": "localfile://", "published": "", "wordCount": 900.0,
+                 "token_count_estimate": 1200.0, "text": text_of(name, row)}
+                for row, vector in enumerate(vectors_of(name, count))]  # fmt: skip
+        database.create_table(name, rows)
+    before = {name: database.open_table(name).to_arrow().drop_columns("vector") for name in SIZES}
+    cook("AnythingLLM", expected=("fit", "translate", "audit", "switch"))
+    database = lancedb.connect("lancedb")
+    assert sorted(path.stem for path in Path("lancedb").glob("*.lance")) == sorted(SIZES)
+    for name, count in SIZES.items():
+        table = database.open_table(name)
+        assert table.to_arrow().drop_columns("vector").equals(before[name])
+        found = table.search(np.ones(NEW_DIM)).distance_type("cosine").limit(4).to_list()
+        assert (table.count_rows(), len(found)) == (count, 4)
+
+
+# PostgreSQL
+
+LANGCHAIN = """
+CREATE TABLE langchain_pg_collection (uuid uuid PRIMARY KEY, name varchar NOT NULL UNIQUE, cmetadata json);
+CREATE TABLE langchain_pg_embedding (
+    id varchar PRIMARY KEY,
+    collection_id uuid REFERENCES langchain_pg_collection (uuid) ON DELETE CASCADE,
+    embedding vector, document varchar, cmetadata jsonb
+);
+CREATE INDEX ix_cmetadata_gin ON langchain_pg_embedding USING gin (cmetadata jsonb_path_ops);
+"""
+LLAMAINDEX = """
+CREATE TABLE data_{name} (
+    id bigserial PRIMARY KEY, text varchar NOT NULL, metadata_ json, node_id varchar, embedding vector({dim})
+);
+CREATE INDEX {name}_idx_1 ON data_{name} ((metadata_ ->> 'ref_doc_id'));
+CREATE INDEX data_{name}_embedding_idx ON data_{name} USING hnsw (embedding vector_cosine_ops)
+    WITH (m = 16, ef_construction = 64);
+"""
+
+
+@pytest.fixture
+def database():
+    """A database with nothing in it, and a connection."""
+    psycopg = pytest.importorskip("psycopg")
+    from postgres import server_url
+
+    name = f"app_{uuid.uuid4().hex[:8]}"
+    with closing(psycopg.connect(server_url(), autocommit=True)) as server:
+        server.execute(f"CREATE DATABASE {name}")
+    url = re.sub(r"/postgres(?=\?|$)", f"/{name}", server_url())
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        yield url, connection
+
+
+def as_text(vector):
+    return "[" + ",".join(map(str, vector.tolist())) + "]"
+
+
+def test_langchain_pgvector(cook, database):
+    url, connection = database
+    connection.execute(LANGCHAIN)
+    for name, count in {**SIZES, "empty": 0}.items():
+        number = uuid.uuid4()
+        connection.execute("INSERT INTO langchain_pg_collection VALUES (%s, %s, NULL)", (number, name))
+        for row, vector in enumerate(vectors_of(name, count)):
+            record = str(uuid.uuid4()), number, as_text(vector), text_of(name, row), json.dumps({"page": row})
+            connection.execute("INSERT INTO langchain_pg_embedding VALUES (%s, %s, %s, %s, %s)", record)
+    question = (
+        "SELECT e.id, c.name, e.document, e.cmetadata FROM langchain_pg_embedding e JOIN langchain_pg_collection c "
+        "ON c.uuid = e.collection_id ORDER BY e.id"
+    )
+    before = connection.execute(question).fetchall()
+    cook("LangChain PGVector", url, expected=("fit", "translate", "audit", "switch"))
+    assert connection.execute(question).fetchall() == before
+    dims = connection.execute("SELECT DISTINCT vector_dims(embedding) FROM langchain_pg_embedding").fetchall()
+    assert dims == [(NEW_DIM,)]
+    single = open_store(f"pgvector:{url}#langchain_pg_embedding?collection=minutes")
+    assert (single.info.count, single.info.dim) == (SIZES["minutes"], NEW_DIM)
+
+
+def test_llamaindex_pgvectorstore(cook, database):
+    url, connection = database
+    for name, count in SIZES.items():
+        connection.execute(LLAMAINDEX.format(name=name, dim=DIM))
+        for row, vector in enumerate(vectors_of(name, count)):
+            node = str(uuid.uuid4())
+            metadata = {"page": row, "_node_type": "TextNode", "ref_doc_id": "None",
+                        "_node_content": json.dumps({"id_": node, "text": "", "class_name": "TextNode"})}  # fmt: skip
+            record = text_of(name, row), json.dumps(metadata), node, as_text(vector)
+            insert = f"INSERT INTO data_{name} (text, metadata_, node_id, embedding) VALUES (%s, %s, %s, %s)"
+            connection.execute(insert, record)
+    cook("LlamaIndex PGVectorStore", url)
+    for name in SIZES:
+        columns = "id, text, metadata_::text, node_id"
+        old, new = (connection.execute(f"SELECT {columns} FROM {table} ORDER BY id").fetchall()
+                    for table in (f"data_{name}", f"data_{name}_new"))  # fmt: skip
+        assert old == new
+        near = f"SELECT text FROM data_{name}_new ORDER BY embedding <=> %s::vector LIMIT 3"
+        assert len(connection.execute(near, [as_text(np.ones(NEW_DIM))]).fetchall()) == 3
+    one = open_store(f"pgvector:{url}#data_minutes_new")
+    assert one.info.manifest.counts["documents"] == one.info.count == SIZES["minutes"]
+    source = open_store(f"pgvector:{url}#data_*")
+    assert sorted(source.members) == sorted(f"data_{name}" for name in SIZES)
+    assert {other.reason for other in source.left_out.values()} == {"made of an older store by lead-migrate"}
+
+
+# SQLite and FAISS
+
+
+def test_sqlite_vec(cook):
+    pytest.importorskip("sqlite_vec")
+    apsw = pytest.importorskip("apsw")
+    import sqlite_vec
+
+    def opened(path):
+        connection = apsw.Connection(path)
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+        return closing(connection)
+
+    with opened("app.db") as database:
+        for name, count in SIZES.items():
+            database.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, title TEXT, content TEXT)")
+            database.execute(
+                f"CREATE VIRTUAL TABLE vec_{name} USING vec0(embedding float[{DIM}] distance_metric=cosine)"
+            )
+            for row, vector in enumerate(vectors_of(name, count), start=1):
+                database.execute(f"INSERT INTO {name} VALUES (?, ?, ?)", (row, "a title", text_of(name, row)))
+                database.execute(f"INSERT INTO vec_{name} (rowid, embedding) VALUES (?, ?)", (row, vector.tobytes()))
+        database.execute("CREATE TABLE settings (key TEXT, value TEXT)")
+        database.execute("INSERT INTO settings VALUES ('theme', 'dark')")
+    cook("A desktop program with sqlite-vec")
+    with opened("new/app.db") as database:
+        assert list(database.execute("SELECT * FROM settings")) == [("theme", "dark")]
+        for name, count in SIZES.items():
+            question = (f"SELECT t.content FROM vec_{name} v JOIN {name} t ON t.id = v.rowid "
+                        "WHERE v.embedding MATCH ? AND k = 500 ORDER BY distance")  # fmt: skip
+            near = [text for (text,) in database.execute(question, [np.ones(NEW_DIM, np.float32).tobytes()])]
+            assert sorted(near) == sorted(text_of(name, row) for row in range(1, count + 1))
+
+
+def test_a_folder_of_indexes(cook):
+    import faiss
+
+    for name, count in SIZES.items():
+        Path("indexes", name).mkdir(parents=True)
+        index = faiss.IndexFlatIP(DIM)
+        index.add(vectors_of(name, count))
+        faiss.write_index(index, f"indexes/{name}/index.faiss")
+        lines = [json.dumps({"id": str(row), "text": text_of(name, row)}) for row in range(count)]
+        Path("indexes", name, "docs.jsonl").write_text("\n".join(lines) + "\n")
+    cook("A folder of FAISS indexes")
+    for name, count in SIZES.items():
+        index = faiss.read_index(f"indexes-new/{name}/index.faiss")
+        assert (index.ntotal, index.d) == (count, NEW_DIM)
+        assert Path("indexes-new", name, "docs.jsonl").read_bytes() == Path("indexes", name, "docs.jsonl").read_bytes()
