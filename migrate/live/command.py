@@ -208,7 +208,11 @@ def resume(store: str) -> None:
     example="lead-migrate live set new-store --budget 40% --pace 20/s",
 )
 @click.argument("store", type=options.STORE)
-@option("--budget", metavar="BUDGET", help="How far to go: 10%, 5000 (documents), $20 or 300000tok, over all runs.")
+@option(
+    "--budget",
+    metavar="BUDGET",
+    help="As of `live run`: 10%, 5000 (documents), $20 or 300000tok, over all runs.",
+)
 @option("--pace", metavar="N/UNIT", help="Highest pace: documents as 20/s, or tokens as 90000tok/min.")
 def set_command(store: str, budget: str | None, pace: str | None) -> None:
     """Give the worker of STORE another budget or pace.

@@ -74,10 +74,10 @@ _RENEWED: Final = "own shares at which the stitch was fitted again"
 class LiveSurvey:
     """The documents of a store: hashes of the `texts` by id, and of the `true` ones; ids `remaining`, in their order.
 
-    `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
-    `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if
-    all that is true is so to the last bit; `refused` are texts that the model takes no vector of. `unproven` are the
-    documents of `remaining` whose vectors the store calls true, and the cache does not know.
+    `embedded` are those whose vectors the cache has and the store has not. `counters` are those of the survey, `judged`
+    counts what the verdict has had embedded since. `bitwise` is True if all that is true is so to the last bit;
+    `refused` are texts that the model takes no vector of. `unproven` are the documents of `remaining` whose vectors the
+    store calls true, and the cache does not know.
     """
 
     count: int = 0
@@ -87,7 +87,6 @@ class LiveSurvey:
     embedded: list[str] = field(default_factory=list)
     remaining: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
-    n_embedded: int = 0
     judged: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
@@ -268,6 +267,11 @@ class Worker:
             refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
             equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
+        if survey.remaining and self._is_unaffordable:
+            return "paused", (
+                f"the budget of {self.account.budget} has no room for the {ASKED_AGAIN} texts that prove the model at "
+                "each start; raise --budget to go on"
+            )
         if survey.remaining and not self.options.from_queue:
             return "paused", f"the budget of {self.account.budget} is used up"
         return "running", "nothing more was asked for"
@@ -290,10 +294,11 @@ class Worker:
 
     def _prove_model(self) -> None:
         """Make sure that the model behind an API still gives the vectors that the cache and the store have."""
-        if self.survey.is_complete:
+        if self.survey.is_complete or self._room() <= 0:  # nothing will be embedded
             return
         documents = self._documents([*self.survey.true, *self.survey.embedded][:ASKED_AGAIN])
         try:
+            self.account.require_room(documents)  # for all of them, before the first is sent
             n_asked = prove_known(self.embedder, documents, source=self.location)
             if not self.survey.true:  # nothing in the store is what the cache has
                 unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)
@@ -339,7 +344,6 @@ class Worker:
                     ranked.append((sure, row, document.id))
                     if sure == 1:
                         survey.unproven.append(document.id)
-        survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.remaining))
         if self.renewal is not None and not self.survey.count:  # at first
@@ -385,8 +389,8 @@ class Worker:
             return 0
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
-        most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
-        return max(most - survey.n_embedded - self._since("embedded_by_queries", "embedded_by_worker"), 0)
+        most = round(budget.amount * self.store.info.count if budget.unit == "share" else budget.amount)
+        return max(most - self.account.documents, 0)
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -426,7 +430,7 @@ class Worker:
             return
         try:
             yield documents, self.embedder.embed_documents(list(documents))
-        except SpendingError:  # queries were quicker to spend it
+        except SpendingError:  # somebody asks for something else before the pace lets them go
             self.survey.remaining.extend(document.id for document in documents)
         except InputError as error:
             if len(documents) == 1:

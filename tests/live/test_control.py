@@ -94,12 +94,12 @@ def test_another_pace_is_not_waited_for(location, embedder, state):
 
 
 def test_a_raised_budget_goes_on_and_pays_for_nothing_twice(location, embedder, state):
-    with running(location, embedder, state, budget="50"):
-        wait_for(lambda: "the budget of 50 is used up" in state.worker().message)
+    with running(location, embedder, state, budget="10"):
+        wait_for(lambda: "the budget of 10 is used up" in state.worker().message)
         assert len(embedder.embedder.asked) == 10
-        assert set_limits(state, 150, budget="20%") == "50 true vectors"
-        assert set_limits(state, 150, budget="60") is None
-        wait_for(lambda: "the budget of 60 is used up" in state.worker().message)
+        assert set_limits(state, 150, budget="5%") == "10 texts"
+        assert set_limits(state, 150, budget="20") is None
+        wait_for(lambda: "the budget of 20 is used up" in state.worker().message)
         set_limits(state, 150, budget="100%")
         wait_for(lambda: state.worker().phase == "complete")
         spent = state.counters()["tokens"]
@@ -122,10 +122,10 @@ def test_a_budget_below_what_is_spent_ends_the_embedding_in_a_line(location, emb
 
 
 def test_what_is_set_holds_until_the_worker_is_started_by_another_option(location, embedder, state):
-    with running(location, embedder, state, budget="50"):
-        set_limits(state, 150, budget="45")
+    with running(location, embedder, state, budget="10"):
+        set_limits(state, 150, budget="5")
         wait_for(lambda: is_obeyed(state))
-    for budget, in_force in (("50", "45"), ("50", "45"), ("55", "55"), ("50", "50")):
+    for budget, in_force in (("10", "5"), ("10", "5"), ("15", "15"), ("10", "10")):
         report = Worker(location, embedder, WorkerOptions(budget=budget, once=True)).run()
         assert report.message == f"the budget of {in_force} is used up"
 
