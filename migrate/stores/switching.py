@@ -206,8 +206,10 @@ class FieldExchange(Exchange):
     def rollback(self) -> None:
         """Record that they ask the old field again."""
         record = self.record()
-        if record is not None and record.get("goal") == FORGOTTEN:
-            raise UsageError(f"{record['old']}: the old field is deleted, at least in part; run `forget` again")
+        with self.driver.errors():
+            is_there = self.old in self.driver.field_names()  # a `forget` that the database refused has dropped nothing
+        if record is not None and record.get("goal") == FORGOTTEN and not is_there:
+            raise UsageError(f"{record['old']}: the old field is deleted already; run `forget` again to finish it")
         self._note(None)
 
     def forget(self) -> None:

@@ -19,6 +19,8 @@ from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.registry import find_exchange
+from migrate.stores.switching import FORGOTTEN
 
 KINDS = ["Pgvector", "Lance", "Qdrant", "QdrantServer"]
 FIELD = "embedding_new"
@@ -300,6 +302,35 @@ def test_a_forget_that_was_killed_is_finished(old, stitch):
         rollback(old)
     forget(old)
     assert same(vectors_by_id(old), new)
+
+
+@pytest.mark.slow
+def test_a_column_that_something_depends_on_is_not_forgotten_and_can_be_rolled_back(tmp_path):
+    import psycopg
+
+    kind = tools.installed("Pgvector")()
+    old = kind.make(tmp_path / "old", some_records())
+    migrate.translate(old, migrate.fit(old, Hashed(), kind="ridge", sample=40), into=FIELD)
+    before, driver = vectors_by_id(old), open_store(old).driver
+    switch(old, field_at(old), unproven=True)
+    place, table = driver.address.place, driver.table.path[1]
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute(f'CREATE VIEW reading AS SELECT "{driver.vector}" FROM "{table}"')
+        connection.execute("CREATE VIEW reading_further AS SELECT * FROM reading")
+        try:
+            with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
+                forget(old)
+            assert same(vectors_by_id(old), before)
+            rollback(old)
+            switch(old, field_at(old), unproven=True)
+        finally:
+            connection.execute("DROP VIEW reading CASCADE")
+    exchange = find_exchange(old)
+    exchange._note({**exchange.record(), "goal": FORGOTTEN})  # as an earlier version left it, which the server refused
+    rollback(old)
+    switch(old, field_at(old), unproven=True)
+    forget(old)
+    assert driver.vector not in open_store(old).driver.field_names()
 
 
 def test_names_and_kinds_that_cannot_be_are_refused(old, stitch, tmp_path):
