@@ -171,6 +171,41 @@ def test_a_field_of_another_dimension_under_the_name_of_a_complete_one_is_not_sw
         switch(old, field_at(old), unproven=True)
 
 
+def make_anew(kind, location, dim):
+    """Drop the field, and make another of its name with vectors of somebody else."""
+    driver = open_store(location).driver
+    if isinstance(kind, tools.Pgvector):
+        import psycopg
+
+        with psycopg.connect(driver.address.place, autocommit=True) as connection:
+            table = driver.table.path[1]
+            connection.execute(f'ALTER TABLE "{table}" DROP COLUMN "{FIELD}"')
+            connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{FIELD}" vector({dim})')
+            connection.execute(f'UPDATE "{table}" SET "{FIELD}" = %s', [str([1.5] * dim)])
+        return
+    import lancedb
+
+    table = lancedb.connect(driver.address.place).open_table(driver.address.name)
+    table.drop_columns([FIELD])
+    values = f"arrow_cast(make_array({', '.join(['1.5'] * dim)}), 'FixedSizeList({dim}, Float32)')"
+    table.add_columns({FIELD: values})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Pgvector", "Lance"], indirect=True)
+@pytest.mark.parametrize(("dim", "words"), [(tools.TARGET_DIM, "none of the vectors"), (3, "3 dimensions and not 6")])
+def test_a_field_that_somebody_made_anew_is_not_replaced_by_force(kind, old, stitch, dim, words):
+    migrate.translate(old, stitch, into=FIELD)
+    migrate.translate(old, stitch, into=FIELD, force=True)
+    open_store(field_at(old)).put_vectors(["doc-003"], np.ones((1, tools.TARGET_DIM), np.float32))
+    migrate.translate(old, stitch, into=FIELD, force=True)  # with other vectors too it is still that field
+    make_anew(kind, field_at(old), dim)
+    theirs = vectors_by_id(field_at(old))
+    with pytest.raises(UsageError, match=f"{words}.* made it anew; choose another name"):
+        migrate.translate(old, stitch, into=FIELD, force=True)
+    assert same(vectors_by_id(field_at(old)), theirs)
+
+
 @pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
 def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
     with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
