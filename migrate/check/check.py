@@ -90,10 +90,12 @@ def check_store(
 
 
 def _translated(store: Store) -> tuple[str, ...]:
-    source = store.info.manifest.source_model if store.info.manifest else None
-    if source is None:
+    manifest = store.info.manifest
+    source = None if manifest is None else manifest.source_model
+    if manifest is None or (source is None and manifest.store.made_by != "translate"):
         return ()
-    return (f"translated from {source.spec}: in the space of the model, but not its vectors; an audit says how good",)
+    origin = "another model" if source is None else source.spec  # which a store of somebody else may not say
+    return (f"translated from {origin}: in the space of the model, but not its vectors; an audit says how good",)
 
 
 def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Observation, ...]) -> Compatibility:
