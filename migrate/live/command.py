@@ -204,7 +204,7 @@ def resume(store: str) -> None:
 @command.add_command
 @options.command(
     "set",
-    "Give a running worker another budget or pace.",
+    "Give a worker another budget or pace.",
     example="lead-migrate live set new-store --budget 40% --pace 20/s",
 )
 @click.argument("store", type=options.STORE)
@@ -219,7 +219,7 @@ def set_command(store: str, budget: str | None, pace: str | None) -> None:
 
     It goes by them after the batch at hand, and when it is started again by the same `live run`. What was spent counts.
     """
-    from migrate.live.control import Control, require_worker, set_limits
+    from migrate.live.control import Control, is_running, require_worker, set_limits
     from migrate.live.status import open_state
     from migrate.stores import open_store
 
@@ -229,6 +229,8 @@ def set_command(store: str, budget: str | None, pace: str | None) -> None:
     with open_state(opened) as state:
         require_worker(state, store)
         spent = set_limits(state, opened.info.count, budget=budget, pace=pace)
+        goes_on = is_running(state)
     remark = f"; that is used up already ({spent}), so nothing more is embedded" if spent else ""
+    remark += "" if goes_on else "; no worker is running: start it by the same `live run` as before, and it holds"
     show(f"{store}: {Control(budget, pace).limits}{remark}")
     advise_next("live status", store)

@@ -159,10 +159,10 @@ def _used_up(state: LiveState, budget: Budget, count: int, price: float | None) 
 
 
 def require_worker(state: LiveState, store: str) -> None:
-    """Make sure that a worker runs; raises UsageError."""
-    if not is_running(state):
+    """Make sure that a worker runs, or has run and may be started again as it was; raises UsageError."""
+    if not is_running(state) and state.value(_TYPED) is None:
         raise UsageError(
-            f"{store}: no worker is running; give the budget and the pace to `lead-migrate live run` as you start it"
+            f"{store}: no worker has run yet; give --budget and --pace to `lead-migrate live run` as you start it"
         )
 
 

@@ -163,7 +163,7 @@ def test_a_store_that_was_never_served_is_one_line(words, source_folder, capsys)
 
 def test_commands_say_what_they_did(location, embedder, state, capsys):
     assert commands(location, "set", "--budget", "50") == 2
-    assert "no worker is running" in capsys.readouterr().err
+    assert "no worker has run yet; give --budget and --pace to `lead-migrate live run`" in capsys.readouterr().err
     assert commands(location, "set") == 2
     assert "give --budget, --pace or both" in capsys.readouterr().err
     with running(location, embedder, state, pace=SLOW):
@@ -180,3 +180,7 @@ def test_commands_say_what_they_did(location, embedder, state, capsys):
         wait_for(lambda: "is used up" in state.worker().message)
     assert commands(location, "resume") == 0
     assert "it was not paused; no worker is running" in capsys.readouterr().out
+    assert commands(location, "set", "--budget", "50") == 0
+    assert "budget 50; no worker is running: start it by the same `live run`" in capsys.readouterr().out
+    report = Worker(location, embedder, WorkerOptions(pace=SLOW, once=True)).run()
+    assert report.message == "the budget of 50 is used up"
