@@ -581,11 +581,13 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     if not store.info.has_texts:
         raise StoreError(f"{location}: the store has no texts to embed; serve one with texts")
     require_model(location, model, embedder.identity)
-    if not embedder.is_cached or not embedder.keeps:
+    if not embedder.is_cached and not embedder.cacheable:
         raise UsageError(
-            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or, if the model "
-            "costs nothing to ask again, embed the whole store at once"
+            f"{location}: a worker writes what is cached, and no cache keeps the vectors of {embedder.profile.spec}, "
+            "which cost nothing to have again; embed the whole store at once with `reembed`"
         )
+    if not embedder.is_cached or not embedder.keeps:
+        raise UsageError(f"{location}: a worker writes what is cached, and nothing would be; name a file with --cache")
 
 
 def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:

@@ -180,6 +180,16 @@ def test_a_budget_in_dollars_needs_a_price(location, embedder):
         assert 0 < state.counters()["usd"] <= 0.001
 
 
+def test_a_model_that_no_cache_keeps_is_refused_with_what_fits_it(location, tmp_path):
+    class Kept(Hashed):
+        cacheable = False
+
+    with pytest.raises(UsageError, match=r"no cache keeps the vectors of hashed.* with `reembed`"):
+        Worker(location, Kept(), ONCE)
+    with pytest.raises(UsageError, match="nothing would be; name a file with --cache"):
+        Worker(location, Hashed(), ONCE)
+
+
 def test_a_pace_that_is_none_is_refused():
     with pytest.raises(UsageError, match="such as 20/s"):
         Pace.parse("20")
