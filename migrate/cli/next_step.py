@@ -76,7 +76,7 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
         manifest = store.info.manifest
-        target = target_words(None if manifest is None else manifest.model, spec)
+        target = target_words(None if manifest is None else manifest.model, spec, beside=[word])
         advise_next("audit", word, "--reference", "pool", "--judged", JUDGED, *target)
 
 
@@ -282,11 +282,21 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
     return [flag, spec] if is_here else []
 
 
-def target_words(model: ModelIdentity | None, spec: str | None = None) -> list[str | Path]:
-    """The `--target` of a model that its store names, and `spec` if it was typed; a file elsewhere is to fill in."""
+def target_words(
+    model: ModelIdentity | None, spec: str | None = None, *, beside: Sequence[Path | str] = ()
+) -> list[str | Path]:
+    """The `--target` of a model that its store names, and `spec` if it was typed.
+
+    A file that is not in the current folder is looked for `beside` these locations, and else to fill in.
+    """
+    from migrate.stores.registry import path_in
+
     words = model_words("--target", spec or (None if model is None else model.spec))
     if words or model is None or not is_out_of_sight(model):
         return words
+    for place in filter(None, (path_in(str(location)) for location in beside)):
+        if (path := place.parent / str(file_of(model))).is_file():
+            return ["--target", f"file:{path}"]
     advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
     return ["--target", "file:PATH"]
 

@@ -126,6 +126,16 @@ def test_a_switch_and_its_ways_back_and_on_are_only_said(here, lead_migrate, con
     lead_migrate("rollback store")
 
 
+def test_a_field_that_would_be_added_is_named(here, lead_migrate, contents):
+    lancedb = pytest.importorskip("lancedb")
+    rows = [{"id": f"d{n}", "text": f"text {n}", "vector": [float(n), 1.0, float(n % 7)]} for n in range(100)]
+    lancedb.connect("lance").create_table("docs", rows)
+    lead_migrate("fit lancedb:lance#docs --target tfidf:16 --kind ridge --sample 60 -o of-lance")
+    before = contents()
+    ended = lead_migrate("translate lancedb:lance#docs of-lance --into fresh --dry-run")
+    assert ended.said.splitlines()[-1].endswith("lance#docs?vector=fresh") and contents() == before
+
+
 def test_a_finished_run_stays_as_it_is(finished_here, lead_migrate, contents):
     before = contents()
     ended = lead_migrate(f"{finished_here} --report again.json --dry-run")

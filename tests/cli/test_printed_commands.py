@@ -327,6 +327,22 @@ def test_what_was_typed_for_the_model_goes_along(here, printed):
     assert printed(translate).endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
 
 
+def test_a_file_beside_the_stitch_or_the_store_is_named(here, lead_migrate):
+    Path("data").mkdir()
+    for name in ("store", "target.npz"):
+        Path(name).rename(Path("data", name))
+    lead_migrate("fit data/store --target file:data/target.npz --sample 60 --kind ridge -o st")
+    ended = lead_migrate("translate data/store st -o again")
+    assert ended.next.endswith(" --target file:data/target.npz")
+    lead_migrate(ended.next.replace("DIR", "judged"), code=JUDGED)
+    Path("data/target.npz").rename("data/moved.npz")
+    Path("stitches").mkdir()
+    Path("st").rename("stitches/st")
+    Path("data/moved.npz").rename("stitches/target.npz")
+    ended = lead_migrate("translate data/store stitches/st -o further")
+    assert ended.next.endswith(" --target file:stitches/target.npz")
+
+
 def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migrate):
     lead_migrate("fit store --target file:target.npz --sample 60 -o st")
     lead_migrate("embed judged --no-chunks --model file:target.npz -o of-a-file")
