@@ -63,7 +63,12 @@ def advise_next(
     for name in path:
         group = group.get_command(root, name) if isinstance(group, click.Group) else None
     names &= set() if group is None else {str(param.name) for param in group.params}
-    _advise_words([str(word) for word in [*path, *arguments, *_typed(context, names)]])
+    _advise_words([*path, *map(_as_typed, arguments), *_typed(context, names)])
+
+
+def _as_typed(word: str | Path) -> str:
+    """Return a word as it can be typed: a path that begins like an option with its folder before it."""
+    return f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word)
 
 
 def advise_store(word: str, store: Store, spec: str | None = None) -> None:
@@ -72,12 +77,22 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
 
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
-    elif not is_made_from_another(store):
+    elif not is_made_from_another(store) or _is_forgotten_beside(store):
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
         manifest = store.info.manifest
         target = target_words(None if manifest is None else manifest.model, spec, beside=[word])
         advise_next("audit", word, "--reference", "pool", "--judged", JUDGED, *target)
+
+
+def _is_forgotten_beside(store: Store) -> bool:
+    """Return whether the field that the vectors of a store were added beside is gone: the move is over."""
+    from migrate.stores.database import DatabaseStore
+
+    if not isinstance(store, DatabaseStore):
+        return False
+    note = store.driver.field_notes().get(store.driver.vector)
+    return note is not None and note.old_field not in store.driver.field_names()
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:

@@ -327,6 +327,14 @@ def test_what_was_typed_for_the_model_goes_along(here, printed):
     assert printed(translate).endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
 
 
+def test_names_that_begin_like_options_are_printed_so_that_they_can_be_typed(here, lead_migrate):
+    Path("store").rename("-store")
+    fitted = lead_migrate("fit --target tfidf:16 --sample 60 --kind ridge -o -stitch -- -store")
+    assert fitted.next.startswith("translate ./-store ./-stitch -o ./-store-translated")
+    lead_migrate(fitted.next)
+    lead_migrate(lead_migrate("inspect ./-store-translated").next.replace("DIR", "judged"), code=JUDGED)
+
+
 def test_a_file_beside_the_stitch_or_the_store_is_named(here, lead_migrate):
     Path("data").mkdir()
     for name in ("store", "target.npz"):
@@ -395,7 +403,7 @@ def staged(made_by_minilm):
 
 @pytest.mark.usefixtures("staged")
 def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_migrate):
-    assert lead_migrate("live run new --once --budget 80").next == "live status new"
+    assert lead_migrate("live run new --once --budget 20").next == "live status new"
     assert lead_migrate("live status new", code=JUDGED).next == "live run new"  # which another test runs
     lead_migrate("live run new --once -q")
     status = lead_migrate("live status new")

@@ -10,6 +10,7 @@ from switch_tools import write_report
 from sync_tools import Hashed, record, some_records, sync_billed, truth
 
 import migrate
+from migrate.cli.next_step import _is_forgotten_beside
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import state_folder
@@ -302,8 +303,9 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     done = switch(old, field_at(old), unproven=True)
     assert FIELD in done.change and done.model == "hashed"
     assert same(vectors_by_id(done.aside), vectors_by_id(old))
+    assert not _is_forgotten_beside(open_store(field_at(old)))
     assert switch(old, field_at(old), unproven=True).already
-    with pytest.raises(UsageError, match="switched"):
+    with pytest.raises(UsageError, match=r"was switched to, .* get theirs by `rollback`, `sync` and `switch` again"):
         migrate.sync(old, field_at(old), target=Hashed())
     with pytest.raises(UsageError, match="switched"):
         migrate.translate(old, stitch, into=FIELD, force=True)
@@ -312,6 +314,7 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     forget(old)
     assert same(vectors_by_id(old), new) and same(vectors_by_id(field_at(old)), new)
     assert open_store(old).info.manifest.model.spec == "hashed"
+    assert _is_forgotten_beside(open_store(old)) and _is_forgotten_beside(open_store(field_at(old)))
     with pytest.raises(UsageError, match="added beside is gone"):
         backfill_store(open_store(old), CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), old)
     with pytest.raises(UsageError, match="nothing was switched"):
