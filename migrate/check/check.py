@@ -11,7 +11,7 @@ embed a sample ──▶ diagnose ──▶ norms
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -36,7 +36,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
-from migrate.vectors import Progress, no_progress
+from migrate.vectors import Document, Progress, no_progress
 
 ManifestUse = Literal["trust", "compare", "ignore"]
 
@@ -87,6 +87,20 @@ def check_store(
         return _by_facts(store, model, (*findings, norms_by_model(store, model, seed)))
     result, compared = _by_sample(store, embedder, findings, sample, seed, progress)
     return replace(result, retrieval=measure(compared)) if measure and result.cause in NEAR_CAUSES else result
+
+
+def planned_texts(
+    store: Store, embedder: Embedder, *, sample: int = SAMPLE_SIZE, manifest: ManifestUse = "trust", seed: int = 0
+) -> Sequence[Document]:
+    """Return the texts that `check_store` embeds at first; where they disagree, it tries some of them in other ways."""
+    model, info = embedder.quick_identity(), store.info
+    is_answered = False
+    if manifest == "trust" and info.manifest is not None and info.manifest.model is not None:
+        unchanged = unchanged_finding(store)
+        is_answered = unchanged is not None and unchanged.ok
+    if not info.has_texts or is_answered or info.dim > model.dim:
+        return ()
+    return draw(store, sample if info.dim == model.dim else 8, seed)[0].documents
 
 
 def _translated(store: Store) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
@@ -41,6 +42,7 @@ def command() -> None:
 @option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
 @option("--yes", is_flag=True, help="Agree to embed all of the store where no --budget is given.")
 @options.model_options
+@DRY_RUN
 @options.as_json
 @options.quiet
 def run(
@@ -50,6 +52,7 @@ def run(
     target: str | None,
     yes: bool,
     model: ModelOptions,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Write true vectors into the translated STORE.
@@ -58,7 +61,7 @@ def run(
     by a new one that takes its place in one step.
     """
     from migrate.live.report import run_text
-    from migrate.live.worker import Worker
+    from migrate.live.worker import Worker, planned_model
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
 
@@ -67,7 +70,10 @@ def run(
     opened = open_store(location, verify=True)
     if model.cache_file is not None:
         model = replace(model, cache=str(model.cache_file.absolute()))
-    embedder = load_model_of(opened, target, "--target", model)
+    embedder = load_model_of(opened, target, "--target", models_for(model, dry_run=dry_run))
+    if dry_run:
+        planned = planned_model(opened, embedder, request)
+        stop_if_dry(dry_run, reads=[store], writes=[store], models=[planned], as_json=as_json)
     if request.budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
             f"{store}: all of its texts would be embedded by {target or embedder.identity.spec}, which may cost money; "

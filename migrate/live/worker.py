@@ -21,7 +21,9 @@ import numpy as np
 from migrate.audit.verdict import Outcome
 from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
-from migrate.cost import tally_of
+from migrate.cost import tally_of, usd_of
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
@@ -42,7 +44,7 @@ from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
 from migrate.live.old_store import MAY_GO, Additions
 from migrate.live.options import WorkerOptions
-from migrate.live.paying import Account, PayingEmbedder
+from migrate.live.paying import Account, PayingEmbedder, WorkerSpending, refuse_unpriced
 from migrate.live.state import (
     OLD_STORE,
     STOP,
@@ -55,6 +57,7 @@ from migrate.live.state import (
     text_hash,
 )
 from migrate.live.writing import Renewal, VectorWriter, writer_of
+from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
@@ -567,6 +570,43 @@ class Worker:
                 return False
             time.sleep(min(remaining, _POLL_S))
         return True
+
+
+def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> PlannedModel:
+    """Return the model of a worker that would be started now, for what the budget leaves of what is not cached."""
+    require_model(store.info.location, model_of(store), embedder.identity)
+    tally = tally_of(embedder, options.price)
+    budget, spent = Control().budget_of(options), WorkerSpending()
+    if state_path(store).exists():
+        with LiveState(state_path(store)) as state:
+            budget = control_at_start(state, options).budget_of(options)
+            spent = WorkerSpending.kept_in(state)
+    refuse_unpriced(budget, tally.price)
+    again = ASKED_AGAIN if needs_proof(embedder) else 0
+    cap = SpendingCap()
+    cap.meter(embedder, options.price)
+
+    def documents() -> Iterator[Document]:
+        n_sent, n_tokens, stream = spent.documents + again, spent.tokens, iter(store.documents())
+        while batch := list(islice(stream, _BATCH)):
+            cached = embedder.are_cached(batch, "document") if embedder.is_cached else [False] * len(batch)
+            for document in (one for one, is_known in zip(batch, cached, strict=True) if not is_known):
+                n_sent, n_tokens = n_sent + 1, n_tokens + int(tally.tokens([document])[0])
+                if budget is not None and _is_beyond(budget, n_sent, n_tokens, store.info.count, tally.price):
+                    return
+                yield document
+
+    return PlannedModel(embedder, cap, documents=documents, again=again)
+
+
+def _is_beyond(budget: Budget, documents: int, tokens: int, count: int, price: float | None) -> bool:
+    """Return whether so many texts, of so many tokens, are more than a budget."""
+    if budget.unit == "share":
+        return documents > round(budget.amount * count)
+    if budget.unit == "documents":
+        return documents > budget.amount
+    spent = tokens if budget.unit == "tokens" else usd_of(tokens, price) or 0.0
+    return spent > budget.amount
 
 
 def translation_of(store: Store, state: LiveState) -> str:
