@@ -162,13 +162,7 @@ class Worker:
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do."""
         with self.state, ExitStack() as stack:
-            try:
-                stack.enter_context(output_lock(self.state.path.with_name("worker")))
-            except LockedError as error:
-                pid = self.state.worker().pid
-                raise LockedError(
-                    f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
-                ) from error
+            self._take_lock(stack)
             self.state.note(STOP, False)
             begin_control(self.state, self.options, self.account.tally.price)
             phase: WorkerPhase = "failed"
@@ -187,6 +181,19 @@ class Worker:
                 del self.store  # a folder that a database gives to one process is free again
         survey, message = self.survey, message + self._remark
         return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
+
+    def _take_lock(self, stack: ExitStack) -> None:
+        """Be the one worker of the store; who looks if there is one holds its lock for a moment, and is waited for."""
+        deadline, lock = time.monotonic() + 1.0, self.state.path.with_name("worker")
+        while time.monotonic() < deadline:
+            with suppress(LockedError):
+                stack.enter_context(output_lock(lock))
+                return
+            time.sleep(0.02)
+        pid = self.state.worker().pid
+        raise LockedError(
+            f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
+        )
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:

@@ -139,6 +139,26 @@ def test_a_budget_in_dollars_needs_the_price_that_the_worker_has(location, embed
         assert not control_of(state).limits, "neither is kept"
 
 
+def test_a_worker_starts_while_others_look_if_one_is_running(location, embedder, state):
+    ended = threading.Event()
+
+    def look():
+        with LiveState(state.path) as mine:
+            while not ended.is_set():
+                is_running(mine)
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(10):
+            assert Worker(location, embedder, WorkerOptions(once=True, budget="1")).run().phase == "paused"
+    finally:
+        ended.set()
+        for looker in lookers:
+            looker.join()
+
+
 def test_a_pause_holds_for_a_worker_that_is_started_later_even_once(location, embedder, state):
     assert pause_worker(state, seconds=0), "nobody is to be waited for"
     assert "no worker is running, and one that is started is paused since" in said(location)
