@@ -190,7 +190,7 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
 
 def advise_worker(word: str) -> None:
     """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
-    from migrate.audit.recommendation import worker_limit
+    from migrate.audit.recommendation import worker_agreement
     from migrate.embedders import find_model, load_embedder
     from migrate.embedders.kinds import split_spec
     from migrate.stores import open_store
@@ -202,7 +202,7 @@ def advise_worker(word: str) -> None:
     provider, name = split_spec(model.spec)
     if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
-    advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec))
+    advise_next("live run", word, *model_words("--target", model.spec), *worker_agreement(model.spec))
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
