@@ -120,6 +120,8 @@ class FieldOutput(ServerOutput):
             if note is not None and note.complete and not force:
                 raise already_exists(self.location)
             if note is not None and self.field in driver.field_names():
+                if force:
+                    driver.refuse_drop(self.field)
                 if note.complete:
                     self._refuse_made_anew(driver)
                 elif not force and token_in(self.work_path / "content") != note.token:

@@ -30,7 +30,7 @@ from migrate.live.control import (
     stop_worker,
 )
 from migrate.live.monitor import LiveVerdict, Monitor
-from migrate.live.paying import Account, Pace, PayingEmbedder
+from migrate.live.paying import Account, Pace, PayingEmbedder, WorkerSpending
 from migrate.live.report import metrics_text, status_document, status_sections, verdict_sentence
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import OLD_STORE, STOP, LiveState, ServedQuery, state_path
@@ -170,6 +170,13 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
             tokens = state.value("own spent by the worker")["tokens"]
         assert 300 < tokens <= int(budget.removesuffix("tok"))
     assert asked[0] == asked[1] < asked[2]
+
+
+def test_a_state_of_an_earlier_version_counts_the_documents_that_were_embedded(location):
+    with state_of(location) as state:
+        state.note("own spent by the worker", {"tokens": 5})
+        state.count({"embedded_by_worker": 7})
+        assert WorkerSpending.kept_in(state) == WorkerSpending(documents=7, tokens=5)
 
 
 def test_a_budget_in_dollars_needs_a_price(location, embedder):

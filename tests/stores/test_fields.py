@@ -348,7 +348,8 @@ def test_a_column_that_something_depends_on_is_not_forgotten_and_can_be_rolled_b
 
     kind = tools.installed("Pgvector")()
     old = kind.make(tmp_path / "old", some_records())
-    migrate.translate(old, migrate.fit(old, Hashed(), kind="ridge", sample=40), into=FIELD)
+    fitted = migrate.fit(old, Hashed(), kind="ridge", sample=40)
+    migrate.translate(old, fitted, into=FIELD)
     before, driver = vectors_by_id(old), open_store(old).driver
     switch(old, field_at(old), unproven=True)
     place, table = driver.address.place, driver.table.path[1]
@@ -361,8 +362,13 @@ def test_a_column_that_something_depends_on_is_not_forgotten_and_can_be_rolled_b
             assert same(vectors_by_id(old), before)
             rollback(old)
             switch(old, field_at(old), unproven=True)
+            rollback(old)
+            connection.execute(f'CREATE VIEW reading_new AS SELECT "{FIELD}" FROM "{table}"')
+            with pytest.raises(UsageError, match=r"view reading_new depends .* nothing was changed"):
+                migrate.translate(old, fitted, into=FIELD, force=True)
+            switch(old, field_at(old), unproven=True)
         finally:
-            connection.execute("DROP VIEW reading CASCADE")
+            connection.execute("DROP VIEW IF EXISTS reading, reading_further, reading_new")
     exchange = find_exchange(old)
     exchange._note({**exchange.record(), "goal": FORGOTTEN})  # as an earlier version left it, which the server refused
     rollback(old)
