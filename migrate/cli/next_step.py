@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 
 from migrate.cli.terminal import PROGRAM, advise
 from migrate.errors import LeadMigrateError
-from migrate.files import free_path, real_path
+from migrate.files import cache_folder, free_path, real_path
 from migrate.locations import secrets_of
 from migrate.report.characters import printable
 
@@ -302,18 +303,45 @@ def target_words(
 ) -> list[str | Path]:
     """The `--target` of a model that its store names, and `spec` if it was typed.
 
-    A file that is not in the current folder is looked for `beside` these locations, and else to fill in.
+    A file that is not in the current folder is looked for `beside` these locations and where `note_file` has seen it,
+    and else to fill in.
     """
     from migrate.stores.registry import path_in
 
     words = model_words("--target", spec or (None if model is None else model.spec))
     if words or model is None or not is_out_of_sight(model):
         return words
-    for place in filter(None, (path_in(str(location)) for location in beside)):
-        if (path := place.parent / str(file_of(model))).is_file():
+    places = filter(None, (path_in(str(location)) for location in beside))
+    for path in (*(place.parent / str(file_of(model)) for place in places), _noted_file(model)):
+        if path is not None and path.is_file():
             return ["--target", f"file:{path}"]
     advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
     return ["--target", "file:PATH"]
+
+
+def note_file(model: ModelIdentity, spec: str) -> None:
+    """Note in the user's cache folder where the file of a model lies, as its artefacts keep the name alone."""
+    from migrate.embedders.kinds import split_settings
+
+    if file_of(model) is None:
+        return
+    path = Path(split_settings(spec)[0].removeprefix("file:")).expanduser().absolute()
+    note = _file_note(model)
+    with suppress(OSError):  # without a cache it is to be filled in
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(str(path), encoding="utf-8")
+
+
+def _noted_file(model: ModelIdentity) -> Path | None:
+    """Return where the file of a model was, as seen from the current folder; None where it is not known."""
+    with suppress(OSError, UnicodeDecodeError):
+        path = Path(_file_note(model).read_text(encoding="utf-8"))
+        return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return None
+
+
+def _file_note(model: ModelIdentity) -> Path:
+    return cache_folder() / "files" / f"{model.revision}.txt"
 
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:
