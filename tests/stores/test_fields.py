@@ -359,6 +359,8 @@ def test_a_column_that_something_depends_on_is_not_forgotten_and_can_be_rolled_b
         try:
             with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
                 forget(old)
+            code, printed = run_command(["forget", old, "--dry-run"], tmp_path)
+            assert code == 2 and "view reading depends" in printed
             assert same(vectors_by_id(old), before)
             rollback(old)
             switch(old, field_at(old), unproven=True)
