@@ -188,11 +188,13 @@ class PayingEmbedder(WrappedEmbedder):
 
             try:
                 self.embedder.embed_each(chunk, role, keep_and_count, progress=progress)
+            except Exception:
+                if not done:  # of a part it is not known what it cost, nor of what a signal broke off
+                    self.account.note(-len(chunk), -tokens)
+                raise
             finally:
                 if done:
                     self._count(done, tokens)
-                else:  # of a part it is not known what it cost
-                    self.account.note(-len(chunk), -tokens)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
         """Embed texts that were embedded before; raises as `embed`."""

@@ -24,7 +24,7 @@ from migrate.cost import tally_of
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
+from migrate.errors import LockedError, RemoteError, SpendingError, StitchError, StoreError, UsageError, VectorError
 from migrate.live.control import (
     is_running,
     stop_worker,
@@ -630,6 +630,25 @@ def test_the_pace_holds_within_one_call(tmp_path, embedder):
         account._sleep = lambda seconds: False
         with pytest.raises(SpendingError, match="asked to stop"):
             model.embed(texts, "document")
+
+
+def test_what_a_signal_breaks_off_stays_spent_and_what_fails_does_not(tmp_path, embedder):
+    class BrokenOff(Hashed):
+        def embed(self, texts, role, *, progress=None):
+            if role == "document" and not self.fails:
+                raise KeyboardInterrupt
+            return super().embed(texts, role)
+
+    with LiveState(tmp_path / "state.sqlite") as state:
+        account = Account(state, tally_of(embedder, None), None, None, room=lambda: 100)
+        model, texts = PayingEmbedder(BrokenOff(), account), [Document(str(row), f"text {row}") for row in range(5)]
+        for sent, ask in enumerate((model.embed, model.embed_again, model.embed), 1):
+            model.embedder.fails = 1
+            with pytest.raises(RemoteError):
+                ask(texts, "document")
+            with pytest.raises(KeyboardInterrupt):  # as Ctrl-C and SIGTERM, when the texts may have been paid for
+                ask(texts, "document")
+            assert account.documents == 5 * sent and account.tokens == sent * account.tally.tokens(texts).sum()
 
 
 def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_before(
