@@ -641,7 +641,7 @@ def main() -> None:
     parser.add_argument("--max-documents", type=int, default=10, help="a query")
     parser.add_argument("--max-ms", type=float, default=500)
     parser.add_argument("--budget", type=float, default=0.1, help="the share of the store that may be embedded")
-    parser.add_argument("--workers-share", type=float, default=0.1, help="of that, with the stitch's pairs")
+    parser.add_argument("--workers-share", type=float, default=0.1, help="of that, the worker's own")
     parser.add_argument("--pace", help="of the worker")
     parser.add_argument("--pause-ms", type=float, default=0, help="between two queries of a client")
     parser.add_argument("--late-ms", type=float, default=40)

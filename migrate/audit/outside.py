@@ -424,7 +424,7 @@ class Outside:
         return Floor(query_set.merged(expected), query_set.merged(least), is_share)
 
 
-def calibrate(
+def ratio_of_losses(
     run: Rankings,
     recent: Sequence[Lately],
     query_set: QuerySet,

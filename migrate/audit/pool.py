@@ -26,9 +26,9 @@ from migrate.audit.outside import (
     Outside,
     Rows,
     Surroundings,
-    calibrate,
     look_around,
     rank_rows,
+    ratio_of_losses,
     score_rows,
 )
 from migrate.audit.query_set import QuerySet
@@ -483,7 +483,7 @@ class _Pool:
         recent = [self._recent(query) for query in range(len(self.queries))]
         temperature = None if query_set.is_judged else retriever.temperature
         bootstrap = Bootstrap(seed=seed, resamples=retriever.settings.resamples)
-        ratios = calibrate(run, recent, query_set, self.metric, temperature, bootstrap)
+        ratios = ratio_of_losses(run, recent, query_set, self.metric, temperature, bootstrap)
         return Outside(
             unseen, [ErrorTail.of(drawn) for drawn in errors], self.metric, position_of, *ratios, temperature
         )

@@ -385,10 +385,10 @@ class _Advice:
         if option.needs_old and locations.old_model is None:
             return None, "serve it by your own program: the old model is not at hand for queries that are new"
         if (option.depth or option.needs_old) and locations.can_serve:
-            limit = worker_limit(locations.target[1]) if len(locations.target) > 1 else ()
+            agreement = worker_agreement(locations.target[1]) if len(locations.target) > 1 else ()
             model = (word for word in locations.model if word != "--cache=none")  # `live` wants to keep what it embeds
             remark = self._together_remark() if option.needs_old else self._two_stage_remark(option)
-            return ("live", "run", locations.translated, *model, *limit), remark
+            return ("live", "run", locations.translated, *model, *agreement), remark
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
         if option.name == FULL or option.depth or option.share or option.first_tokens:
@@ -446,10 +446,11 @@ class _Advice:
 
     def _two_stage_remark(self, option: Option) -> str:
         locations, remarks = self.locations, []
-        if len(locations.target) > 1 and worker_limit(locations.target[1]):
+        if len(locations.target) > 1 and worker_agreement(locations.target[1]):
             remaining = _amount(self.full.usd_left, None, self.full.tokens_left)
             amount = f", {remaining} in all" if remaining else ""
-            remarks.append(f"the worker embeds the whole store in the end{amount}; a smaller --budget ends it before")
+            whole = f"the worker embeds the whole store in the end{amount}"
+            remarks.append(f"{whole}; a --budget in the place of --yes ends it before")
         if not self.verdict.provisional and locations.can_switch:
             plan_flags = f"--plan {plan_word(option.name)}{'' if locations.report else ' --report FILE'}"
             remarks.append(
@@ -476,9 +477,12 @@ class _Advice:
         return serving_lines(location, option.depth, spec, old=old)
 
 
-def worker_limit(spec: str) -> tuple[str, ...]:
-    """Return how far the worker of `live run` may go, which it wants to be told of a model that may cost money."""
-    return ("--budget=100%",) if may_cost_money(spec) else ()
+def worker_agreement(spec: str) -> tuple[str, ...]:
+    """Return the agreement to embed all of a store, which `live run` wants of a model that may cost money.
+
+    A budget of 100 % is less: the texts that prove the model at each start count, and the last documents lack as many.
+    """
+    return ("--yes",) if may_cost_money(spec) else ()
 
 
 def serving_lines(

@@ -11,7 +11,7 @@ embed a sample ──▶ diagnose ──▶ norms
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -36,7 +36,7 @@ from migrate.embedders.base import Embedder
 from migrate.errors import RemoteError
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
-from migrate.vectors import Progress, no_progress
+from migrate.vectors import Document, Progress, no_progress
 
 ManifestUse = Literal["trust", "compare", "ignore"]
 
@@ -89,11 +89,27 @@ def check_store(
     return replace(result, retrieval=measure(compared)) if measure and result.cause in NEAR_CAUSES else result
 
 
-def _translated(store: Store) -> tuple[str, ...]:
-    source = store.info.manifest.source_model if store.info.manifest else None
-    if source is None:
+def planned_texts(
+    store: Store, embedder: Embedder, *, sample: int = SAMPLE_SIZE, manifest: ManifestUse = "trust", seed: int = 0
+) -> Sequence[Document]:
+    """Return the texts that `check_store` embeds at first; where they disagree, it tries some of them in other ways."""
+    model, info = embedder.quick_identity(), store.info
+    is_answered = False
+    if manifest == "trust" and info.manifest is not None and info.manifest.model is not None:
+        unchanged = unchanged_finding(store)
+        is_answered = unchanged is not None and unchanged.ok
+    if not info.has_texts or is_answered or info.dim > model.dim:
         return ()
-    return (f"translated from {source.spec}: in the space of the model, but not its vectors; an audit says how good",)
+    return draw(store, sample if info.dim == model.dim else 8, seed)[0].documents
+
+
+def _translated(store: Store) -> tuple[str, ...]:
+    manifest = store.info.manifest
+    source = None if manifest is None else manifest.source_model
+    if manifest is None or (source is None and manifest.store.made_by != "translate"):
+        return ()
+    origin = "another model" if source is None else source.spec  # which a store of somebody else may not say
+    return (f"translated from {origin}: in the space of the model, but not its vectors; an audit says how good",)
 
 
 def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Observation, ...]) -> Compatibility:

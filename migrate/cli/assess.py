@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.spending import AGREED, Spending, cached_texts, warn_of_old_prices
@@ -72,6 +73,7 @@ class Judging:
 @options.model_options
 @options.report_options
 @options.force_reports
+@DRY_RUN
 @options.as_json
 @options.quiet
 def command(
@@ -81,6 +83,7 @@ def command(
     model: ModelOptions,
     outputs: Outputs,
     force: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Estimate what moving STORE to another model would cost, or which of several models to move to.
@@ -94,6 +97,7 @@ def command(
     The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with
     a comma between. Without it the limits of `--tier` hold.
     """
+    from migrate.cost.rates import CALIBRATION_TEXTS
     from migrate.embedders.kinds import split_settings, with_settings
     from migrate.report.assess import assess_document, assess_sections
     from migrate.report.page import report_page
@@ -102,7 +106,8 @@ def command(
     targets = tuple(map(str, cast("tuple[object, ...]", request.target)))
     if judging.has_queries:
         paid = Spending(judging.max_cost, is_agreed=yes)
-        _choose(request, targets, judging, paid, model, outputs, force=force, as_json=as_json)
+        model = models_for(model, dry_run=dry_run)
+        _choose(request, targets, judging, paid, model, outputs, force=force, dry_run=dry_run, as_json=as_json)
         return
     if len(targets) > 1:
         raise UsageError(
@@ -131,6 +136,10 @@ def command(
         )
         opened = step.source
         stop_if_same("assess", opened, embedder, as_json=as_json)
+        if dry_run:
+            timed = f"to embed: {CALIBRATION_TEXTS} texts by {embedder.profile.spec}, to time them"
+            embeds = [timed] if step.is_timed else []
+            stop_if_dry(dry_run, reads=read, writes=outputs.report, embeds=embeds, as_json=as_json)
         assessment = step.execute()
     warn_of_old_prices([assessment.target])
     document = assess_document(assessment)
@@ -159,6 +168,7 @@ def _choose(
     outputs: Outputs,
     *,
     force: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Judge targets by queries, and show them side by side."""
@@ -189,6 +199,8 @@ def _choose(
             announce=lambda step: advise(step.sentence),
             progress=progress,
         )
+        reads = [store, step.queries_location]
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
         if all(planned.embedder.profile.is_paid is False for planned in step.models):
             advise("to embed: the targets cost no money")
         paid.agree_on(step.models, progress=progress)

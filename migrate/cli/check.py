@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from migrate.audit.check import Check
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import lead_on
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.steps import step_options
@@ -17,6 +18,7 @@ from migrate.cli.terminal import progress_bar, show_result
 @options.model_options
 @options.report_options
 @options.force_reports
+@DRY_RUN
 @options.as_json
 @options.quiet
 def command(
@@ -24,6 +26,7 @@ def command(
     model: ModelOptions,
     outputs: Outputs,
     force: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Verify which model the vectors of STORE come from.
@@ -43,8 +46,12 @@ def command(
     outputs.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar() as progress:
-        embedder = model.load(spec, state=opened.folder)
-        compatibility = replace(request, store=opened, model=embedder, progress=progress).run()
+        embedder = models_for(model, dry_run=dry_run).load(spec, state=opened.folder)
+        step = replace(request, store=opened, model=embedder, progress=progress)
+        if dry_run:
+            reads = [store, request.judged]
+            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=step.models, as_json=as_json)
+        compatibility = step.run()
     document, sections = check_document(compatibility), check_sections(compatibility)
     outputs.leave(document, lambda: report_page(sections), check_suite(compatibility), force=force)
     show_result(document, lambda: report_text(sections), as_json=as_json)

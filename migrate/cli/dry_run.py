@@ -36,26 +36,30 @@ def stop_if_dry(
     reads: Sequence[object],
     writes: Sequence[object],
     step: PaidStep[Any] | None = None,
+    models: Sequence[PlannedModel] = (),
     embeds: Sequence[str] = (),
     as_json: bool,
 ) -> None:
     """Print what the command that is running would do, and end it with 0, where `--dry-run` asks for that.
 
-    What it would pay for is that of `step`; `embeds` are further lines.
+    What it would pay for is that of `step`, or of `models`; `embeds` are further lines.
     """
     if not dry_run:
         return
-    sentences, tokens, usd = [*embeds], 0, 0.0
-    if step is not None:
-        estimate = step.estimate()
-        sentences += [model.sentence for model in estimate.models]
-        sentences += [*_free_sentences(step.models), *_beyond(estimate.usd, step.max_cost)]
-        tokens, usd = estimate.tokens, estimate.usd
-    sentences = sentences or ["to embed: nothing"]
+    from migrate.cost.spending import PlanEstimate
+
+    models = models if step is None else step.models
+    estimates = [model.estimate() for model in models]
+    estimate = PlanEstimate(tuple(filter(None, estimates))) if step is None else step.estimate()
+    sentences = [model.sentence for model in estimate.models]
+    sentences += [*_free_sentences(models), *_beyond(estimate.usd, None if step is None else step.max_cost)]
+    sentences = [*embeds, *sentences] or ["to embed: nothing"]
     paths = {"reads": _names(reads), "writes": _names(writes)}
     if as_json:
-        command = click.get_current_context().info_name
-        show_json({**paths, "command": command, "embeds": sentences, "tokens": tokens, "usd": usd}, kind="dry run")
+        context = click.get_current_context()
+        command = context.command_path.removeprefix(f"{context.find_root().command_path} ")
+        costs = {"embeds": sentences, "tokens": estimate.tokens, "usd": estimate.usd}
+        show_json({**paths, "command": command, **costs}, kind="dry run")
     else:
         written = "; ".join(paths["writes"]) or "nothing but what is embedded, into the cache"
         show("\n".join([f"to read: {'; '.join(paths['reads'])}", *sentences, f"to write: {written}"]))
@@ -79,5 +83,7 @@ def _free_sentences(models: Sequence[PlannedModel]) -> Iterator[str]:
     for model in models:
         if model.meter is None:
             count = sum(1 for _ in model.documents()) + len(model.queries)
+            if not count:
+                continue
             name = model.name or model.embedder.profile.spec
             yield f"to embed: up to {count:,} texts by {name}, which costs no money"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import advise_next, model_words, name_of, path_beside, typed_model
+from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
@@ -89,6 +89,8 @@ def command(
         stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
         fitted = step.execute()
         fitted.save(output, force=force)
+    if fitted.manifest.model is not None:
+        note_file(fitted.manifest.model, target)
     paid.finish()
     if as_json:
         show_json(_fit_document(fitted, output, step.direction, unread, bare=is_bare), kind="fit")

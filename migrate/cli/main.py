@@ -232,7 +232,7 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
     if isinstance(error, OSError | MemoryError):
         return 5, _refusal(error)
     library = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if library not in ("", "migrate") and find_spec(library) is None:
+    if library not in ("", "migrate") and not _is_installed(library):
         # a light installation, made for checks by manifest, was asked for more
         needs = "is not installed, and this needs it: install lead-migrate with all that it requires"
         return UsageError.exit_code, f"{library} {needs}"
@@ -242,6 +242,13 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
         f"{type(error).__name__}: {' '.join(str(error).split())}; this is a bug in lead-migrate. Please report it with "
         "the command and, from a run with LEAD_MIGRATE_DEBUG=1, the traceback"
     )
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except (ImportError, ValueError):  # of a finder that keeps a library out
+        return False
 
 
 def _annotate(words: Sequence[str], code: int, message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 
 from migrate.cli.terminal import PROGRAM, advise
 from migrate.errors import LeadMigrateError
-from migrate.files import free_path, real_path
+from migrate.files import cache_folder, free_path, real_path
 from migrate.locations import secrets_of
 from migrate.report.characters import printable
 
@@ -63,7 +64,12 @@ def advise_next(
     for name in path:
         group = group.get_command(root, name) if isinstance(group, click.Group) else None
     names &= set() if group is None else {str(param.name) for param in group.params}
-    _advise_words([str(word) for word in [*path, *arguments, *_typed(context, names)]])
+    _advise_words([*path, *map(_as_typed, arguments), *_typed(context, names)])
+
+
+def _as_typed(word: str | Path) -> str:
+    """Return a word as it can be typed: a path that begins like an option with its folder before it."""
+    return f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word)
 
 
 def advise_store(word: str, store: Store, spec: str | None = None) -> None:
@@ -72,12 +78,22 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
 
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
-    elif not is_made_from_another(store):
+    elif not is_made_from_another(store) or _is_forgotten_beside(store):
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
         manifest = store.info.manifest
-        target = target_words(None if manifest is None else manifest.model, spec)
+        target = target_words(None if manifest is None else manifest.model, spec, beside=[word])
         advise_next("audit", word, "--reference", "pool", "--judged", JUDGED, *target)
+
+
+def _is_forgotten_beside(store: Store) -> bool:
+    """Return whether the field that the vectors of a store were added beside is gone: the move is over."""
+    from migrate.stores.database import DatabaseStore
+
+    if not isinstance(store, DatabaseStore):
+        return False
+    note = store.driver.field_notes().get(store.driver.vector)
+    return note is not None and note.old_field not in store.driver.field_names()
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:
@@ -175,7 +191,7 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
 
 def advise_worker(word: str) -> None:
     """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
-    from migrate.audit.recommendation import worker_limit
+    from migrate.audit.recommendation import worker_agreement
     from migrate.embedders import find_model, load_embedder
     from migrate.embedders.kinds import split_spec
     from migrate.stores import open_store
@@ -187,7 +203,7 @@ def advise_worker(word: str) -> None:
     provider, name = split_spec(model.spec)
     if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
-    advise_next("live run", word, *model_words("--target", model.spec), *worker_limit(model.spec))
+    advise_next("live run", word, *model_words("--target", model.spec), *worker_agreement(model.spec))
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
@@ -282,13 +298,50 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
     return [flag, spec] if is_here else []
 
 
-def target_words(model: ModelIdentity | None, spec: str | None = None) -> list[str | Path]:
-    """The `--target` of a model that its store names, and `spec` if it was typed; a file elsewhere is to fill in."""
+def target_words(
+    model: ModelIdentity | None, spec: str | None = None, *, beside: Sequence[Path | str] = ()
+) -> list[str | Path]:
+    """The `--target` of a model that its store names, and `spec` if it was typed.
+
+    A file that is not in the current folder is looked for `beside` these locations and where `note_file` has seen it,
+    and else to fill in.
+    """
+    from migrate.stores.registry import path_in
+
     words = model_words("--target", spec or (None if model is None else model.spec))
     if words or model is None or not is_out_of_sight(model):
         return words
+    places = filter(None, (path_in(str(location)) for location in beside))
+    for path in (*(place.parent / str(file_of(model)) for place in places), _noted_file(model)):
+        if path is not None and path.is_file():
+            return ["--target", f"file:{path}"]
     advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
     return ["--target", "file:PATH"]
+
+
+def note_file(model: ModelIdentity, spec: str) -> None:
+    """Note in the user's cache folder where the file of a model lies, as its artefacts keep the name alone."""
+    from migrate.embedders.kinds import split_settings
+
+    if file_of(model) is None:
+        return
+    path = Path(split_settings(spec)[0].removeprefix("file:")).expanduser().absolute()
+    note = _file_note(model)
+    with suppress(OSError):  # without a cache it is to be filled in
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(str(path), encoding="utf-8")
+
+
+def _noted_file(model: ModelIdentity) -> Path | None:
+    """Return where the file of a model was, as seen from the current folder; None where it is not known."""
+    with suppress(OSError, UnicodeDecodeError):
+        path = Path(_file_note(model).read_text(encoding="utf-8"))
+        return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return None
+
+
+def _file_note(model: ModelIdentity) -> Path:
+    return cache_folder() / "files" / f"{model.revision}.txt"
 
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:

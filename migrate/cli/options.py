@@ -51,8 +51,10 @@ class _Place(click.types.StringParamType):
         self.read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read the location as it was typed."""
-        return self.read(str(value)) if value else self.fail("no path or URI is given", param, ctx)
+        """Read the location as it was typed; a name that begins like an option is told from one by its folder."""
+        if not value:
+            self.fail("no path or URI is given", param, ctx)
+        return self.read(f"./{value}" if str(value).startswith("-") else str(value))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete a path."""

@@ -138,7 +138,8 @@ def run_translation(
             step.job.check_target()
         if dry_run:
             step.job.check_source()
-        writes = [request.output, None if step.reembed is None else step.job.refit_folder]
+        written = request.output if request.into is None else step.job.output.display_name
+        writes = [written, None if step.reembed is None else step.job.refit_folder]
         reads = [store, stitch, request.query_log]
         stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
         # the target's texts are not chosen yet
@@ -155,7 +156,7 @@ def run_translation(
         return
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path)):
-        _advise_audit(opened, fitted, store, done.path, request.target)
+        _advise_audit(opened, fitted, store, done.path, request.target, stitch)
 
 
 def _say_first_tokens(step: Translate) -> None:
@@ -170,11 +171,14 @@ def _say_first_tokens(step: Translate) -> None:
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: ModelLike | None
+    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: ModelLike | None, stitch: Path | str
 ) -> None:
-    """The audit as far as it is known here: with the source only where its model can be had from what it remembers."""
+    """The audit as far as it is known here: with the source only where its model can be had from what it remembers.
+
+    A model that is a file is looked for beside the stitch, and beside the store.
+    """
     model = fitted.manifest.model
-    arguments = target_words(model, str(target) if target else None)
+    arguments = target_words(model, str(target) if target else None, beside=(stitch, store))
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"

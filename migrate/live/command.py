@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from migrate.cli import options
+from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
@@ -41,6 +42,7 @@ def command() -> None:
 @option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
 @option("--yes", is_flag=True, help="Agree to embed all of the store where no --budget is given.")
 @options.model_options
+@DRY_RUN
 @options.as_json
 @options.quiet
 def run(
@@ -50,6 +52,7 @@ def run(
     target: str | None,
     yes: bool,
     model: ModelOptions,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Write true vectors into the translated STORE.
@@ -58,7 +61,7 @@ def run(
     by a new one that takes its place in one step.
     """
     from migrate.live.report import run_text
-    from migrate.live.worker import Worker
+    from migrate.live.worker import Worker, planned_model
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
 
@@ -67,7 +70,10 @@ def run(
     opened = open_store(location, verify=True)
     if model.cache_file is not None:
         model = replace(model, cache=str(model.cache_file.absolute()))
-    embedder = load_model_of(opened, target, "--target", model)
+    embedder = load_model_of(opened, target, "--target", models_for(model, dry_run=dry_run))
+    if dry_run:
+        planned = planned_model(opened, embedder, request)
+        stop_if_dry(dry_run, reads=[store], writes=[store], models=[planned], as_json=as_json)
     if request.budget is None and not yes and embedder.profile.is_paid is not False:
         raise UsageError(
             f"{store}: all of its texts would be embedded by {target or embedder.identity.spec}, which may cost money; "
@@ -204,18 +210,22 @@ def resume(store: str) -> None:
 @command.add_command
 @options.command(
     "set",
-    "Give a running worker another budget or pace.",
+    "Give a worker another budget or pace.",
     example="lead-migrate live set new-store --budget 40% --pace 20/s",
 )
 @click.argument("store", type=options.STORE)
-@option("--budget", metavar="BUDGET", help="How far to go: 10%, 5000 (documents), $20 or 300000tok, over all runs.")
+@option(
+    "--budget",
+    metavar="BUDGET",
+    help="As of `live run`: 10%, 5000 (documents), $20 or 300000tok, over all runs.",
+)
 @option("--pace", metavar="N/UNIT", help="Highest pace: documents as 20/s, or tokens as 90000tok/min.")
 def set_command(store: str, budget: str | None, pace: str | None) -> None:
     """Give the worker of STORE another budget or pace.
 
     It goes by them after the batch at hand, and when it is started again by the same `live run`. What was spent counts.
     """
-    from migrate.live.control import Control, require_worker, set_limits
+    from migrate.live.control import Control, is_running, require_worker, set_limits
     from migrate.live.status import open_state
     from migrate.stores import open_store
 
@@ -225,6 +235,8 @@ def set_command(store: str, budget: str | None, pace: str | None) -> None:
     with open_state(opened) as state:
         require_worker(state, store)
         spent = set_limits(state, opened.info.count, budget=budget, pace=pace)
+        goes_on = is_running(state)
     remark = f"; that is used up already ({spent}), so nothing more is embedded" if spent else ""
+    remark += "" if goes_on else "; no worker is running: start it by the same `live run` as before, and it holds"
     show(f"{store}: {Control(budget, pace).limits}{remark}")
     advise_next("live status", store)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
+from migrate.cost import usd_of
 from migrate.cost.estimate import dollars
 from migrate.errors import LockedError, UsageError
 from migrate.files import output_lock
 from migrate.live.options import WorkerOptions
-from migrate.live.paying import Pace, refuse_unpriced
+from migrate.live.paying import Pace, WorkerSpending, refuse_unpriced
 from migrate.live.state import STOP, LiveState
 from migrate.steps.translate.choice import Budget
 
@@ -140,26 +141,28 @@ def set_limits(state: LiveState, count: int, *, budget: str | None = None, pace:
         control = control_of(state)
         budget = control.budget if budget is None else budget
         _keep(state, replace(control, budget=budget, pace=control.pace if pace is None else pace))
-    return None if limit is None else _used_up(state, limit, count)
+    return None if limit is None else _used_up(state, limit, count, price)
 
 
-def _used_up(state: LiveState, budget: Budget, count: int) -> str | None:
-    """Return what is spent, where that is all of a budget; None where something is left."""
-    counters, n_true = state.counters(), len(state.true_documents())
+def _used_up(state: LiveState, budget: Budget, count: int, price: float | None) -> str | None:
+    """Return what the worker has spent, where that is all of a budget; None where something is left."""
+    spending = WorkerSpending.kept_in(state)
+    amount, words = float(spending.documents), f"{spending.documents:,} texts"
     if budget.unit == "usd":
-        spent, words = counters["usd"], dollars(counters["usd"])
+        amount = usd_of(spending.tokens, price) or 0.0
+        words = dollars(amount)
     elif budget.unit == "tokens":
-        spent, words = counters["tokens"], f"{counters['tokens']:,.0f} tokens"
-    else:
-        spent, words = n_true / count if budget.unit == "share" else n_true, f"{n_true:,} true vectors"
-    return words if spent >= budget.amount else None
+        amount, words = spending.tokens, f"{spending.tokens:,} tokens"
+    elif budget.unit == "share":
+        amount /= count
+    return words if amount >= budget.amount else None
 
 
 def require_worker(state: LiveState, store: str) -> None:
-    """Make sure that a worker runs; raises UsageError."""
-    if not is_running(state):
+    """Make sure that a worker runs, or has run and may be started again as it was; raises UsageError."""
+    if not is_running(state) and state.value(_TYPED) is None:
         raise UsageError(
-            f"{store}: no worker is running; give the budget and the pace to `lead-migrate live run` as you start it"
+            f"{store}: no worker has run yet; give --budget and --pace to `lead-migrate live run` as you start it"
         )
 
 

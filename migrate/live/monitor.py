@@ -33,9 +33,9 @@ from migrate.audit.outside import (
     Ranked,
     Rows,
     Surroundings,
-    calibrate,
     look_around,
     rank_rows,
+    ratio_of_losses,
     score_rows,
     tops_of,
 )
@@ -324,7 +324,7 @@ class ServedPool:
         for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
             bands[band] = bands[band] or bands[band + 1]
         recent = [self._recent(query) for query in range(len(self.queries))]
-        _, most = calibrate(
+        _, most = ratio_of_losses(
             self.run,
             recent,
             with_groups(self.query_set, self.vectors),

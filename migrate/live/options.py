@@ -15,7 +15,7 @@ _RENEWAL: Final[Mapping[str, Any]] = {"section": "Fitting the stitch again"}
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The ways of a worker. A budget in documents counts those that anybody embeds; what is embedded is written anyway.
+    """The ways of a worker. A budget is of what it sends itself, in all runs; what is embedded is written anyway.
 
     `margin_from` is where the margin is from, empty where it was named.
     """
@@ -23,8 +23,8 @@ class WorkerOptions:
     budget: str | None = field(
         default=None,
         metadata=option(
-            "How far to go: 10%, 5000 (documents), $20 or 300000tok; money and tokens count over all runs.  "
-            "[default: the whole store]",
+            "Most that this worker may send to the model in all its runs: 10% of the documents, 5000 documents, $20 "
+            "or 300000tok.  [default: the whole store]",
             "text",
             metavar="BUDGET",
         ),

@@ -1,13 +1,14 @@
 """The budget of the worker over all its runs, and its pace, kept below the embedding cache.
 
-Only what is not in the cache comes here, so that nothing is counted which costs nothing.
+Only what is not in the cache comes here, so that nothing is counted which costs nothing. The texts by which a model is
+proved to be the one it was are sent, and so count.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -56,10 +57,26 @@ def refuse_unpriced(budget: Budget | None, price: float | None) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerSpending:
+    """The texts and tokens that the worker of a store has sent, in all its runs."""
+
+    documents: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def kept_in(cls, state: LiveState) -> WorkerSpending:
+        """Return the spending that a state has noted."""
+        noted = state.value(_SPENT) or {}
+        # A state of an earlier version has not noted the documents
+        documents = noted["documents"] if "documents" in noted else state.counters()["embedded_by_worker"]
+        return cls(int(documents), int(noted.get("tokens", 0)))
+
+
 class Account:
     """The spending of the worker on a store, in all its runs; kept in the state before anything is sent.
 
-    `room` says how many more documents may be embedded, where the budget is one of documents or a share. `sleep` waits
+    `room` says how many more texts may be sent, where the budget is one of documents or a share. `sleep` waits
     for some seconds; it returns False where that was broken off, as somebody asks for something else.
     """
 
@@ -84,29 +101,34 @@ class Account:
         self._free_at = 0.0
 
     @property
+    def documents(self) -> int:
+        """Texts that were sent."""
+        return WorkerSpending.kept_in(self.state).documents
+
+    @property
     def tokens(self) -> int:
         """Tokens that were sent, as they are counted."""
-        return int((self.state.value(_SPENT) or {}).get("tokens", 0))
+        return WorkerSpending.kept_in(self.state).tokens
 
     @property
     def usd(self) -> float:
         """Their price; 0 where none is known."""
         return usd_of(self.tokens, self.tally.price) or 0.0
 
-    def fits(self, texts: Sequence[Text], *, repeats: bool = False) -> int:
-        """Return how many of the texts, from the first, the budget still has room for; `repeats` are no documents."""
+    def fits(self, texts: Sequence[Text]) -> int:
+        """Return how many of the texts, from the first, the budget still has room for."""
         if self.budget is None:
             return len(texts)
         if self.budget.unit in ("share", "documents"):
-            return len(texts) if repeats else min(len(texts), self._room())
+            return min(len(texts), self._room())
         most = self.budget.amount
         if self.budget.unit == "usd":
             most *= 1e6 / (self.tally.price or 1)
         return int((self.tokens + np.cumsum(self.tally.tokens(texts)) <= most).sum())
 
-    def require_room(self, texts: Sequence[Text], *, repeats: bool = False) -> None:
+    def require_room(self, texts: Sequence[Text]) -> None:
         """Make sure that the budget has room for all of them, as `fits` says; raises `SpendingError`."""
-        if self.fits(texts, repeats=repeats) < len(texts):
+        if self.fits(texts) < len(texts):
             raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
 
     def at_once(self, count: int) -> int:
@@ -116,9 +138,9 @@ class Account:
         tokens_each = 1 if self.pace.unit == "documents" else 200  # about; each text is waited for by its own
         return max(min(int(5 * self.pace.per_second / tokens_each), count), 1)
 
-    def pay(self, texts: Sequence[Text], *, repeats: bool = False) -> int:
+    def pay(self, texts: Sequence[Text]) -> int:
         """Wait for the pace, note what the texts cost, and return their tokens."""
-        self.require_room(texts, repeats=repeats)
+        self.require_room(texts)
         tokens = int(self.tally.tokens(texts).sum())
         if self.pace is not None:
             now = time.monotonic()
@@ -126,12 +148,14 @@ class Account:
                 raise SpendingError("asked to stop before the pace let the next texts go")
             amount = tokens if self.pace.unit == "tokens" else len(texts)
             self._free_at = max(self._free_at, now) + amount / self.pace.per_second
-        self.note(tokens)
+        self.note(len(texts), tokens)
         return tokens
 
-    def note(self, tokens: int) -> None:
-        """Note tokens that are sent; fewer than 0 are of texts that were not embedded."""
-        self.state.note(_SPENT, {"tokens": max(self.tokens + tokens, 0)})
+    def note(self, documents: int, tokens: int) -> None:
+        """Note texts that are sent, and their tokens; fewer than 0 are of texts that were not embedded."""
+        spent = WorkerSpending.kept_in(self.state)
+        spent = WorkerSpending(max(spent.documents + documents, 0), max(spent.tokens + tokens, 0))
+        self.state.note(_SPENT, asdict(spent))
 
 
 class PayingEmbedder(WrappedEmbedder):
@@ -164,16 +188,22 @@ class PayingEmbedder(WrappedEmbedder):
 
             try:
                 self.embedder.embed_each(chunk, role, keep_and_count, progress=progress)
+            except Exception:
+                if not done:  # of a part it is not known what it cost, nor of what a signal broke off
+                    self.account.note(-len(chunk), -tokens)
+                raise
             finally:
                 if done:
                     self._count(done, tokens)
-                else:  # of a part it is not known what it cost
-                    self.account.note(-tokens)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
-        """Embed texts that were embedded before, which count as no documents; raises as `embed`."""
-        tokens = self.account.pay(texts, repeats=True)
-        vectors = self.embedder.embed(texts, role)
+        """Embed texts that were embedded before; raises as `embed`."""
+        tokens = self.account.pay(texts)
+        try:
+            vectors = self.embedder.embed(texts, role)
+        except Exception:
+            self.account.note(-len(texts), -tokens)
+            raise
         self._count(0, tokens)
         return vectors
 

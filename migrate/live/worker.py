@@ -21,7 +21,9 @@ import numpy as np
 from migrate.audit.verdict import Outcome
 from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
-from migrate.cost import tally_of
+from migrate.cost import tally_of, usd_of
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import whole_embedder, whole_model
@@ -42,7 +44,7 @@ from migrate.live.generation import confidence_of, generation_of, model_of
 from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
 from migrate.live.old_store import MAY_GO, Additions
 from migrate.live.options import WorkerOptions
-from migrate.live.paying import Account, PayingEmbedder
+from migrate.live.paying import Account, PayingEmbedder, WorkerSpending, refuse_unpriced
 from migrate.live.state import (
     OLD_STORE,
     STOP,
@@ -55,6 +57,7 @@ from migrate.live.state import (
     text_hash,
 )
 from migrate.live.writing import Renewal, VectorWriter, writer_of
+from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
@@ -74,10 +77,10 @@ _RENEWED: Final = "own shares at which the stitch was fitted again"
 class LiveSurvey:
     """The documents of a store: hashes of the `texts` by id, and of the `true` ones; ids `remaining`, in their order.
 
-    `embedded` are those whose vectors the cache has and the store has not; `n_embedded` counts these and the true ones.
-    `counters` are those of the survey, `judged` counts what the verdict has had embedded since. `bitwise` is True if
-    all that is true is so to the last bit; `refused` are texts that the model takes no vector of. `unproven` are the
-    documents of `remaining` whose vectors the store calls true, and the cache does not know.
+    `embedded` are those whose vectors the cache has and the store has not. `counters` are those of the survey, `judged`
+    counts what the verdict has had embedded since. `bitwise` is True if all that is true is so to the last bit;
+    `refused` are texts that the model takes no vector of. `unproven` are the documents of `remaining` whose vectors the
+    store calls true, and the cache does not know.
     """
 
     count: int = 0
@@ -87,7 +90,6 @@ class LiveSurvey:
     embedded: list[str] = field(default_factory=list)
     remaining: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
-    n_embedded: int = 0
     judged: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
@@ -160,13 +162,7 @@ class Worker:
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do."""
         with self.state, ExitStack() as stack:
-            try:
-                stack.enter_context(output_lock(self.state.path.with_name("worker")))
-            except LockedError as error:
-                pid = self.state.worker().pid
-                raise LockedError(
-                    f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
-                ) from error
+            self._take_lock(stack)
             self.state.note(STOP, False)
             begin_control(self.state, self.options, self.account.tally.price)
             phase: WorkerPhase = "failed"
@@ -185,6 +181,19 @@ class Worker:
                 del self.store  # a folder that a database gives to one process is free again
         survey, message = self.survey, message + self._remark
         return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
+
+    def _take_lock(self, stack: ExitStack) -> None:
+        """Be the one worker of the store; who looks if there is one holds its lock for a moment, and is waited for."""
+        deadline, lock = time.monotonic() + 1.0, self.state.path.with_name("worker")
+        while time.monotonic() < deadline:
+            with suppress(LockedError):
+                stack.enter_context(output_lock(lock))
+                return
+            time.sleep(0.02)
+        pid = self.state.worker().pid
+        raise LockedError(
+            f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
+        )
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
@@ -268,6 +277,11 @@ class Worker:
             refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
             equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
+        if survey.remaining and self._is_unaffordable:
+            return "paused", (
+                f"the budget of {self.account.budget} has no room for the {ASKED_AGAIN} texts that prove the model at "
+                "each start; raise --budget to go on"
+            )
         if survey.remaining and not self.options.from_queue:
             return "paused", f"the budget of {self.account.budget} is used up"
         return "running", "nothing more was asked for"
@@ -290,10 +304,11 @@ class Worker:
 
     def _prove_model(self) -> None:
         """Make sure that the model behind an API still gives the vectors that the cache and the store have."""
-        if self.survey.is_complete:
+        if self.survey.is_complete or self._room() <= 0:  # nothing will be embedded
             return
         documents = self._documents([*self.survey.true, *self.survey.embedded][:ASKED_AGAIN])
         try:
+            self.account.require_room(documents)  # for all of them, before the first is sent
             n_asked = prove_known(self.embedder, documents, source=self.location)
             if not self.survey.true:  # nothing in the store is what the cache has
                 unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)
@@ -339,7 +354,6 @@ class Worker:
                     ranked.append((sure, row, document.id))
                     if sure == 1:
                         survey.unproven.append(document.id)
-        survey.n_embedded = len(survey.true) + len(survey.embedded)
         survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.remaining))
         if self.renewal is not None and not self.survey.count:  # at first
@@ -385,8 +399,8 @@ class Worker:
             return 0
         if budget is None or budget.unit not in ("share", "documents"):
             return survey.count
-        most = round(budget.amount * survey.count if budget.unit == "share" else budget.amount)
-        return max(most - survey.n_embedded - self._since("embedded_by_queries", "embedded_by_worker"), 0)
+        most = round(budget.amount * self.store.info.count if budget.unit == "share" else budget.amount)
+        return max(most - self.account.documents, 0)
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -426,7 +440,7 @@ class Worker:
             return
         try:
             yield documents, self.embedder.embed_documents(list(documents))
-        except SpendingError:  # queries were quicker to spend it
+        except SpendingError:  # somebody asks for something else before the pace lets them go
             self.survey.remaining.extend(document.id for document in documents)
         except InputError as error:
             if len(documents) == 1:
@@ -565,6 +579,43 @@ class Worker:
         return True
 
 
+def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> PlannedModel:
+    """Return the model of a worker that would be started now, for what the budget leaves of what is not cached."""
+    require_model(store.info.location, model_of(store), embedder.identity)
+    tally = tally_of(embedder, options.price)
+    budget, spent = Control().budget_of(options), WorkerSpending()
+    if state_path(store).exists():
+        with LiveState(state_path(store)) as state:
+            budget = control_at_start(state, options).budget_of(options)
+            spent = WorkerSpending.kept_in(state)
+    refuse_unpriced(budget, tally.price)
+    again = ASKED_AGAIN if needs_proof(embedder) else 0
+    cap = SpendingCap()
+    cap.meter(embedder, options.price)
+
+    def documents() -> Iterator[Document]:
+        n_sent, n_tokens, stream = spent.documents + again, spent.tokens, iter(store.documents())
+        while batch := list(islice(stream, _BATCH)):
+            cached = embedder.are_cached(batch, "document") if embedder.is_cached else [False] * len(batch)
+            for document in (one for one, is_known in zip(batch, cached, strict=True) if not is_known):
+                n_sent, n_tokens = n_sent + 1, n_tokens + int(tally.tokens([document])[0])
+                if budget is not None and _is_beyond(budget, n_sent, n_tokens, store.info.count, tally.price):
+                    return
+                yield document
+
+    return PlannedModel(embedder, cap, documents=documents, again=again)
+
+
+def _is_beyond(budget: Budget, documents: int, tokens: int, count: int, price: float | None) -> bool:
+    """Return whether so many texts, of so many tokens, are more than a budget."""
+    if budget.unit == "share":
+        return documents > round(budget.amount * count)
+    if budget.unit == "documents":
+        return documents > budget.amount
+    spent = tokens if budget.unit == "tokens" else usd_of(tokens, price) or 0.0
+    return spent > budget.amount
+
+
 def translation_of(store: Store, state: LiveState) -> str:
     """Name the translation that gave the vectors without a true one; true vectors that come do not change it."""
     manifest = store.info.manifest
@@ -577,11 +628,13 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     if not store.info.has_texts:
         raise StoreError(f"{location}: the store has no texts to embed; serve one with texts")
     require_model(location, model, embedder.identity)
-    if not embedder.is_cached or not embedder.keeps:
+    if not embedder.is_cached and not embedder.cacheable:
         raise UsageError(
-            f"{location}: a worker needs a model whose vectors are cached: leave out --cache none, or, if the model "
-            "costs nothing to ask again, embed the whole store at once"
+            f"{location}: a worker writes what is cached, and no cache keeps the vectors of {embedder.profile.spec}, "
+            "which cost nothing to have again; embed the whole store at once with `reembed`"
         )
+    if not embedder.is_cached or not embedder.keeps:
+        raise UsageError(f"{location}: a worker writes what is cached, and nothing would be; name a file with --cache")
 
 
 def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:

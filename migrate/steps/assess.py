@@ -199,6 +199,15 @@ class Assess(Step["Assessment"]):
             progress=self.progress,
         )
 
+    @property
+    def is_timed(self) -> bool:
+        """True if some texts are embedded here, to measure how long they take."""
+        model = self.model
+        if self.rate is not None or model.is_api:
+            return False
+        is_here = model.is_local and model.counter.exact  # its tokenizer is here, and so is the model
+        return is_here if self.calibrate is None else self.calibrate
+
     def _rate(self) -> Rate | None:
         """Return the rate that was given, was measured now, or is the provider's limit; None where nobody knows."""
         from migrate.cost.rates import CALIBRATION_TEXTS, Rate, measure_rate, tier_rate
@@ -213,8 +222,7 @@ class Assess(Step["Assessment"]):
         limits = tier_rate(self.tier) if model.rate_limits and not is_own else None
         if self.rate is not None:
             return Rate.parse(self.rate).completed(limits)
-        is_here = model.is_local and model.counter.exact  # its tokenizer is here, and so is the model
-        if not (is_here if self.calibrate is None else self.calibrate):
+        if not self.is_timed:
             return limits
         embedder = model_at(self.target)
         embedder.fit(self.source.documents())

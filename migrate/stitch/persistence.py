@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,13 @@ from migrate.vectors import squared_norms
 from migrate.work.remote import download
 
 Fact = TypeVar("Fact")
+
+
+class _ModelError(LeadMigrateError):
+    """A model by which a stitch reads texts cannot be loaded on this machine."""
+
+    exit_code = UsageError.exit_code
+
 
 _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
 """Copies of stitches at URLs, by these; gone with the process."""
@@ -106,7 +114,8 @@ def _load(folder: Path) -> FittedStitch:
         load_base = partial(
             load_embedder, state=folder, **({} if manifest.model is None else recorded_options(manifest.model))
         )
-        reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
+        with _loading_models(folder):
+            reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
         prior = AffineMap(**arrays) if (arrays := _group(tensors, "prior")) else None
         fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, prior)
         _check_sample(folder, sample)
@@ -123,6 +132,15 @@ def _load(folder: Path) -> FittedStitch:
     ) as error:  # fmt: skip
         raise StitchError(f"{folder}: the stitch is incomplete or damaged ({error}); fit it again") from error
     return fitted
+
+
+@contextmanager
+def _loading_models(folder: Path) -> Iterator[None]:
+    """Say of a model of a stitch that cannot be loaded what it is needed for; its error says what to do."""
+    try:
+        yield
+    except UsageError as error:
+        raise _ModelError(f"{folder}: the stitch reads texts by a model that is not here: {error}") from error
 
 
 def _required(value: Fact | None, name: str) -> Fact:
@@ -158,7 +176,8 @@ def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
     texts = None
     if fitted.reader is not None:
         replace(fitted.reader, models={}, base=None).read(["word"])  # a tokenizer that cannot be read is found now
-        texts = fitted.reader.read([""])  # nothing to embed for a further model
+        with _loading_models(folder):
+            texts = fitted.reader.read([""])  # nothing to embed for a further model
     dim = fitted.stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1]
     if dim != fitted.dim:
         raise StitchError(f"{folder}: the stitch maps to {dim} dimensions, its sample has {fitted.dim}; fit it again")

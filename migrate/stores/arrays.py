@@ -19,6 +19,7 @@ from migrate.stores.documents.base import LabelsOnly
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
 from migrate.stores.sources import SOURCES_NAME
+from migrate.work.outputs import why_missing
 from migrate.work.writer import StoreWriter
 
 
@@ -43,7 +44,7 @@ class ArraysKind:
                 raise UsageError(f"{path} is a Parquet file, not .npy; say parquet:{path}")
             return ArrayStore(path, path)
         if not path.is_dir():
-            raise StoreError(f"{path}: there is no such file or folder; check the path")
+            raise StoreError(f"{path}: {why_missing(path)}")
         files = _vector_files(path)
         if len(files) != 1:
             named = f" ({', '.join(file.name for file in files[:8])})" if files else ""

@@ -25,6 +25,7 @@ from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
+from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
 from migrate.stores.driver import Driver, FieldNote, in_parts
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
@@ -36,9 +37,11 @@ from migrate.stores.sources import vector_checksums
 from migrate.vectors import Progress, Vectors, no_progress
 from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
-from migrate.work.shards import ShardFolder
+from migrate.work.shards import ShardFolder, write_values
 from migrate.work.writer import StoreWriter
 
+_WRITTEN: Final = "written.npy"
+"""The checksum of the vector of each record when the field was written, beside the field; 0 of one that was gone."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 """Names that begin with _ are those of LanceDB's own columns: a table with a second `_rowid` cannot be read."""
 
@@ -117,8 +120,13 @@ class FieldOutput(ServerOutput):
                 )
             if note is not None and note.complete and not force:
                 raise already_exists(self.location)
-            if note is not None and not force and not self._is_own(note) and self.field in driver.field_names():
-                raise self._not_ours()
+            if note is not None and self.field in driver.field_names():
+                if force:
+                    driver.refuse_drop(self.field)
+                if note.complete:
+                    self._refuse_made_anew(driver)
+                elif not force and token_in(self.work_path / "content") != note.token:
+                    raise self._not_ours()
             driver.refuse_field(self.field, None)
 
     def is_published(self, content: Path) -> bool:
@@ -139,18 +147,23 @@ class FieldOutput(ServerOutput):
             if not self.updates and note is not None and note.token != token:
                 if not force and self.field in driver.field_names():
                     raise self._not_ours()
+                if note.complete and self.field in driver.field_names():
+                    self._refuse_made_anew(driver)
                 driver.drop_field(self.field)
         with self._opened() as driver:
             if not self.updates:
                 driver.note_field(self.field, FieldNote(driver.vector, token))
             written = np.zeros(len(index), bool)
             if self.field in driver.field_names():
-                written, others = work.written(driver)
-                if others and not self.updates and not force:
+                found = work.found(driver)
+                written = found.is_written
+                if found.has_others and not self.updates and not force:
                     raise self._not_ours()
             remarks = [*driver.write_field(self.field, dim, work.batches(~written, driver.at_once, self._report))]
         with self._opened() as driver:
-            remarks += work.check(driver, self.location)
+            found = work.found(driver)
+            remarks += work.check(driver, found, self.location)
+            write_values(content / _WRITTEN, [found.checksums], len(found.checksums))
             switch = None if note is None or not self.updates else note.switch
             driver.keep_field(self.field, FieldNote(driver.vector, token, True, switch), content)
         self.remarks = tuple(remarks)
@@ -158,9 +171,30 @@ class FieldOutput(ServerOutput):
     def _report(self, done: int, total: int) -> None:
         self.progress("write", done, total)
 
-    def _is_own(self, note: FieldNote) -> bool:
-        """Return whether a field that is not complete is that of the unfinished work."""
-        return note.complete or token_in(self.work_path / "content") == note.token
+    def _refuse_made_anew(self, driver: Driver) -> None:
+        """Make sure that a complete field is the one that was written, and not one that somebody has made since."""
+        field = driver.of_field(self.field)
+        field.open()
+        folder, manifest = field.companion_folder(), field.manifest()
+        if manifest is not None and manifest.model is not None and manifest.model.dim != field.dim:
+            raise self._made_anew(f"has {field.dim:,} dimensions and not {manifest.model.dim:,}")
+        index = None if folder is None else IdIndex.load(folder / IDS_NAME)
+        if folder is None or index is None:
+            return
+        written = read_row_values(folder / _WRITTEN, "<u8", len(index), advice="choose another name")
+        if written is None:  # of an earlier version
+            return
+        for page in field.pages():
+            vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), field.dim)
+            if np.isin(vector_checksums(vectors), written[written != 0]).any():
+                return
+        raise self._made_anew("has none of the vectors that were written into it")
+
+    def _made_anew(self, reason: str) -> UsageError:
+        return UsageError(
+            f"{self.location}: there is a {self.field!r} that is not the one which this tool added: it {reason}, so "
+            "somebody has made it anew; choose another name, or drop it in the database first"
+        )
 
     def _not_ours(self) -> UsageError:
         return UsageError(
@@ -218,6 +252,18 @@ class FieldWriter(StoreWriter):
 
 
 @dataclass(frozen=True, eq=False)
+class _FoundField:
+    """A field as it was read: whether it has the new vector of each record, (n,), the checksum of each vector.
+
+    `has_others` is True if it has vectors that are not the new ones.
+    """
+
+    is_written: NDArray[np.bool_]
+    checksums: NDArray[np.uint64]
+    has_others: bool
+
+
+@dataclass(frozen=True, eq=False)
 class _FieldWork:
     """The new vectors of records, `rows`, with the ids and the checksums of the old vectors, `sources`, (n,)."""
 
@@ -236,21 +282,22 @@ class _FieldWork:
     def _lookup(self) -> IdLookup:
         return IdLookup(self.index)
 
-    def written(self, driver: Driver) -> tuple[NDArray[np.bool_], bool]:
-        """Return whether the field has the new vector of each record, (n,), and whether it has any other vectors."""
-        is_written = np.zeros(len(self.index), bool)
+    def found(self, driver: Driver) -> _FoundField:
+        """Read the field as it is now."""
+        is_written, checksums = np.zeros(len(self.index), bool), np.zeros(len(self.index), np.uint64)
         field = driver.of_field(self.field)
         field.open()
         if field.dim != self.rows.dim:
-            return is_written, True
+            return _FoundField(is_written, checksums, has_others=True)
         others = False
         for rows, vectors in self._pages(field):
             is_known = rows >= 0
             expected = field.as_kept(self.rows.take(rows[is_known]))
             is_new = np.abs(expected - vectors[is_known]).max(axis=1) <= field.rounding
             is_written[rows[is_known][is_new]] = True
+            checksums[rows[is_known]] = vector_checksums(vectors[is_known])
             others |= not (is_new | ~vectors[is_known].any(axis=1)).all()
-        return is_written, others
+        return _FoundField(is_written, checksums, has_others=others)
 
     def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
         """Yield the ids and vectors of the records that are to be written."""
@@ -261,12 +308,11 @@ class _FieldWork:
             done += len(rows)
         report(done, total)
 
-    def check(self, driver: Driver, location: str) -> list[str]:
+    def check(self, driver: Driver, found: _FoundField, location: str) -> list[str]:
         """Make sure that every record that is still there has its vector; `driver` is of the old field, opened now.
 
         Returns a remark on what has become of the records since the new vectors were made; none if nothing has.
         """
-        is_written, _ = self.written(driver)
         added = changed = 0
         is_there = np.zeros(len(self.index), bool)
         for rows, vectors in self._pages(driver):
@@ -274,7 +320,7 @@ class _FieldWork:
             added += int((~is_known).sum())
             changed += int((vector_checksums(vectors[is_known]) != self.sources[rows[is_known]]).sum())
             is_there[rows[is_known]] = True
-        if lacking := int((is_there & ~is_written).sum()):
+        if lacking := int((is_there & ~found.is_written).sum()):
             raise StoreError(
                 f"{location}: {lacking:,} vectors are not what was written; stop what else writes to the field, and "
                 "run again: the same command continues"

@@ -531,6 +531,22 @@ class PgvectorDriver(Driver):
         while self._ask(question, [self.table.oid]) == [(True,)]:
             time.sleep(0.2)
 
+    def refuse_drop(self, name: str) -> None:
+        """Refuse a column that views, policies or other things depend on, by dropping it and taking that back."""
+        from psycopg import Rollback
+        from psycopg.errors import DependentObjectsStillExist
+
+        drop = sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", self.table.path, name)
+        try:
+            with self._connected() as connection, connection.transaction() as transaction:
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
+                connection.execute(drop)
+                raise Rollback(transaction)
+        except DependentObjectsStillExist as error:
+            detail = "; ".join((error.diag.message_detail or str(error)).splitlines())
+            raise UsageError(f"{self.location}: {detail}; change or drop what depends on the column, and run again: "
+                             "nothing was changed") from error  # fmt: skip
+
     def drop_field(self, name: str) -> None:
         """Drop a column, with what lies beside it."""
         schema, table = self.table.path

@@ -135,6 +135,9 @@ class Exchange:
             backend.swap({self.old: record["old"], self.new: record["new"]})
             backend.note(self.old, None)
 
+    def refuse_forget(self) -> None:
+        """Raise UsageError if the old store cannot be deleted, as far as that is known beforehand."""
+
     def forget(self) -> None:
         """Delete the old store, which stepped aside, and the record, and nothing else."""
         backend = self.places
@@ -206,17 +209,23 @@ class FieldExchange(Exchange):
     def rollback(self) -> None:
         """Record that they ask the old field again."""
         record = self.record()
-        if record is not None and record.get("goal") == FORGOTTEN:
-            raise UsageError(f"{record['old']}: the old field is deleted, at least in part; run `forget` again")
+        with self.driver.errors():
+            is_there = self.old in self.driver.field_names()  # a `forget` that the database refused has dropped nothing
+        if record is not None and record.get("goal") == FORGOTTEN and not is_there:
+            raise UsageError(f"{record['old']}: the old field is deleted already; run `forget` again to finish it")
         self._note(None)
+
+    def refuse_forget(self) -> None:
+        """Raise UsageError if the old field cannot be dropped."""
+        with self.driver.errors():
+            self.driver.refuse_drop(self.old)
 
     def forget(self) -> None:
         """Drop the old field, and nothing else."""
         record = self.record()
         if record is None:
             return
-        with self.driver.errors():
-            self.driver.refuse_drop(self.old)
+        self.refuse_forget()
         self._note({**record, "goal": FORGOTTEN})
         with self.driver.errors():
             self.driver.drop_field(self.old)

@@ -97,6 +97,16 @@ class RunState:
             self.write()
 
 
+def why_missing(path: Path) -> str:
+    """Return why nothing is at the path of a store, and what to do: one that is being made is not there yet."""
+    work = hidden_sibling(path, "work")
+    state = RunState.read(path) if work.is_dir() else None
+    command = None if state is None else state.configuration.get("command")
+    if command is None:
+        return "no such file or folder; check the path"
+    return f"`{command}` makes it, or broke off: the same command continues; to give it up, remove {work}"
+
+
 def rows_done(output: Path, command: str) -> int:
     """Return how many rows from the first on an earlier run of a command has left as durable."""
     shards = _durable(output, command)

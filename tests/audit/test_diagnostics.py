@@ -8,7 +8,7 @@ from scipy.stats import skew
 from sklearn.neighbors import NearestNeighbors
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, TARGET, audit, halves, make_store, noisy
 
-from migrate.audit.diagnostics import PASS_RATES, calibrate, hubness_of, map_spaces
+from migrate.audit.diagnostics import PASS_RATES, hubness_of, map_spaces, table_of_thresholds
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.search.runs import Rankings
@@ -95,7 +95,7 @@ def runs(metric, n=400, seed=0):
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 def test_thresholds_follow_a_map_of_the_scores(metric):
     old, new, questions = runs(metric)
-    found = calibrate(old, new, questions, (metric, metric))
+    found = table_of_thresholds(old, new, questions, (metric, metric))
     for one, rate in zip(found.thresholds, PASS_RATES, strict=True):
         mapped = 0.5 * one.old + 0.1 if metric == "ip" else 3 * one.old
         assert one.same_pass_rate == pytest.approx(mapped)
@@ -113,9 +113,9 @@ def test_thresholds_follow_a_map_of_the_scores(metric):
 def test_no_threshold_is_as_precise_where_nothing_new_is_relevant_or_judged():
     old, new, questions = runs("ip")
     strange = Rankings({q: tuple(f"x{k}" for k in range(10)) for q in new.rankings}, new.scores)
-    found = calibrate(old, strange, questions, ("ip", "ip"))
+    found = table_of_thresholds(old, strange, questions, ("ip", "ip"))
     assert all(one.same_precision is None and one.precision_new == 0 for one in found.thresholds)
-    found = calibrate(old, new, replace(questions, qrels=None), ("ip", "ip"))
+    found = table_of_thresholds(old, new, replace(questions, qrels=None), ("ip", "ip"))
     assert {(one.precision_old, one.precision_new, one.same_precision) for one in found.thresholds} == {(None,) * 3}
 
 

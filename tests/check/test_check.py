@@ -2,6 +2,7 @@ import faiss
 import numpy as np
 import pytest
 
+import migrate
 from migrate.check import Cause, check_store
 from migrate.embedders import load_embedder
 from migrate.errors import VectorError
@@ -132,6 +133,20 @@ def test_texts_that_begin_with_the_prefix_themselves_are_pointed_out(make_store,
 
 
 @pytest.mark.slow
+def test_a_field_of_translated_vectors_beside_old_ones_of_an_unknown_model_is_compatible(
+    tmp_path, texts, plain, minilm
+):
+    lancedb = pytest.importorskip("lancedb")
+    old = plain + np.random.default_rng(0).normal(size=plain.shape).astype(np.float32) * 0.02
+    rows = [{"id": f"d{row}", "text": text, "vector": old[row].tolist()} for row, text in enumerate(texts)]
+    lancedb.connect(tmp_path).create_table("docs", rows)
+    place = f"lancedb:{tmp_path}#docs"
+    migrate.translate(place, migrate.fit(place, minilm, kind="identity", sample=10), into="new")
+    found = check_store(open_store(f"{place}?vector=new"), minilm, sample=8)
+    assert found.compatible and "are translated, and near the model's" in found.sentence
+    assert "translated from another model" in found.notes[0]
+
+
 def test_a_store_that_was_translated_is_near_and_compatible(make_store, texts, plain, minilm):
     noise = np.random.default_rng(0).normal(size=plain.shape) * 0.02
     store = make_store(texts, plain + noise)

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import logging
+import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -165,6 +166,18 @@ def test_a_guarded_client_is_copied_with_its_guard(folder):
         copied.embed_query("asked")
 
 
+def test_what_is_set_on_a_guard_reaches_the_client(folder):
+    model = Hashed()
+    guarded = migrate.guard(model, folder)
+    guarded.embed_query("asked")
+    guarded.salt = "another"
+    assert model.salt == "another" and guarded.embed_query("asked") == Hashed("another").embed_query("asked")
+    client = openai.OpenAI(api_key=KEY, base_url="http://127.0.0.1:9")
+    shown = migrate.guard(client, folder)
+    shown.api_key = "another key"
+    assert (client.api_key, shown.api_key) == ("another key", "another key")
+
+
 def test_a_client_with_too_few_answers_is_refused(folder):
     class Short(Hashed):
         def embed_documents(self, texts):
@@ -187,17 +200,7 @@ def test_an_asynchronous_client_of_openai_is_checked(folder):
 
 def test_an_embedding_of_llamaindex_is_checked(folder):
     base = pytest.importorskip("llama_index.core.base.embeddings.base")
-
-    class Model(base.BaseEmbedding):
-        salt: str = ""
-
-        def _get_text_embedding(self, text):
-            return vector_of(self.salt + text).tolist()
-
-        _get_query_embedding = _get_text_embedding
-
-        async def _aget_query_embedding(self, query):
-            return self._get_query_embedding(query)
+    from llamaindex_models import Model
 
     guarded = migrate.guard(Model(model_name="own", embed_batch_size=3), folder)
     assert isinstance(guarded, base.BaseEmbedding)
@@ -208,6 +211,13 @@ def test_an_embedding_of_llamaindex_is_checked(folder):
     for ask in (wrong.get_query_embedding, lambda text: asyncio.run(wrong.aget_query_embedding(text))):
         with pytest.raises(VectorError, match="other does not give the store's vectors"):
             ask("asked")
+    unpickled = pickle.loads(pickle.dumps(wrong))
+    assert (unpickled.model_name, unpickled.salt) == ("other", "x")
+    with pytest.raises(VectorError, match="other does not give the store's vectors"):
+        unpickled.get_query_embedding("asked")
+    unpickled.salt, unpickled.embed_batch_size = "", 7
+    np.testing.assert_allclose(unpickled.get_query_embedding("asked"), vector_of("asked"), rtol=1e-6)
+    assert (unpickled._model.embed_batch_size, unpickled.embed_batch_size) == (7, 7)
 
 
 def test_what_cannot_be_guarded_is_refused(folder, bare_folder):

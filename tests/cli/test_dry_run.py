@@ -19,6 +19,15 @@ FREE_COMMANDS = {
     "run store --target tfidf:24 --judged judged --sample 60 -o other": ("to read: store; judged", "to write: other"),
     "audit new --source store --judged judged --reference build --report page.html": ("to read: new;", "page.html"),
     "sync store new": ("up to date",),
+    "check store --model tfidf:32": ("to embed: nothing", "to write: nothing"),
+    "check store --model tfidf:32 --full --report page.html": ("to embed: up to 32 texts by tfidf:32", "page.html"),
+    "assess store --target tfidf:24 --report page.html": ("to embed: nothing", "to write: page.html"),
+    "assess store --target tfidf:24 --calibrate": ("to embed: 32 texts by tfidf:24", "to write: nothing"),
+    "assess store --target tfidf:24 --target tfidf:16 --judged judged": (
+        "by tfidf:24",
+        "by tfidf:16",
+        "to read: store; judged",
+    ),
     "stamp store --model tfidf:32 --force": ("to embed: 32 texts by tfidf:32", "store/lead-migrate.json"),
 }
 
@@ -33,6 +42,9 @@ PAID_COMMANDS = [
     "audit translated --source store --judged judged --reference pool --report page.html",
     "backfill translated -o other",
     f"stamp store --model {PAID} --force",
+    f"check translated --model {PAID} --full",
+    f"assess store --target {PAID} --judged judged",
+    "live run translated --budget 60%",
 ]
 
 
@@ -78,7 +90,8 @@ def test_nothing_is_paid_for(line, has_cache, paid_here, lead_migrate, contents)
     assert "to write: " in lead_migrate(f"{line} --dry-run").said
     assert contents() == before
     document = lead_migrate(f"{line} --dry-run --json").document
-    assert (document["kind"], document["command"]) == ("dry run", line.split()[0])
+    assert document["kind"] == "dry run" and line.startswith(f"{document['command']} ")
+    assert document["command"] != "live"
     assert contents() == before
     assert set(paid_here.texts_served[n_served:]) <= {"word"}, "what is asked to know the model by"
 
@@ -89,6 +102,16 @@ def test_what_would_be_paid_is_the_estimate_of_the_command(here, server, lead_mi
     dry = lead_migrate(f"{line} --dry-run --json").document
     assert dry["usd"] > 0 and dry["tokens"] > 0 and dry["embeds"] == [estimate]
     assert estimate in lead_migrate(line).err.splitlines()
+
+
+def test_what_a_worker_would_send_is_what_its_budget_and_the_cache_leave(paid_here, lead_migrate):
+    planned = lead_migrate("live run translated --budget 20 --dry-run --json").document
+    assert "to embed: 12 documents" in planned["embeds"][0] and "8 texts again" in planned["embeds"][0]
+    n_served = len(paid_here.texts_served)
+    lead_migrate("live run translated --budget 20 --once")
+    assert len([text for text in paid_here.texts_served[n_served:] if text != "word"]) == 20
+    planned = lead_migrate("live run translated --budget 20 --dry-run --json").document
+    assert planned["tokens"] == 0 and planned["embeds"][0].startswith("to embed: 0 documents")
 
 
 def test_more_than_may_be_spent_is_said_and_not_asked(here, server, lead_migrate):
@@ -126,6 +149,16 @@ def test_a_switch_and_its_ways_back_and_on_are_only_said(here, lead_migrate, con
     lead_migrate("rollback store")
 
 
+def test_a_field_that_would_be_added_is_named(here, lead_migrate, contents):
+    lancedb = pytest.importorskip("lancedb")
+    rows = [{"id": f"d{n}", "text": f"text {n}", "vector": [float(n), 1.0, float(n % 7)]} for n in range(100)]
+    lancedb.connect("lance").create_table("docs", rows)
+    lead_migrate("fit lancedb:lance#docs --target tfidf:16 --kind ridge --sample 60 -o of-lance")
+    before = contents()
+    ended = lead_migrate("translate lancedb:lance#docs of-lance --into fresh --dry-run")
+    assert ended.said.splitlines()[-1].endswith("lance#docs?vector=fresh") and contents() == before
+
+
 def test_a_finished_run_stays_as_it_is(finished_here, lead_migrate, contents):
     before = contents()
     ended = lead_migrate(f"{finished_here} --report again.json --dry-run")
@@ -133,6 +166,6 @@ def test_a_finished_run_stays_as_it_is(finished_here, lead_migrate, contents):
 
 
 def test_every_command_that_writes_a_store_or_asks_a_model_for_one_has_it(lead_migrate):
-    without = {"demo", "inspect", "assess", "check", "live", "compare", "carry", "private"}
+    without = {"demo", "inspect", "live", "compare", "carry", "private"}
     for name in SUMMARIES.keys() - without:
         assert "--dry-run" in lead_migrate(f"{name} --help-all").out, name

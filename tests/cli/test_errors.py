@@ -131,3 +131,25 @@ def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, s
     told = lead_migrate(f"{audit}tiny --cache none", code=7).complaint
     assert "vectors of dimension 8, not 24 (as " in told and "name the model" in told
     assert len(server.requests) == 1
+
+
+KEEPS_OUT = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "sklearn":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Finder())
+from migrate.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_a_library_that_a_finder_keeps_out_is_one_line():
+    typed = [sys.executable, "-c", KEEPS_OUT, "fit", "store", "--target", "tfidf:8", "-o", "out"]
+    done = subprocess.run(typed, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("lead-migrate: sklearn is not installed, and this needs it")

@@ -327,6 +327,34 @@ def test_what_was_typed_for_the_model_goes_along(here, printed):
     assert printed(translate).endswith(" --target tfidf:16,batch-size=8 --cache=own.sqlite")
 
 
+def test_names_that_begin_like_options_are_printed_so_that_they_can_be_typed(here, lead_migrate):
+    Path("store").rename("-store")
+    fitted = lead_migrate("fit --target tfidf:16 --sample 60 --kind ridge -o -stitch -- -store")
+    assert fitted.next.startswith("translate ./-store ./-stitch -o ./-store-translated")
+    lead_migrate(fitted.next)
+    lead_migrate(lead_migrate("inspect ./-store-translated").next.replace("DIR", "judged"), code=JUDGED)
+
+
+def test_a_file_beside_the_stitch_or_the_store_is_named(here, lead_migrate):
+    Path("data").mkdir()
+    for name in ("store", "target.npz"):
+        Path(name).rename(Path("data", name))
+    lead_migrate("fit data/store --target file:data/target.npz --sample 60 --kind ridge -o st")
+    ended = lead_migrate("translate data/store st -o again")
+    assert ended.next.endswith(" --target file:data/target.npz")
+    lead_migrate(ended.next.replace("DIR", "judged"), code=JUDGED)
+    Path("elsewhere").mkdir()
+    Path("data/target.npz").rename("elsewhere/target.npz")
+    lead_migrate("fit data/store --target file:elsewhere/target.npz --sample 60 --kind ridge -o st --force")
+    assert lead_migrate("translate data/store st -o once").next.endswith(" --target file:elsewhere/target.npz")
+    Path("elsewhere/target.npz").rename("data/moved.npz")
+    Path("stitches").mkdir()
+    Path("st").rename("stitches/st")
+    Path("data/moved.npz").rename("stitches/target.npz")
+    ended = lead_migrate("translate data/store stitches/st -o further")
+    assert ended.next.endswith(" --target file:stitches/target.npz")
+
+
 def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migrate):
     lead_migrate("fit store --target file:target.npz --sample 60 -o st")
     lead_migrate("embed judged --no-chunks --model file:target.npz -o of-a-file")
@@ -379,7 +407,7 @@ def staged(made_by_minilm):
 
 @pytest.mark.usefixtures("staged")
 def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_migrate):
-    assert lead_migrate("live run new --once --budget 80").next == "live status new"
+    assert lead_migrate("live run new --once --budget 20").next == "live status new"
     assert lead_migrate("live status new", code=JUDGED).next == "live run new"  # which another test runs
     lead_migrate("live run new --once -q")
     status = lead_migrate("live status new")

@@ -81,6 +81,8 @@ def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_tr
         hint = "lead-migrate: interrupted; continue with the same command: {} rows are done\n"
         for code, rows in ((130, 40), (143, 80)):
             assert server.gate.start(f"{command} -o killed") == (code, hint.format(rows))
+            told = lead_migrate("inspect killed", code=4).complaint
+            assert "killed: `embed` makes it, or broke off: the same command continues; to give it up, remove" in told
         lead_migrate(f"{command} -o killed --format langchain", code=2)
         assert server.gate.start(f"{command} -o killed")[0] == 0
         assert len(set(server.texts_served)) == 150

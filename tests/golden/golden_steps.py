@@ -91,7 +91,7 @@ def serve(recorder, old):
     kind = recorder.kind
     recorder.run("13 translate", "translate", old, "stitch", "-o", kind.new("live"), *QUIET)
     live = kind.opened("live")
-    recorder.run("13 live run", "live", "run", live, *TARGET, "--once", "--budget", "60%", *QUIET)
+    recorder.run("13 live run", "live", "run", live, *TARGET, "--once", "--budget", "68", *QUIET)
     recorder.look("13 live run", live)
     recorder.run("14 live status", "live", "status", live, "--json")
     backfill = ("backfill", kind.opened("new"), *TARGET, "-o", kind.new("filled"), *QUIET)

@@ -94,12 +94,12 @@ def test_another_pace_is_not_waited_for(location, embedder, state):
 
 
 def test_a_raised_budget_goes_on_and_pays_for_nothing_twice(location, embedder, state):
-    with running(location, embedder, state, budget="50"):
-        wait_for(lambda: "the budget of 50 is used up" in state.worker().message)
+    with running(location, embedder, state, budget="10"):
+        wait_for(lambda: "the budget of 10 is used up" in state.worker().message)
         assert len(embedder.embedder.asked) == 10
-        assert set_limits(state, 150, budget="20%") == "50 true vectors"
-        assert set_limits(state, 150, budget="60") is None
-        wait_for(lambda: "the budget of 60 is used up" in state.worker().message)
+        assert set_limits(state, 150, budget="5%") == "10 texts"
+        assert set_limits(state, 150, budget="20") is None
+        wait_for(lambda: "the budget of 20 is used up" in state.worker().message)
         set_limits(state, 150, budget="100%")
         wait_for(lambda: state.worker().phase == "complete")
         spent = state.counters()["tokens"]
@@ -122,10 +122,10 @@ def test_a_budget_below_what_is_spent_ends_the_embedding_in_a_line(location, emb
 
 
 def test_what_is_set_holds_until_the_worker_is_started_by_another_option(location, embedder, state):
-    with running(location, embedder, state, budget="50"):
-        set_limits(state, 150, budget="45")
+    with running(location, embedder, state, budget="10"):
+        set_limits(state, 150, budget="5")
         wait_for(lambda: is_obeyed(state))
-    for budget, in_force in (("50", "45"), ("50", "45"), ("55", "55"), ("50", "50")):
+    for budget, in_force in (("10", "5"), ("10", "5"), ("15", "15"), ("10", "10")):
         report = Worker(location, embedder, WorkerOptions(budget=budget, once=True)).run()
         assert report.message == f"the budget of {in_force} is used up"
 
@@ -137,6 +137,26 @@ def test_a_budget_in_dollars_needs_the_price_that_the_worker_has(location, embed
         with pytest.raises(UsageError, match="not a pace"):
             set_limits(state, 150, budget="50", pace="soon")
         assert not control_of(state).limits, "neither is kept"
+
+
+def test_a_worker_starts_while_others_look_if_one_is_running(location, embedder, state):
+    ended = threading.Event()
+
+    def look():
+        with LiveState(state.path) as mine:
+            while not ended.is_set():
+                is_running(mine)
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(10):
+            assert Worker(location, embedder, WorkerOptions(once=True, budget="1")).run().phase == "paused"
+    finally:
+        ended.set()
+        for looker in lookers:
+            looker.join()
 
 
 def test_a_pause_holds_for_a_worker_that_is_started_later_even_once(location, embedder, state):
@@ -163,7 +183,7 @@ def test_a_store_that_was_never_served_is_one_line(words, source_folder, capsys)
 
 def test_commands_say_what_they_did(location, embedder, state, capsys):
     assert commands(location, "set", "--budget", "50") == 2
-    assert "no worker is running" in capsys.readouterr().err
+    assert "no worker has run yet; give --budget and --pace to `lead-migrate live run`" in capsys.readouterr().err
     assert commands(location, "set") == 2
     assert "give --budget, --pace or both" in capsys.readouterr().err
     with running(location, embedder, state, pace=SLOW):
@@ -180,3 +200,7 @@ def test_commands_say_what_they_did(location, embedder, state, capsys):
         wait_for(lambda: "is used up" in state.worker().message)
     assert commands(location, "resume") == 0
     assert "it was not paused; no worker is running" in capsys.readouterr().out
+    assert commands(location, "set", "--budget", "50") == 0
+    assert "budget 50; no worker is running: start it by the same `live run`" in capsys.readouterr().out
+    report = Worker(location, embedder, WorkerOptions(pace=SLOW, once=True)).run()
+    assert report.message == "the budget of 50 is used up"

@@ -69,7 +69,7 @@ def words_of(printed):
 
 def test_a_store_is_completed_and_says_so(translated, tmp_path, capsys):
     capsys.readouterr()
-    assert lead_migrate("live", "run", translated, "--once", "--budget", "90", "--json") == 0
+    assert lead_migrate("live", "run", translated, "--once", "--budget", "48", "--json") == 0
     done = json.loads(capsys.readouterr().out)
     assert (done["phase"], done["true"], done["count"]) == ("paused", 90, 150)
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_a_store_is_completed_and_says_so(translated, tmp_path, capsys):
 def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(translated)
     stitch = ("--stitch", "../st", "--source", os.path.relpath(source_folder), "--refit-at", "40%")
-    words = ("--budget", "70%", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
+    words = ("--budget", "121", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
     assert lead_migrate("live", "run", ".", "--once", *words) == 0, capfd.readouterr().err
     assert "105 of 150 vectors are true ones" in words_of(capfd.readouterr().out)
     assert status_of(str(translated)).counters["refits"] == 1
@@ -98,7 +98,7 @@ def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, 
 
 def test_a_stitch_at_a_url_is_fitted_again(translated, source_folder, tmp_path, capsys):
     load_stitch(tmp_path / "st").save(f"memory://{tmp_path.name}/st")
-    live = ("live", "run", translated, "--once", "--budget", "90", "--source", source_folder, "--refit-at", "50%")
+    live = ("live", "run", translated, "--once", "--budget", "48", "--source", source_folder, "--refit-at", "50%")
     for place, code in ((f"memory://{tmp_path.name}/none", 4), ("nothing://bucket/st", 2)):
         assert lead_migrate(*live, "--stitch", place) == code
         error = capsys.readouterr().err
@@ -109,7 +109,7 @@ def test_a_stitch_at_a_url_is_fitted_again(translated, source_folder, tmp_path, 
 
 def test_counters_are_what_prometheus_reads(translated, tmp_path, capsys):
     parser = pytest.importorskip("prometheus_client.parser")
-    lead_migrate("live", "run", translated, "--once", "--budget", "70")
+    lead_migrate("live", "run", translated, "--once", "--budget", "28")
     metrics, page = tmp_path / "live.prom", tmp_path / "live.html"
     capsys.readouterr()
     assert lead_migrate("live", "status", translated, "--metrics", metrics, "--report", page, "--json") == 0
@@ -183,7 +183,7 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     place = place_of(kind)
     assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", place) == 0
-    worker = start_command(["live", "run", place, "--budget", "60"], tmp_path, tmp_path / "said")
+    worker = start_command(["live", "run", place, "--budget", "18"], tmp_path, tmp_path / "said")
     try:
         wait_for(lambda: is_known(place) and status_of(place).true == 60, 200)
         assert lead_migrate("live", "run", place, "--once", "--yes") == 6
@@ -199,7 +199,16 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
 
 
 def test_a_pause_outlives_a_worker_that_is_killed(translated, tmp_path, server, capsys):
-    arguments = ["live", "run", str(translated), "--once", "--budget", "90", "--pace", "60/min"]
+    arguments = [
+        "live",
+        "run",
+        str(translated),
+        "--once",
+        "--budget",
+        "56",
+        "--pace",
+        "60/min",
+    ]  # 40, and 8 at each start
     worker = start_command(arguments, tmp_path, tmp_path / "said")
     try:
         wait_for(lambda: is_known(translated) and status_of(str(translated)).counters["embedded_by_worker"], 200)

@@ -16,7 +16,7 @@ from asking import asking
 from children import call_in_child
 from database_edits import edit
 from stores_tools import make_store
-from worker_tools import DATABASES, Hashed, Other, translate, wait_for, work
+from worker_tools import DATABASES, Drifting, Hashed, Other, translate, wait_for, work, work_and_note
 
 import migrate
 from migrate.audit.verdict import Outcome
@@ -24,13 +24,13 @@ from migrate.cost import tally_of
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import LockedError, SpendingError, StitchError, StoreError, UsageError, VectorError
+from migrate.errors import LockedError, RemoteError, SpendingError, StitchError, StoreError, UsageError, VectorError
 from migrate.live.control import (
     is_running,
     stop_worker,
 )
 from migrate.live.monitor import LiveVerdict, Monitor
-from migrate.live.paying import Account, Pace, PayingEmbedder
+from migrate.live.paying import Account, Pace, PayingEmbedder, WorkerSpending
 from migrate.live.report import metrics_text, status_document, status_sections, verdict_sentence
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import OLD_STORE, STOP, LiveState, ServedQuery, state_path
@@ -108,7 +108,7 @@ def test_at_the_end_a_folder_is_a_full_re_embed_to_the_bit(location, embedder, s
 
 
 @pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
-def test_most_wanted_documents_come_first_and_a_budget_counts_all_that_are_true(location, embedder):
+def test_most_wanted_documents_come_first_and_a_budget_is_of_all_runs_of_the_worker(location, embedder):
     store = open_store(location)
     untrue = sorted({d.id for d in store.documents()} - true_ids(location))
     with state_of(location) as state:
@@ -116,25 +116,24 @@ def test_most_wanted_documents_come_first_and_a_budget_counts_all_that_are_true(
     Worker(location, embedder, options(from_queue=True)).run()
     assert embedder.embedder.asked == [untrue[5], untrue[9], untrue[7]]
     assert {untrue[5], untrue[7], untrue[9]} <= true_ids(location)
-    for budget, true in (("43", 43), ("60", 60), ("40%", 60), ("50%", 75)):
+    for budget, sent in (("3", 3), ("20", 20), ("10%", 20), ("30%", 45)):
         report = Worker(location, embedder, options(budget=budget)).run()
-        assert (report.phase, len(true_ids(location))) == ("paused", true) and "budget" in report.message
+        assert (report.phase, len(true_ids(location))) == ("paused", 40 + sent) and "budget" in report.message
+        assert len(embedder.embedder.asked) == sent
 
 
 @pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
-def test_what_queries_have_embedded_is_written_and_counts(location, embedder):
+def test_what_queries_have_embedded_is_written(location, embedder):
     true = true_ids(location)
     untrue = [document for document in open_store(location).documents() if document.id not in true]
     embedder.embed_documents(untrue[:30])  # into the cache, as a searcher does
     with state_of(location) as state:
         state.count({"embedded_by_queries": 30})
     embedder.embedder.asked.clear()
-    report = Worker(location, embedder, options(budget="60")).run()
-    assert embedder.embedder.asked == []
-    assert report.true == len(true_ids(location)) == 70
+    report = Worker(location, embedder, options(budget="5")).run()
+    assert report.true == len(true_ids(location)) == 75
     assert {document.id for document in untrue[:30]} <= true_ids(location)
-    Worker(location, embedder, options(budget="75")).run()
-    assert len(embedder.embedder.asked) == 5
+    assert len(embedder.embedder.asked) == 5, "what queries have had embedded is no part of the worker's budget"
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def running(worker):
 
 
 def test_what_queries_embed_meanwhile_is_found(location, embedder):
-    worker = Worker(location, embedder, WorkerOptions(budget="40", publish=0.1))
+    worker = Worker(location, embedder, WorkerOptions(from_queue=True, publish=0.1))
     with running(worker):
         wait_for(lambda: worker.survey.count == 150)
         untrue = [document for document in open_store(location).documents() if document.id not in worker.survey.true]
@@ -173,12 +172,29 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
     assert asked[0] == asked[1] < asked[2]
 
 
+def test_a_state_of_an_earlier_version_counts_the_documents_that_were_embedded(location):
+    with state_of(location) as state:
+        state.note("own spent by the worker", {"tokens": 5})
+        state.count({"embedded_by_worker": 7})
+        assert WorkerSpending.kept_in(state) == WorkerSpending(documents=7, tokens=5)
+
+
 def test_a_budget_in_dollars_needs_a_price(location, embedder):
     with pytest.raises(UsageError, match="price is not known"):
         Worker(location, embedder, options(budget="$1"))
     Worker(location, embedder, options(budget="$0.001", price=2.0)).run()
     with state_of(location) as state:
         assert 0 < state.counters()["usd"] <= 0.001
+
+
+def test_a_model_that_no_cache_keeps_is_refused_with_what_fits_it(location, tmp_path):
+    class Kept(Hashed):
+        cacheable = False
+
+    with pytest.raises(UsageError, match=r"no cache keeps the vectors of hashed.* with `reembed`"):
+        Worker(location, Kept(), ONCE)
+    with pytest.raises(UsageError, match="nothing would be; name a file with --cache"):
+        Worker(location, Hashed(), ONCE)
 
 
 def test_a_pace_that_is_none_is_refused():
@@ -425,7 +441,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
             first = np.argsort(-(batch.vectors @ query))[:10]
             queries.append(ServedQuery(query, tuple(batch.ids[row] for row in first), np.zeros(10, np.float32)))
         state.keep_queries(queries)
-    for budget, last in (("40", 0), ("60", 0), ("150", 180)):  # 40 are embedded: the verdict's documents count
+    for budget, last in (("1", 0), ("20", 0), ("110", 180)):  # the verdict's documents count
         Worker(location, embedder, options(budget=budget)).run()
         assert len(embedder.embedder.asked) <= int(budget)
         with state_of(location) as state:
@@ -436,7 +452,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         assert status_of(location).verdict.outcome in set(Outcome)
         assert state.history()
         state.keep_queries(queries[:60])
-    Worker(location, embedder, options(budget="150")).run()
+    Worker(location, embedder, options(budget="110")).run()
     with state_of(location) as state:
         assert Monitor.kept_in(state).last > 180, "nothing is left that would have to be embedded"
     status = status_of(location)
@@ -469,7 +485,7 @@ def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedd
     migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
     before = mean_cosine(place)
     renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "40%,90%"}
-    report = Worker(place, embedder, options(budget="100", **renewal)).run()
+    report = Worker(place, embedder, options(budget="86", **renewal)).run()
     assert report.true == 100 == len(true_ids(place))
     assert mean_cosine(place) > before + 0.02
     with state_of(place) as state:
@@ -503,31 +519,18 @@ def test_translations_are_left_alone_where_the_source_has_changed(location, embe
     changed = store_of(tmp_path / "changed", [*documents[:-10], *(Document(d.id, "new") for d in documents[-10:])])
     for source, refits in ((changed, 0), (slow_source, 1)):  # what could not be done is done when it can be
         renewal = {"source": source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
-        report = Worker(location, embedder, options(budget="50", **renewal)).run()
+        report = Worker(location, embedder, options(budget="10", **renewal)).run()
         assert (report.phase, report.true) == ("paused", 50)
         assert ("the stitch was not fitted again: " in report.message) == (refits == 0)
         with state_of(location) as state:
             assert state.counters()["refits"] == refits
 
 
-class Drifting(Hashed):
-    """Behind an API, where another model may come to have the name."""
-
-    drift = ""
-
-    @property
-    def profile(self):
-        return replace(super().profile, is_api=True)
-
-    def one(self, text):
-        return super().one(self.drift + text)
-
-
 def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, tmp_path):
     embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
     translate(source_folder, embedder, tmp_path / "new")
     location = str(tmp_path / "new")
-    assert Worker(location, embedder, options(budget="60")).run().true == 60
+    assert Worker(location, embedder, options(budget="28")).run().true == 60
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
     with pytest.raises(VectorError, match=r"gives another vector for the text of .* has changed"):
@@ -541,31 +544,44 @@ def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_n
     other = CachedEmbedder(Drifting(), tmp_path / "other.sqlite")
     other.embedder.drift = "later "
     with pytest.raises(VectorError, match=r"calls vectors true that hashed does not give .* has changed"):
-        Worker(location, other, options(budget="60")).run()
+        Worker(location, other, options(budget="20")).run()
     assert len(other.embedder.asked) == ASKED_AGAIN and len(true_ids(location)) == 40
     same = CachedEmbedder(Drifting(), tmp_path / "same.sqlite")
     Worker(location, same, options(budget="60")).run()
     assert len(true_ids(location)) > 40
 
 
-@pytest.mark.parametrize("budget", ["62", "{}tok"])
+@pytest.mark.parametrize("budget", ["30", "{}tok"])
 def test_a_model_that_has_changed_writes_nothing_where_little_may_be_spent(budget, source_folder, tmp_path):
     embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
     translate(source_folder, embedder, tmp_path / "new")
     location = str(tmp_path / "new")
-    Worker(location, embedder, options(budget="60")).run()
+    Worker(location, embedder, options(budget="28")).run()
     with state_of(location) as state:
         tokens = state.value("own spent by the worker")["tokens"]
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
     worker = Worker(location, embedder, options(budget=budget.format(tokens + 4 * tokens // 20)))
-    if "tok" in budget:  # which is not enough to prove the model, and so for nothing
-        assert worker.run().message.startswith("the budget of")
-        assert len(embedder.embedder.asked) == 1
-    else:
-        with pytest.raises(VectorError, match="has changed"):
-            worker.run()
+    assert worker.run().message.endswith("prove the model at each start; raise --budget to go on")
+    assert not embedder.embedder.asked, "what is not enough to prove the model is enough for nothing"
     assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
+
+
+@pytest.mark.parametrize("budget", ["40", "20%", "{}tok"])
+def test_a_worker_that_is_killed_again_and_again_sends_no_more_than_its_budget(budget, source_folder, tmp_path):
+    cache, journal = tmp_path / "cache.sqlite", tmp_path / "sent"
+    translate(source_folder, CachedEmbedder(Drifting(), cache), tmp_path / "new")
+    location, tally = str(tmp_path / "new"), tally_of(CachedEmbedder(Drifting(), cache), None)
+    texts = {document.id: document for document in open_store(location).documents()}
+    most = int(tally.tokens(list(texts.values())).sum()) // 4
+    for after in (ASKED_AGAIN + 3, 2 * ASKED_AGAIN, 10_000, 10_000, 10_000):
+        call_in_child(work_and_note, location, cache, journal, budget.format(most), after)
+        sent = journal.read_text().split()
+        if "tok" in budget:
+            assert tally.tokens([texts[doc_id] for doc_id in sent]).sum() <= most
+        else:
+            assert len(sent) <= (40 if budget == "40" else 30)
+    assert len(sent) > 2 * ASKED_AGAIN
 
 
 def test_a_stitch_of_the_model_before_it_changed_is_refused_though_the_cache_knows_nothing(slow_source, tmp_path):
@@ -575,7 +591,7 @@ def test_a_stitch_of_the_model_before_it_changed_is_refused_though_the_cache_kno
     migrate.translate(slow_source, migrate.fit(slow_source, later, kind="ridge", sample=40), tmp_path / "new")
     renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
     with pytest.raises(StitchError, match="the stitch was fitted on other documents"):
-        Worker(str(tmp_path / "new"), fresh, options(budget="60", **renewal)).run()
+        Worker(str(tmp_path / "new"), fresh, options(budget="20", **renewal)).run()
     assert len(fresh.embedder.asked) == ASKED_AGAIN
 
 
@@ -614,6 +630,25 @@ def test_the_pace_holds_within_one_call(tmp_path, embedder):
         account._sleep = lambda seconds: False
         with pytest.raises(SpendingError, match="asked to stop"):
             model.embed(texts, "document")
+
+
+def test_what_a_signal_breaks_off_stays_spent_and_what_fails_does_not(tmp_path, embedder):
+    class BrokenOff(Hashed):
+        def embed(self, texts, role, *, progress=None):
+            if role == "document" and not self.fails:
+                raise KeyboardInterrupt
+            return super().embed(texts, role)
+
+    with LiveState(tmp_path / "state.sqlite") as state:
+        account = Account(state, tally_of(embedder, None), None, None, room=lambda: 100)
+        model, texts = PayingEmbedder(BrokenOff(), account), [Document(str(row), f"text {row}") for row in range(5)]
+        for sent, ask in enumerate((model.embed, model.embed_again, model.embed), 1):
+            model.embedder.fails = 1
+            with pytest.raises(RemoteError):
+                ask(texts, "document")
+            with pytest.raises(KeyboardInterrupt):  # as Ctrl-C and SIGTERM, when the texts may have been paid for
+                ask(texts, "document")
+            assert account.documents == 5 * sent and account.tokens == sent * account.tally.tokens(texts).sum()
 
 
 def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_before(
@@ -675,11 +710,11 @@ def test_it_says_once_that_the_old_store_may_be_switched_off(location, embedder)
     said = []
     with LiveState(state_path(open_store(location))) as state:
         state.note(OLD_STORE, {"share": 0.02, "queries": 900})
-    Worker(location, embedder, options(budget="60"), tell=said.append).run()
+    Worker(location, embedder, options(budget="20"), tell=said.append).run()
     assert said == []
     with LiveState(state_path(open_store(location))) as state:
         state.note(OLD_STORE, {"share": 0.001, "queries": 900})
-    Worker(location, embedder, options(budget="70"), tell=said.append).run()
+    Worker(location, embedder, options(budget="30"), tell=said.append).run()
     (line,) = said
     assert "the old store adds 0.1 % of the documents shown, over 900 queries: it and its model may be" in line
     with LiveState(state_path(open_store(location))) as state:

@@ -104,7 +104,9 @@ def test_two_stages_are_served_while_a_worker_completes_the_store():
     assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
     assert "--plan two-stage-50 --report FILE" in found.remark
     locations = replace(PLACES, target=("--target", "openai:own", "--base-url=http://localhost:9/v1"))
-    first, second, _ = recommend(replace(made, locations=locations)).serving
+    paid = recommend(replace(made, locations=locations))
+    assert paid.command[:3] == ("live", "run", "new") and paid.command[-1] == "--yes"
+    first, second, _ = paid.serving
     assert first.endswith(", load_embedder")
     assert "LiveSearcher('new', load_embedder('openai:own', base_url='http://localhost:9/v1'), " in second
 

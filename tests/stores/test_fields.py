@@ -10,6 +10,7 @@ from switch_tools import write_report
 from sync_tools import Hashed, record, some_records, sync_billed, truth
 
 import migrate
+from migrate.cli.next_step import _is_forgotten_beside
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import state_folder
@@ -19,6 +20,8 @@ from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.registry import find_exchange
+from migrate.stores.switching import FORGOTTEN
 
 KINDS = ["Pgvector", "Lance", "Qdrant", "QdrantServer"]
 FIELD = "embedding_new"
@@ -169,6 +172,41 @@ def test_a_field_of_another_dimension_under_the_name_of_a_complete_one_is_not_sw
         switch(old, field_at(old), unproven=True)
 
 
+def make_anew(kind, location, dim):
+    """Drop the field, and make another of its name with vectors of somebody else."""
+    driver = open_store(location).driver
+    if isinstance(kind, tools.Pgvector):
+        import psycopg
+
+        with psycopg.connect(driver.address.place, autocommit=True) as connection:
+            table = driver.table.path[1]
+            connection.execute(f'ALTER TABLE "{table}" DROP COLUMN "{FIELD}"')
+            connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{FIELD}" vector({dim})')
+            connection.execute(f'UPDATE "{table}" SET "{FIELD}" = %s', [str([1.5] * dim)])
+        return
+    import lancedb
+
+    table = lancedb.connect(driver.address.place).open_table(driver.address.name)
+    table.drop_columns([FIELD])
+    values = f"arrow_cast(make_array({', '.join(['1.5'] * dim)}), 'FixedSizeList({dim}, Float32)')"
+    table.add_columns({FIELD: values})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Pgvector", "Lance"], indirect=True)
+@pytest.mark.parametrize(("dim", "words"), [(tools.TARGET_DIM, "none of the vectors"), (3, "3 dimensions and not 6")])
+def test_a_field_that_somebody_made_anew_is_not_replaced_by_force(kind, old, stitch, dim, words):
+    migrate.translate(old, stitch, into=FIELD)
+    migrate.translate(old, stitch, into=FIELD, force=True)
+    open_store(field_at(old)).put_vectors(["doc-003"], np.ones((1, tools.TARGET_DIM), np.float32))
+    migrate.translate(old, stitch, into=FIELD, force=True)  # with other vectors too it is still that field
+    make_anew(kind, field_at(old), dim)
+    theirs = vectors_by_id(field_at(old))
+    with pytest.raises(UsageError, match=f"{words}.* made it anew; choose another name"):
+        migrate.translate(old, stitch, into=FIELD, force=True)
+    assert same(vectors_by_id(field_at(old)), theirs)
+
+
 @pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
 def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
     with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
@@ -265,8 +303,9 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     done = switch(old, field_at(old), unproven=True)
     assert FIELD in done.change and done.model == "hashed"
     assert same(vectors_by_id(done.aside), vectors_by_id(old))
+    assert not _is_forgotten_beside(open_store(field_at(old)))
     assert switch(old, field_at(old), unproven=True).already
-    with pytest.raises(UsageError, match="switched"):
+    with pytest.raises(UsageError, match=r"was switched to, .* get theirs by `rollback`, `sync` and `switch` again"):
         migrate.sync(old, field_at(old), target=Hashed())
     with pytest.raises(UsageError, match="switched"):
         migrate.translate(old, stitch, into=FIELD, force=True)
@@ -275,6 +314,7 @@ def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch
     forget(old)
     assert same(vectors_by_id(old), new) and same(vectors_by_id(field_at(old)), new)
     assert open_store(old).info.manifest.model.spec == "hashed"
+    assert _is_forgotten_beside(open_store(old)) and _is_forgotten_beside(open_store(field_at(old)))
     with pytest.raises(UsageError, match="added beside is gone"):
         backfill_store(open_store(old), CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), old)
     with pytest.raises(UsageError, match="nothing was switched"):
@@ -300,6 +340,43 @@ def test_a_forget_that_was_killed_is_finished(old, stitch):
         rollback(old)
     forget(old)
     assert same(vectors_by_id(old), new)
+
+
+@pytest.mark.slow
+def test_a_column_that_something_depends_on_is_not_forgotten_and_can_be_rolled_back(tmp_path):
+    import psycopg
+
+    kind = tools.installed("Pgvector")()
+    old = kind.make(tmp_path / "old", some_records())
+    fitted = migrate.fit(old, Hashed(), kind="ridge", sample=40)
+    migrate.translate(old, fitted, into=FIELD)
+    before, driver = vectors_by_id(old), open_store(old).driver
+    switch(old, field_at(old), unproven=True)
+    place, table = driver.address.place, driver.table.path[1]
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute(f'CREATE VIEW reading AS SELECT "{driver.vector}" FROM "{table}"')
+        connection.execute("CREATE VIEW reading_further AS SELECT * FROM reading")
+        try:
+            with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
+                forget(old)
+            code, printed = run_command(["forget", old, "--dry-run"], tmp_path)
+            assert code == 2 and "view reading depends" in printed
+            assert same(vectors_by_id(old), before)
+            rollback(old)
+            switch(old, field_at(old), unproven=True)
+            rollback(old)
+            connection.execute(f'CREATE VIEW reading_new AS SELECT "{FIELD}" FROM "{table}"')
+            with pytest.raises(UsageError, match=r"view reading_new depends .* nothing was changed"):
+                migrate.translate(old, fitted, into=FIELD, force=True)
+            switch(old, field_at(old), unproven=True)
+        finally:
+            connection.execute("DROP VIEW IF EXISTS reading, reading_further, reading_new")
+    exchange = find_exchange(old)
+    exchange._note({**exchange.record(), "goal": FORGOTTEN})  # as an earlier version left it, which the server refused
+    rollback(old)
+    switch(old, field_at(old), unproven=True)
+    forget(old)
+    assert driver.vector not in open_store(old).driver.field_names()
 
 
 def test_names_and_kinds_that_cannot_be_are_refused(old, stitch, tmp_path):

@@ -14,18 +14,27 @@ class GuardedEmbeddings(Embeddings):
 
     def __init__(self, embeddings: Embeddings, watch: Watch) -> None:
         self.embeddings, self.watch = embeddings, watch
-        self.name = f"{type(embeddings).__name__}"
 
     def __getattr__(self, name: str) -> Any:
         if name == "embeddings":  # not there yet, while it is copied
             raise AttributeError(name)
         return getattr(self.embeddings, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("embeddings", "watch"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.embeddings, name, value)
+
+    @property
+    def _class_name(self) -> str:
+        return type(self.embeddings).__name__
+
     def _check(self) -> None:
-        self.watch.before(self.embeddings.embed_documents, name=self.name)
+        self.watch.before(self.embeddings.embed_documents, name=self._class_name)
 
     async def _check_async(self) -> None:
-        await self.watch.before_async(self.embeddings.aembed_documents, name=self.name)
+        await self.watch.before_async(self.embeddings.aembed_documents, name=self._class_name)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed documents."""

@@ -11,10 +11,25 @@ from migrate.check.guard.watch import Watch
 
 
 class GuardedEmbedding(BaseEmbedding):
-    """The same embedding, checked first."""
+    """The same embedding, checked first; other attributes are its own, and what is set is set there too."""
 
     _model: BaseEmbedding = PrivateAttr()
     _watch: Watch = PrivateAttr()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]
+        return getattr(self._model, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            setattr(self._model, name, value)
+        if name.startswith("_") or name in BaseEmbedding.model_fields:
+            super().__setattr__(name, value)
+
+    def __reduce__(self) -> Any:
+        """Pickle the model and the watch, which LlamaIndex's own way leaves out."""
+        return guarded_embedding, (self._model, self._watch)
 
     @classmethod
     def class_name(cls) -> str:

@@ -12,7 +12,9 @@ _SAME_MODEL = ("model", "dimensions", "user", "extra_headers", "extra_query", "e
 
 
 class _Shown:
-    """An object whose attributes are another's, but for those of its own."""
+    """An object whose attributes are another's, but for those of its own; they are set there too."""
+
+    _own = ("_behind", "_watch", "_asked", "embeddings")
 
     def __init__(self, behind: Any) -> None:
         self._behind = behind
@@ -21,6 +23,12 @@ class _Shown:
         if name == "_behind":  # not there yet, while it is copied
             raise AttributeError(name)
         return getattr(self._behind, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._own:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._behind, name, value)
 
 
 class _GuardedEmbeddings(_Shown):

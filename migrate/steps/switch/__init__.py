@@ -127,7 +127,9 @@ class Forget(Step["Switched"]):
         """The switch that is to be forgotten."""
         from migrate.steps.switch.job import Switched, exchange_of
 
-        return Switched.of(exchange_of(self.old)[1])
+        exchange, record = exchange_of(self.old)
+        exchange.refuse_forget()
+        return Switched.of(record)
 
     def execute(self) -> Switched:
         """Delete the old store, and the record of the switch."""

@@ -13,6 +13,7 @@ from migrate.stores.fields import FieldOutput
 from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import find_exchange, output_of, path_in
+from migrate.stores.switching import FieldExchange
 
 
 def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
@@ -64,6 +65,11 @@ def refuse_switched(*stores: Store) -> None:
         location = store.info.location
         exchange = find_exchange(location)
         record = None if exchange is None else exchange.record()
+        if record is not None and isinstance(exchange, FieldExchange):
+            raise UsageError(
+                f"{location}: {record['new']} was switched to, and programs write its vectors themselves; records that "
+                "have the old ones alone get theirs by `rollback`, `sync` and `switch` again"
+            )
         if record is not None:
             raise UsageError(
                 f"{location}: the stores were switched, and {record['new']} answers in the place of {record['old']}: "

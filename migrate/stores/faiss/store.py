@@ -38,6 +38,7 @@ from migrate.stores.outputs import Output
 from migrate.stores.records import check_options
 from migrate.stores.serving import Hits
 from migrate.vectors import Vectors
+from migrate.work.outputs import why_missing
 
 if TYPE_CHECKING:
     from migrate.stores.faiss.search import IndexSearch
@@ -92,7 +93,7 @@ class FaissKind:
             try:
                 path.stat()
             except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-                raise StoreError(f"{path}: no such file or folder; check the path") from error
+                raise StoreError(f"{path}: {why_missing(path)}") from error
             index = _find_index(path) if path.is_dir() else path
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()

@@ -19,6 +19,7 @@ from migrate.errors import RemoteError, StoreError
 from migrate.files import FileStamp, refuse_endless
 from migrate.reading import parse_json
 from migrate.stores.binary_reader import read_errors
+from migrate.work.outputs import why_missing
 from migrate.work.remote import Folder
 
 SUFFIX: Final = ".parquet"
@@ -70,7 +71,7 @@ class LocalFiles:
         self.path = path
         self.is_folder = path.is_dir()
         if not self.is_folder and not path.is_file():
-            raise StoreError(f"{location}: there is no such file or folder; check the path")
+            raise StoreError(f"{location}: {why_missing(path)}")
         self.folder = path if self.is_folder else path.parent
 
     def list_all(self) -> list[ParquetFile]:
