@@ -110,7 +110,7 @@ def recalls(held_out: HeldOut, seed: int) -> Iterator[tuple[str, dict[str, float
         runs["ceiling"] = ranked(old[rest], old_queries)
         runs["translated"] = ranked(translated, new_queries)
         weight = Comparison.of(runs["translated"], runs["ceiling"], truth).weight(len(ids))
-        runs["together"] = reciprocal_rank_fusion([runs["translated"], runs["ceiling"]], weights=(1, weight))
+        runs["together"] = reciprocal_rank_fusion([runs["translated"], runs["ceiling"]], weights=(2 - weight, weight))
 
         def first(run: Rankings, query_id: str) -> set[str]:
             return set([doc_id for doc_id in run.top(query_id, 11) if doc_id != query_id][:10])

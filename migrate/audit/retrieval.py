@@ -272,11 +272,13 @@ class Retriever:
 
     def together(self) -> TimedRun:
         """Fuse the translated and the source store, each searched by queries of its own model, by their ranks."""
-        return self.fuse(self.search(TRANSLATED), self.search(STAY), weights=(1, self.weight_of_old))
+        return self.fuse(
+            self.search(TRANSLATED), self.search(STAY), weights=(2 - self.weight_of_old, self.weight_of_old)
+        )
 
     @cached_property
     def weight_of_old(self) -> float:
-        """The weight, 0-1, of the source store's ranks beside those of the translated one, which live search learns.
+        """The weight, 0-2, of the source store's ranks beside those of the translated one, which live search learns.
 
         Before a pool stands for the full re-embed, it is from how far both stores agree.
         """

@@ -84,16 +84,17 @@ class Comparison:
             self.new_found, self.old_found = self.new_found / 2, self.old_found / 2
 
     def weight(self, count: int) -> float:
-        """Return the weight, 0-1, of the old model's ranks beside the new one's, in a store of `count` documents.
+        """Return the weight, 0-2, of the old model's ranks, in a store of `count` documents; the new one has the rest.
 
-        It rises from 0 where the old model finds half of what the translated store finds to 1 where it finds 0.8. As
-        long as little is known of that, it is assumed from the agreement beyond that of chance, from 0.3 to 0.6: a
-        model as good as the new one finds much of what that does.
+        It rises from 0 where the old model finds half of what the translated store finds to 1 where it finds 0.8, and
+        from 1 to 2 where it is the other way round. As long as little is known of that, it is assumed from the
+        agreement beyond that of chance, from 0.3 to 0.6: a model as good as the new one finds much of what that does.
         """
         chance = min(_AMONG / max(count, 1), 1.0)
         beyond_chance = (self.agreement - chance) / (1 - chance) if chance < 1 else 1.0
         assumed = 0.5 + 0.3 * _ramp(beyond_chance, 0.3, 0.6)
-        return _ramp((self.old_found + _FEWEST * assumed) / (self.new_found + _FEWEST), 0.5, 0.8)
+        new, old = self.new_found + _FEWEST, self.old_found + _FEWEST * assumed
+        return _ramp(old / new, 0.5, 0.8) + 1 - _ramp(new / old, 0.5, 0.8)
 
 
 def _ramp(number: float, start: float, end: float) -> float:
@@ -102,7 +103,7 @@ def _ramp(number: float, start: float, end: float) -> float:
 
 
 def fuse_old(ranking: Sequence[str], old_ranks: Mapping[str, int], *, weight: float, depth: int = DEPTH) -> list[str]:
-    """Return the first `depth` of a `ranking` by the new model once the ranks of the old one count with a weight, 0-1.
+    """Return the first `depth` of a `ranking` by the new model once the ranks of the old one count with a weight, 0-2.
 
     Each document is given the reciprocals of both ranks, from 1, that of the new one with what is missing to 2.
 

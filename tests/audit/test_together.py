@@ -22,10 +22,11 @@ class Alike(Topics):
         return replace(super().identity, spec="alike")
 
     def _one(self, text, role):
-        return TARGET._one(text, role) + 0.4 * super()._one(text, role)
+        """The target's vector, and as much of another topics model of `blur` as is said."""
+        return TARGET._one(text, role) + self.blur * super()._one(text, role)
 
 
-STRANGER, SOURCE = SOURCE, Alike(seed=1)
+STRANGER, SOURCE = SOURCE, Alike(seed=1, blur=0.7)
 IDS = np.array([document.id for document in DOCUMENTS])
 TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
 ASKED = TARGET.embed_queries(QUERIES).astype(float)
@@ -88,6 +89,15 @@ def test_ranks_of_an_old_model_that_finds_less_than_the_translation_do_not_count
         == report.arm(TRANSLATED).mean("nDCG@10")
         != report.arm("stay").mean("nDCG@10")
     )
+
+
+def test_ranks_of_an_old_model_that_finds_more_than_the_translation_count_more(stores, tmp_path):
+    near = Alike(seed=1, blur=0.1)
+    far_off = make_store(tmp_path / "translated", vectors=noisy(3.0))
+    report = audit(far_off, stores[1], source=make_store(tmp_path / "old", near), source_model=near)
+    assert "the old ranks count 100 %, as the old model finds more" in report.arm("together").meaning
+    together, stay, alone = (report.arm(name).mean("nDCG@10") for name in ("together", "stay", TRANSLATED))
+    assert together == pytest.approx(stay, abs=0.02) and together > alone + 0.1
 
 
 @pytest.mark.parametrize("depth", [7, 50])

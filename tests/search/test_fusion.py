@@ -28,7 +28,7 @@ def test_a_run_counts_by_its_weight():
     assert reciprocal_rank_fusion(runs, weights=(1, 0.5)).top("q", 9) == order
 
 
-@pytest.mark.parametrize("weight", [0, 0.3, 0.7, 1])
+@pytest.mark.parametrize("weight", [0, 0.3, 0.7, 1, 1.6, 2])
 def test_the_old_ranks_count_by_their_weight(weight):
     ranking = [f"d{number:02}" for number in range(20)]
     old = {doc_id: rank for rank, doc_id in enumerate(reversed(ranking), start=1) if rank % 4}
@@ -68,7 +68,7 @@ def test_before_anything_is_true_the_weight_rises_with_the_agreement_beyond_chan
 
 
 @pytest.mark.parametrize("agreement", [0, 1])
-@pytest.mark.parametrize(("found", "weight"), [(1, 0), (5, 0.42), (7, 1), (20, 1)])
+@pytest.mark.parametrize(("found", "weight"), [(1, 0), (5, 0.42), (7, 1), (9, 1), (12, 1.44), (20, 2)])
 def test_who_finds_the_best_true_documents_decides(found, weight, agreement):
     """Of ten documents of either, the old one has as many of the best as it is given, and the new one eight."""
     comparison = Comparison(9, agreement)
