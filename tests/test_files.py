@@ -447,6 +447,6 @@ def test_as_many_files_may_be_open_as_are_needed_and_the_system_allows():
         "(256, 1000)",
         "(600, 1000)",
         "(1000, 1000)",
-        "it: 2,000 files have to be open at once, and this system allows 1,000; raise that with `ulimit -n`, or write a "
-        "narrower pattern",
+        "it: 2,000 files have to be open at once, and this system allows 1,000; raise that with `ulimit -n`, or write "
+        "a narrower pattern",
     ]
