@@ -9,7 +9,9 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -147,6 +149,26 @@ def make_private(path: Path) -> None:
             os.link(temporary, path)
     finally:
         Path(temporary).unlink()
+
+
+def allow_open_files(count: int, least: int, subject: str) -> None:
+    """Let this process have so many files open, or as many as the system allows; a UsageError for less than `least`."""
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in _open_files())
+    allowed = soft
+    for limit in sorted({min(count, hard), min(least, hard)}, reverse=True):
+        if limit > allowed:
+            with suppress(ValueError, OSError):  # macOS allows less than it says
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, _open_files()[1]))
+                allowed = limit
+    if allowed < least:
+        raise UsageError(
+            f"{subject}: {least:,} files have to be open at once, and this system allows {allowed:,}; raise that with "
+            "`ulimit -n`, or write a narrower pattern"
+        )
+
+
+def _open_files() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def sync_path(path: Path) -> None:

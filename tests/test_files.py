@@ -429,3 +429,24 @@ def test_the_hash_of_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="this is a pipe"):
         sha256_file(tmp_path / "pipe")
+
+
+def test_as_many_files_may_be_open_as_are_needed_and_the_system_allows():
+    code = (
+        "import resource as r, sys; from migrate.errors import UsageError; from migrate.files import allow_open_files\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, 1000))\n"
+        "limit = lambda: r.getrlimit(r.RLIMIT_NOFILE)\n"
+        "allow_open_files(200, 100, 'it'); print(limit())\n"
+        "allow_open_files(600, 300, 'it'); print(limit())\n"
+        "allow_open_files(5_000, 900, 'it'); print(limit())\n"
+        "try: allow_open_files(5_000, 2_000, 'it')\n"
+        "except UsageError as error: print(error)\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == [
+        "(256, 1000)",
+        "(600, 1000)",
+        "(1000, 1000)",
+        "it: 2,000 files have to be open at once, and this system allows 1,000; raise that with `ulimit -n`, or write "
+        "a narrower pattern",
+    ]

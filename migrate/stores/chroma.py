@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import output_errors
+from migrate.files import allow_open_files, output_errors
 from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import KindSupport, StoreInfo
@@ -43,6 +43,8 @@ _URI: Final = "chroma:uri"
 """The key of the URI of a record in the metadata of its document."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
 _PAGE: Final = 4_096
+_SPARE_FILES: Final = 512
+"""Files that are open beside those of many collections."""
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""
@@ -272,6 +274,17 @@ class ChromaDriver(ClientDriver):
         """Return what Chroma counts up with each write to the collection, or to those that a pattern means."""
         versions = {name: self._version_of(name) for name in self._copied_names}
         return {name: version for name, version in versions.items() if version is not None}
+
+    def expand(self) -> dict[str, Self]:
+        """Return the collections.
+
+        Chroma keeps one in memory for each five files that a process may have open, in parts, of which one may be full
+        long before the others; and of one that had to go it finds nothing again (1.5).
+        """
+        drivers = super().expand()
+        if not self.is_server:
+            allow_open_files(50 * len(drivers) + _SPARE_FILES, 25 * len(drivers), self.location)
+        return drivers
 
     @property
     def _copied_names(self) -> list[str]:

@@ -200,6 +200,11 @@ class DatabaseStore(Store):
         if not self.notices_vectors:
             self._file, self._looked_up, self._texts = None, 0, None
 
+    def release(self) -> None:
+        """Close the file of exported vectors, if it stays where it lies, until it is needed again."""
+        if self.notices_vectors:
+            self._file = None
+
     # The store.
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:

@@ -193,7 +193,8 @@ class Driver(ABC):
 
     def choose_name(self, names: Sequence[str]) -> str:
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
-        return choose(self.location, self.collection, names, self.address.name, "name one after a #")
+        remedy = "name one after a #" if self.address.name else "name one after a #, or all of them by #*"
+        return choose(self.location, self.collection, names, self.address.name, remedy)
 
     def collection_ids(self) -> Mapping[str, Sequence[str]]:
         """Return the ids of each of several collections that lie in one table; none of any other."""

@@ -38,6 +38,8 @@ from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter, write_rows
 
+_MOST_OPEN: Final = 32
+"""Collections whose files stay open."""
 _PARTS: Final = "parts.json"
 """The list of the collections in a work folder, with the rows of each."""
 _OPEN_WEBUI: Final = "embedding_config"
@@ -170,6 +172,7 @@ class JoinedStore(Store):
             if begin < end:
                 for batch in store.scan(begin, end, batch_size=batch_size):
                     yield Batch(self._joined_ids(name, batch.ids), batch.vectors)
+                self._release(store)
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
@@ -214,7 +217,14 @@ class JoinedStore(Store):
         names = list(self.members)
         for number in np.unique(numbers).tolist():
             positions = np.flatnonzero(numbers == number)
-            yield names[number], self.members[names[number]], positions, rows[positions] - self._starts[number]
+            store = self.members[names[number]]
+            yield names[number], store, positions, rows[positions] - self._starts[number]
+            self._release(store)
+
+    def _release(self, store: Store) -> None:
+        """Close a collection's file, where those of all may be more than a process can have open."""
+        if len(self.members) > _MOST_OPEN and isinstance(store, DatabaseStore):
+            store.release()
 
     def _joined_ids(self, name: str, ids: Iterable[str]) -> list[str]:
         """Return ids of a collection as they are among all: the same in a copy under other names."""
