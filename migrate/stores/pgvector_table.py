@@ -238,7 +238,7 @@ def dependents(ask: Ask, oid: int) -> list[str]:
 def copy_rest(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> Iterator[str]:
     """Give a copy `staging`, which has its rows and will be called `table`, all else; yield what is not copied."""
     pointing = sorted({row[1] for row in ask(_POINTING, [source.oid])})
-    _copy_sequences(ask, source, staging)
+    _copy_sequences(ask, source, staging, table)
     _copy_indexes(ask, source, staging, table, dim)
     statements = ask(_REST, {"oid": source.oid, "new": quoted(staging)})
     for (statement,) in statements:
@@ -275,7 +275,7 @@ def index_like(table: Table, index: Index, name: str, column: str, dim: int) -> 
     return sql("CREATE INDEX CONCURRENTLY {} ON {} {words}", name, table.path, words=definition)
 
 
-def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str]) -> None:
+def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str], table: str) -> None:
     """Give the copy sequences of its own, which go on where those of the source are."""
     from psycopg.sql import Literal
 
@@ -287,7 +287,7 @@ def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str]) -> None:
         if sequence is None:
             continue
         if not is_identity:
-            new = (staging[0], f"{staging[1][-40:]}_{column}"[:_LONGEST_NAME])
+            new = (staging[0], _free_name(ask, staging[0], f"{source.path[1]}_{column}_seq", source.path[1], table))
             ask(sql("CREATE SEQUENCE {} OWNED BY {}", new, [*staging, column]), ())
             default = sql("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({new})", staging, column,
                           new=Literal(quoted(new)))  # fmt: skip

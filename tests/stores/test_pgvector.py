@@ -137,6 +137,15 @@ def test_a_collection_of_langchain_is_a_store(langchain):
     assert np.array_equal(read_all(new.scan()).vectors, vectors) and list(new.documents()) == list(two.documents())
 
 
+def test_a_copy_with_a_sequence_is_written_over_by_force(awkward):
+    source, new = open_store(f"{location(awkward)}.embedding?text=body"), location(f"{awkward}_new.embedding")
+    stitch = migrate.fit(source, "tfidf:5", kind="ridge", sample=40)
+    for _ in range(3):
+        migrate.translate(source, stitch, new, force=True)
+    assert ask(f"SELECT pg_get_serial_sequence('{awkward}_new', 'n')")[0][0]
+    assert ask(f"SELECT nextval(pg_get_serial_sequence('{awkward}_new', 'n'))") == [(COUNT + 1,)]
+
+
 def test_all_columns_of_an_awkward_table_go_through(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
     assert (source.info.count, source.info.dim, source.without_vector) == (108, DIM, 12)
