@@ -87,12 +87,12 @@ def replay(store: Store, translated: Vectors, is_pair: NDArray[np.bool_], rule: 
     for number, query in enumerate(world.log):
         new = store.first_of(vectors, world.new_queries[query])
         old = store.first_of(world.old, world.old_queries[query])
-        pool = reciprocal_rank_fusion([Rankings({"": tuple(new)}), Rankings({"": tuple(old)})], depth=DEPTH).rankings[
-            ""
-        ]
+        found = [new] if rule == "without" else [new, old]
+        runs = [Rankings({"query": tuple(one)}) for one in found]
+        pool = reciprocal_rank_fusion(runs, depth=DEPTH).top("query", DEPTH)
         rows = np.array([store.row_of[doc_id] for doc_id in pool])
         lacking = [doc_id for doc_id, row in zip(pool, rows, strict=True) if not is_true[row]]
-        wanted.update({doc_id: 1 / (place + 1) for place, doc_id in enumerate(lacking)})  # type: ignore[arg-type]
+        wanted.update({doc_id: 1 / (place + 1) for place, doc_id in enumerate(lacking)})
         due += BY_WORKER
         chosen = lacking[:BY_QUERY]
         if due >= BATCH:
@@ -152,7 +152,9 @@ def main() -> None:
             asked = [world.query_ids[query] for query in world.log]
             parts = [np.arange(len(asked)) < 100, np.ones(len(asked), bool)]
             parts += [np.array([query_id.startswith(f"{name}:") for query_id in asked]) for name in SETS]
-            answers = {"staying": [store.first_of(world.old, world.old_queries[query]) for query in world.log]}
+            answers: dict[str, Sequence[Sequence[str]]] = {
+                "staying": [store.first_of(world.old, world.old_queries[query]) for query in world.log]
+            }
             answers |= {rule: replay(store, translated, is_pair, rule) for rule in RULES}
             for title, found in answers.items():
                 of_query = measure(store, found)
