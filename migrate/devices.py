@@ -181,4 +181,4 @@ def _full_precision() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
