@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,8 @@ class Corpus:
         old = unit_rows(rng.standard_normal((count, OLD_DIM), dtype=np.float32))
         words = (len(vocabulary) * rng.random((count, WORDS)) ** 3).astype(np.int64)  # some words are frequent
         said = np.stack([meanings[row].mean(axis=0) for row in words])
-        return cls(
-            old, unit_rows(old @ maps + 0.1 * said), [" ".join(vocabulary[word] for word in row) for row in words]
-        )
+        texts = [" ".join(vocabulary[word] for word in row) for row in words]
+        return cls(old, unit_rows(old @ maps + 0.1 * said), texts)
 
 
 def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -111,7 +111,7 @@ def compare_stitches(count: int) -> None:
                 print_row(f"translate, {spec}", name, "no GPU here", "")
                 continue
             translate(stitch, reader, Corpus(corpus.old[:1_000], corpus.new[:1_000], corpus.texts[:1_000]))
-            seconds, found = seconds_of(lambda stitch=stitch: translate(stitch, reader, corpus))
+            seconds, found = seconds_of(partial(translate, stitch, reader, corpus))
             by_numpy = found if by_numpy is None else by_numpy
             difference = float(np.abs(found - by_numpy).max())
             print_row(f"translate, {spec}", name, f"{count / seconds:,.0f} documents/s", f"differs by {difference:.1e}")

@@ -57,14 +57,16 @@ class TorchDevice:
         results = list(self.in_parts(compute, len(rows)))
         return results[0] if len(results) == 1 else np.concatenate(results)
 
-    def in_parts(self, compute: Callable[[slice], Result], count: int) -> Iterator[Result]:
+    def in_parts(self, compute: Callable[[slice], Result], count: int, *, most: int | None = None) -> Iterator[Result]:
         """Yield what `compute` returns for `count` rows, in parts, halved where they do not fit into the memory.
+
+        A part has at most `most` rows, where that is given.
 
         Raises OutputError: one row alone does not fit, or the device fails.
         """
         import torch
 
-        start, size = 0, max(count, 1)
+        start, size = 0, max(count if most is None else min(count, most), 1)
         while start < max(count, 1):
             part = slice(start, min(start + size, count))
             try:

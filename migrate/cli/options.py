@@ -509,8 +509,9 @@ def _device(context: click.Context, param: click.Parameter, value: Any) -> Any:
     try:
         device = _in_spec(context, param, value)
     except click.UsageError as error:
-        error.message += f"; for stitches and search too, set {DEVICE}={value}"
-        raise
+        raise click.UsageError(
+            f"{error.message}; for stitches and search too, set {DEVICE}={value}", context
+        ) from error
     if device is not None:
         os.environ[DEVICE] = device
     return device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from migrate.vectors import Batch, Vectors, squared_norms
 
 DEPTH = 100
 """Documents that a run keeps for a query."""
+
+_SCORES_AT_ONCE = 1 << 28
+"""Scores that a device computes at once, of 4 bytes each: torch looks through no more than eight times as many."""
 
 Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of queries, and of the row that goes with each."""
@@ -102,12 +105,11 @@ class TopK:
         slack, groups = self._slack(norms), self._groups(keys)
 
         def find(part: slice) -> Pairs:
-            of_queries = map(device.tensor, (self.queries[part], self._floor[part], slack[part]))
-            of_rows = map(device.tensor, (vectors, norms, groups))
-            near = _near_tensors(*of_queries, *of_rows, metric=self.metric, depth=self.depth).cpu().numpy()
+            arrays: list[NDArray[Any]] = [self.queries[part], self._floor[part], slack[part], vectors, norms, groups]
+            near = _near_tensors(*map(device.tensor, arrays), metric=self.metric, depth=self.depth).cpu().numpy()
             return near[:, 0] + part.start, near[:, 1]
 
-        pairs = list(device.in_parts(find, len(self.queries)))
+        pairs = list(device.in_parts(find, len(self.queries), most=max(_SCORES_AT_ONCE // len(vectors), 1)))
         query_rows, rows = (np.concatenate(numbers) for numbers in zip(*pairs, strict=True))
         return query_rows, rows
 
