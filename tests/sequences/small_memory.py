@@ -15,7 +15,7 @@ class SmallMemory(TorchDispatchMode):
         found = function(*args, **(kwargs or {}))
         if function in (torch.ops.aten.mm.default, torch.ops.aten.matmul.default):
             if found.numel() > self.limit:
-                raise torch.OutOfMemoryError(
+                raise torch.cuda.OutOfMemoryError(
                     "CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total capacity"
                 )
             self.products += 1
