@@ -76,7 +76,7 @@ class TorchDevice:
                 if size == 1:
                     raise OutputError(
                         f"the memory of device {self.name} is full ({_first_line(error)}); end what else uses it, or "
-                        f"set {DEVICE}=cpu"
+                        f"start over with {DEVICE}=cpu"
                     ) from error
                 size = -(-size // 2)
                 continue
@@ -84,7 +84,7 @@ class TorchDevice:
                 if "CUDA" not in str(error):
                     raise
                 raise OutputError(
-                    f"device {self.name} failed ({_first_line(error)}); run the command again, or set {DEVICE}=cpu"
+                    f"device {self.name} failed ({_first_line(error)}); run the command again, or start over with {DEVICE}=cpu"
                 ) from error
             yield result
             start += size
