@@ -46,12 +46,12 @@ class TorchDevice:
 
         return torch.tensor(array, device=self.name)
 
-    def map_rows(self, function: Callable[..., Tensor], rows: Array, *others: Array) -> Array:
-        """Return `function(rows, *others)`, computed on the device; each of its rows is made of that row alone."""
+    def map_rows(self, function: Callable[..., Tensor], rows: Array, *operands: Array) -> Array:
+        """Return `function(rows, *operands)`, computed on the device; each of its rows is made of that row alone."""
         import numpy as np
 
-        def compute(part: slice) -> Array:
-            result: Array = function(self.tensor(rows[part]), *map(self.tensor, others)).cpu().numpy()
+        def compute(block: slice) -> Array:
+            result: Array = function(self.tensor(rows[block]), *map(self.tensor, operands)).cpu().numpy()
             return result
 
         results = list(self.in_parts(compute, len(rows)))
@@ -68,10 +68,10 @@ class TorchDevice:
 
         start, size = 0, max(count if most is None else min(count, most), 1)
         while start < max(count, 1):
-            part = slice(start, min(start + size, count))
+            block = slice(start, min(start + size, count))
             try:
                 with torch.inference_mode(), _full_precision():
-                    result = compute(part)
+                    result = compute(block)
             except torch.cuda.OutOfMemoryError as error:
                 if size == 1:
                     raise OutputError(
@@ -84,7 +84,8 @@ class TorchDevice:
                 if "CUDA" not in str(error):
                     raise
                 raise OutputError(
-                    f"device {self.name} failed ({_first_line(error)}); run the command again, or start over with {DEVICE}=cpu"
+                    f"device {self.name} failed ({_first_line(error)}); run the command again, or start over with "
+                    f"{DEVICE}=cpu"
                 ) from error
             yield result
             start += size
@@ -125,15 +126,15 @@ def set_device(name: str | None) -> None:
     check_device()
 
 
-def map_rows(function: Callable[..., Tensor], rows: Array, *others: Array) -> Array:
-    """Return `function(rows, *others)` by the chosen device; each of its rows is made of that row of `rows` alone.
+def map_rows(function: Callable[..., Tensor], rows: Array, *operands: Array) -> Array:
+    """Return `function(rows, *operands)` by the chosen device; each of its rows is made of that row of `rows` alone.
 
     The function gets arrays of NumPy or tensors of torch, and uses what both have.
     """
     device = chosen_device()
     if device is not None:
-        return device.map_rows(function, rows, *others)
-    result: Array = function(rows, *others)
+        return device.map_rows(function, rows, *operands)
+    result: Array = function(rows, *operands)
     return result
 
 
@@ -169,17 +170,17 @@ def _full_precision() -> Iterator[None]:
     import torch
 
     try:
-        before = torch.get_float32_matmul_precision()
+        precision = torch.get_float32_matmul_precision()
     except RuntimeError:  # set by the newer interface, which this one reads only where nothing but the default is set
-        before = "high"
-    if before == "highest":
+        precision = "high"
+    if precision == "highest":
         yield
         return
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(precision)
 
 
 def _first_line(error: BaseException) -> str:

@@ -104,10 +104,10 @@ class TopK:
         norms = squared_norms(vectors)
         slack, groups = self._slack(norms), self._groups(keys)
 
-        def find(part: slice) -> Pairs:
-            arrays: list[NDArray[Any]] = [self.queries[part], self._floor[part], slack[part], vectors, norms, groups]
+        def find(block: slice) -> Pairs:
+            arrays: list[NDArray[Any]] = [self.queries[block], self._floor[block], slack[block], vectors, norms, groups]
             near = _near_tensors(*map(device.tensor, arrays), metric=self.metric, depth=self.depth).cpu().numpy()
-            return near[:, 0] + part.start, near[:, 1]
+            return near[:, 0] + block.start, near[:, 1]
 
         pairs = list(device.in_parts(find, len(self.queries), most=max(_SCORES_AT_ONCE // len(vectors), 1)))
         query_rows, rows = (np.concatenate(numbers) for numbers in zip(*pairs, strict=True))
