@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedStep
+from migrate.devices import check_device
 from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE_REPORTS,
@@ -225,7 +226,7 @@ class Audit(JudgedStep["AuditReport"]):
     resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
 
     def check(self) -> None:
-        """Make sure that options go together."""
+        """Make sure that options go together, and that there is the device that is to compute."""
         self.check_labels()
         self.check_queries(is_pooled=self.is_pooled)
         if self.pool_depth is not None and not self.is_pooled:
@@ -240,6 +241,7 @@ class Audit(JudgedStep["AuditReport"]):
         if self.frontier is not None and self.source is None:
             raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
         _ = self.stages, self.prefixes, self.shares
+        check_device()
 
     def check_labels(self) -> None:
         """Make sure that there is something to train on."""

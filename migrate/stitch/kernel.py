@@ -5,14 +5,16 @@ A `KernelPart` is the kernel of one view of the documents; a `KernelSystem` solv
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.devices import Tensor, chosen_device, map_rows
 from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
@@ -48,8 +50,7 @@ class KernelPart:
         """`k(x) @ alpha`, (m, r), for the documents of a view: over the features, or the fit documents if fewer."""
         if alpha.shape[1] <= len(alpha):
             return view.dot(self._table(alpha))
-        products: Vectors = view.dot(self._fit_documents) @ alpha
-        return products
+        return map_rows(operator.matmul, view.dot(self._fit_documents), alpha)
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
@@ -99,6 +100,10 @@ class GaussianPart(KernelPart):
 
     def columns(self, view: View, alpha: Vectors) -> Vectors:
         """`k(x) @ alpha`, (m, r)."""
+        device = chosen_device()
+        if device is not None:
+            columns = partial(_gaussian_columns, scale=self.scale, width=self.width)
+            return device.map_rows(columns, view.matrix(), self.rows, alpha)
         products: Vectors = self._kernel(view.matrix()) @ alpha
         return products
 
@@ -118,6 +123,13 @@ def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     """`exp(-|x - y|² / width)` for rows of (m, p) and (n, p): (m, n), float32."""
     distances = squared_norms(x)[:, None] + squared_norms(y) - 2 * (x @ y.T)
     return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
+
+
+def _gaussian_columns(rows: Tensor, documents: Tensor, alpha: Tensor, *, scale: float, width: float) -> Tensor:
+    """The columns of a `GaussianPart` by torch: the kernel, (m, n), never leaves the device."""
+    distances = rows.square().sum(1)[:, None] + documents.square().sum(1)
+    distances -= 2 * (rows @ documents.T)
+    return distances.clip_(min=0).div_(-width).exp_().mul_(scale) @ alpha
 
 
 def in_order(kernel_parts: Iterable[KernelPart]) -> tuple[KernelPart, ...]:

@@ -16,6 +16,7 @@ pairs to solve the system exactly, coefficients are fitted for a random subset o
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -23,6 +24,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.devices import map_rows
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Pairing, Prediction, Split, StretchableStitch, check_pairs
 from migrate.stitch.kernel import (
@@ -332,7 +334,7 @@ class Additive(StretchableStitch):
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
         for name, matrix in self.leant_.items():
             rows = vectors if name == "base" else self._base_vectors(texts)
-            predicted += 0 if rows is None else rows @ matrix
+            predicted += 0 if rows is None else map_rows(operator.matmul, rows, matrix)
         return Prediction(predicted, prior - explained)
 
     @property

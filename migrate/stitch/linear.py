@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from migrate.devices import Tensor, map_rows
 from migrate.errors import StitchError
 from migrate.stitch.base import Stitch, StretchableStitch, centred, check_pairs
 from migrate.stitch.kernel_ridge import RidgeNear
@@ -198,15 +200,19 @@ class Affine(StretchableStitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product and one sum."""
-        out: Vectors = np.matmul(vectors, self.matrix_)
-        out += self.offset_
-        return out
+        return map_rows(_affine, vectors, self.matrix_, self.offset_)
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply matrix and offset."""
         self.matrix_ = (self.matrix_ @ spread.matrix).astype(np.float32)
         self.offset_ = _narrow(spread.of(self.offset_))
         return self
+
+
+def _affine(rows: Tensor, matrix: Tensor, offset: Tensor) -> Tensor:
+    out = rows @ matrix
+    out += offset
+    return out
 
 
 def thin_svd(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
@@ -395,9 +401,7 @@ class LowRank(StretchableStitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Down to the rank, and up to the target dimension."""
-        out: Vectors = np.matmul(np.matmul(vectors, self.down_), self.up_)
-        out += self.offset_
-        return out
+        return map_rows(_affine_by_rank, vectors, self.down_, self.up_, self.offset_)
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply the way up and the offset."""
@@ -408,6 +412,10 @@ class LowRank(StretchableStitch):
     def kind_facts(self) -> dict[str, float]:
         """The rank that was kept."""
         return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
+
+
+def _affine_by_rank(rows: Tensor, down: Tensor, up: Tensor, offset: Tensor) -> Tensor:
+    return _affine(rows @ down, up, offset)
 
 
 class Adjoint(Stitch):
@@ -454,5 +462,4 @@ class Adjoint(Stitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product."""
-        out: Vectors = np.matmul(vectors, self.matrix_)
-        return out
+        return map_rows(operator.matmul, vectors, self.matrix_)

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.devices import Tensor as AnyTensor
+from migrate.devices import map_rows
 from migrate.stitch.base import Arrays, StretchableStitch, centred, check_pairs
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix, TextRows
@@ -250,15 +252,8 @@ class Mlp(StretchableStitch):
         """Layer after layer, in parts of at most 4,096 rows."""
         # Parts of nearly equal size: the products of a few rows alone may differ in the last bit.
         batches = np.array_split(vectors, max(1, -(-len(vectors) // 4_096)))
-        return np.concatenate([self._forward(batch) for batch in batches])
-
-    def _forward(self, rows: Vectors) -> Vectors:
-        for index, (weights, biases) in enumerate(self.layers_):
-            if index:
-                np.maximum(rows, 0, out=rows)
-            rows = np.matmul(rows, weights)
-            rows += biases
-        return rows
+        parameters = list(chain.from_iterable(self.layers_))
+        return np.concatenate([map_rows(_forward, batch, *parameters) for batch in batches])
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply the last layer."""
@@ -286,6 +281,14 @@ class Mlp(StretchableStitch):
         figures = {"layers": float(self.layers), "epochs": float(len(self.loss_curve_))}
         held_out = self.loss_curve_[:, 2:]
         return {**figures, "held_out_loss": float(held_out.min())} if held_out.size else figures
+
+
+def _forward(rows: AnyTensor, *parameters: AnyTensor) -> AnyTensor:
+    """Rows through layers whose weights and biases take turns."""
+    for index, (weights, biases) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
+        rows = (rows.clip(0) if index else rows) @ weights
+        rows += biases
+    return rows
 
 
 def _standardised(vectors: Vectors) -> tuple[Vectors, Matrix, float]:

@@ -153,6 +153,7 @@ class Translate(PaidStep["Translation"]):
             raise UsageError("`output=` and `into=` exclude each other; leave one of them out")
         if self.into is None:
             self.job.refuse_overlap()
+        self.job.check_device()
 
     @cached_property
     def job(self) -> TranslateJob:

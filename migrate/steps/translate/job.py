@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from migrate.cost.spending import VIEW, PlannedModel
+from migrate.devices import check_device, device_name, set_device
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
@@ -131,6 +132,11 @@ class TranslateJob:
             return None
         self.refuse_outputs()
         return refit_of(self.step, self.source, self.fitted, self.refit_folder)
+
+    def check_device(self) -> None:
+        """Make sure that the device of the stitch is there, unless others compute; raises a UsageError."""
+        if self.step.reembed is not None or runner_at(self.step.runner).is_local:
+            check_device()
 
     def check_target(self) -> None:
         """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
@@ -277,7 +283,9 @@ class StoreTranslation(RewriteJob):
 
     def options(self) -> dict[str, Any]:
         """Return the stitch, whether its true vectors are put in, and the rows of a batch."""
-        return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
+        device = device_name()  # whose products differ in the last digits
+        named = {} if device is None else {"device": device}
+        return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows, **named}
 
     def shards(self, work: Work) -> Iterable[Shard]:
         """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
@@ -308,6 +316,7 @@ class StoreTranslation(RewriteJob):
             self.output,
             known_secrets(),
             sha256_json(made_from),
+            device_name(),
         )
 
     def check_sources(self, work: Work) -> None:
@@ -340,7 +349,7 @@ class StoreTranslation(RewriteJob):
 class TranslateTask(Task):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
-    `before` is what the store has to be, and `secrets` are what opening it takes.
+    `before` is what the store has to be, `secrets` are what opening it takes, and `device` is that of the stitch.
     """
 
     work: Path | None
@@ -352,12 +361,14 @@ class TranslateTask(Task):
     output: Output
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
     digest: str
+    device: str | None
 
     def open(self) -> Callable[[Shard], Sequence[memoryview]]:
         """Open store and writer.
 
-        Raises StoreError: there is no such store here, or another.
+        Raises StoreError: there is no such store here, or another. UsageError: there is no such device.
         """
+        set_device(self.device)
         remember_secrets(self.secrets)
         store = _open_again(self.source)
         if self.work is None and (difference := store.difference(self.before)) is not None:
