@@ -69,15 +69,21 @@ class DaskRunner:
         """True if the workers are processes of this machine, which write to its files."""
         return self.address.startswith(_LOCAL)
 
+    @property
+    def sees_files(self) -> bool:
+        """True if the workers leave nothing elsewhere, and are of this machine."""
+        return self.is_local and self.shards is None
+
     def run(self, work: Work, shards: Iterable[Shard]) -> Generator[Shard, None, None]:
         """Make every shard; where only this process can make them, they are made here."""
-        sees_files = self.is_local and self.shards is None
-        task = work.job.task(work.path if sees_files else None)
+        task = work.job.task(work.path if self.sees_files else None)
         if task is None:
             yield from work.make_here(shards)
             return
         # for each thread a shard that it does, and one that waits for it
-        with self.pool(lambda _: task, ahead=2, most=None, folder=work.shards.folder if sees_files else None) as pool:
+        with self.pool(
+            lambda _: task, ahead=2, most=None, folder=work.shards.folder if self.sees_files else None
+        ) as pool:
             yield from work.make_by(pool, shards)
 
     @contextmanager

@@ -163,10 +163,13 @@ class Pool(ABC):
 
 
 class Work:
-    """An output in the making, by a job; `path` is its work folder."""
+    """An output in the making, by a job; `path` is its work folder.
 
-    def __init__(self, output: Path, job: StoreJob) -> None:
-        self.output, self.job = output, job
+    With `sees_files`, whoever makes shards writes to that folder; else vectors are sent, and in memory as a whole.
+    """
+
+    def __init__(self, output: Path, job: StoreJob, *, sees_files: bool = True) -> None:
+        self.output, self.job, self.sees_files = output, job, sees_files
         self.path = hidden_sibling(output, "work")
         self.content = self.path / "content"
         self.shards = ShardFolder(self.path / "shards")

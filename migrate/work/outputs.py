@@ -286,7 +286,7 @@ def write_store(
             target.clear()
             target.refuse_existing(force=force)
         target.refuse_older()
-        work = Work(target.path, job)
+        work = Work(target.path, job, sees_files=runner.sees_files)
         state = _take_up(work, target, force=force)
         try:
             if state.complete is None:

@@ -30,6 +30,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def sees_files(self) -> bool:
+        """True if its workers write to the folder of unfinished work themselves."""
+        ...
+
+    @property
     def embeds(self) -> bool:
         """True if it has workers for a model."""
         ...
@@ -57,6 +62,7 @@ class LocalRunner:
 
     processes: int | None = None
     is_local: ClassVar[bool] = True
+    sees_files: ClassVar[bool] = True
 
     @property
     def embeds(self) -> bool:

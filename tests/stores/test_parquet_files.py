@@ -21,6 +21,7 @@ from sync_tools import Parquet as Records
 
 import migrate
 from migrate import sync
+from migrate.embedders import load_embedder
 from migrate.errors import InputError, LeadMigrateError, StoreError, UsageError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
@@ -32,6 +33,7 @@ from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.vectors import Document
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import write_rows
 
 pa = pytest.importorskip("pyarrow")
@@ -610,3 +612,50 @@ def test_vectors_that_were_written_as_tensors_are_read_and_written_as_lists(tmp_
         assert np.array_equal(read_all(copy.scan()).vectors, vectors[:, :2])
         field = pq.read_schema(tmp_path / f"{name}-copy" / "x.parquet").field("vector")
         assert field.type.list_size == 2 and not any(b"ARROW" in key for key in field.metadata or {})
+
+
+@pytest.fixture
+def one_file(tmp_path, monkeypatch):
+    """The location of 60 documents in one file, and a stitch of them; work on them is in batches of 8."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr("migrate.translate._BATCH_BYTES", 1)
+    monkeypatch.setattr("migrate.translate._FEWEST_ROWS", 8)
+    monkeypatch.setattr("migrate.steps.translate.job._PART_BYTES", 1)
+    (tmp_path / "old").mkdir()
+    pq.write_table(table_of(example_documents(), example_vectors()), tmp_path / "old" / "part-0.parquet")
+    location = f"parquet:{tmp_path}/old"
+    return location, migrate.fit(open_store(location), load_embedder("tfidf:4"), kind="ridge", sample=40)
+
+
+def translate_until(rows, one_file, output):
+    """Translate until so many rows are done; then the run is interrupted."""
+
+    def interrupt(stage, done, total):
+        if done >= rows:
+            raise KeyboardInterrupt
+
+    location, fitted = one_file
+    with pytest.raises(KeyboardInterrupt):
+        migrate.translate(open_store(location), fitted, output, progress=interrupt)
+
+
+def test_vectors_of_a_large_file_are_written_once(one_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_SENT", 0)
+    translate_until(60, one_file, tmp_path / "new")
+    shards = ShardFolder(tmp_path / ".new.work" / "shards")
+    assert [(shard.start, shard.stop) for shard in shards] == [(0, 60)]
+    assert [shards.names(shard) for shard in shards] == [["confidence", "sources"]]
+
+
+@pytest.mark.parametrize(("begun_with", "done", "finished_with"), [(0, 24, 1 << 30), (1 << 30, 60, 0)])
+def test_a_run_goes_on_with_the_shards_that_it_was_begun_with(
+    begun_with, done, finished_with, one_file, tmp_path, monkeypatch
+):
+    location, fitted = one_file
+    migrate.translate(open_store(location), fitted, tmp_path / "undisturbed")
+    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_WRITTEN", begun_with)
+    translate_until(done, one_file, tmp_path / "new")
+    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_WRITTEN", finished_with)
+    migrate.translate(open_store(location), fitted, tmp_path / "new")
+    for path in (tmp_path / "undisturbed").iterdir():
+        assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()

@@ -111,6 +111,8 @@ def names(folder):
 
 
 class Backwards:
+    sees_files = True
+
     def run(self, work, shards):
         yield from work.make_here(reversed(list(shards)))
 

@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from migrate.steps.translate import Translate
 
 _PART_BYTES = 64 << 20
+_LARGEST_SENT = 256 << 20
+"""Bytes of the largest part of a store that is sent: it is in memory as a whole."""
+
+_LARGEST_WRITTEN = 4 << 30
+"""Bytes of the largest part that is written where it is made: a minute's work, which is lost with the process."""
+
 _MANY_TEXTS = 20_000
 """Documents whose texts take longer to read than processes take to start."""
 
@@ -290,11 +296,18 @@ class StoreTranslation(RewriteJob):
     def shards(self, work: Work) -> Iterable[Shard]:
         """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
         if not self.fitted.reads_texts or self.output.is_shared:
-            fixed_shards = work.writer(self.dim).shards()
-            if fixed_shards is not None:
-                return fixed_shards
+            parts = work.writer(self.dim).shards()
+            if parts is not None and self._takes_parts(work, parts):
+                return parts
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
         return shards_of(self.total, batches * self.rows)
+
+    def _takes_parts(self, work: Work, parts: Sequence[Shard]) -> bool:
+        """Return whether each part is a shard, which saves writing its vectors twice: as an earlier run has begun."""
+        if len(work.shards):
+            return set(work.shards) <= set(parts)
+        largest = _LARGEST_WRITTEN if work.sees_files or self.output.is_shared else _LARGEST_SENT
+        return max(map(len, parts), default=0) * 4 * self.dim <= largest
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Translate a shard."""

@@ -92,9 +92,8 @@ class ParquetWriter(StoreWriter):
             self._storage.claim([name for _, name in self._files])
 
     def shards(self) -> Sequence[Shard] | None:
-        """Return the files as shards, unless one is so large that much would be lost with it."""
-        most = max(map(len, self._parts), default=0) * 4 * self.dim
-        return sorted(self._parts) if most <= 256 << 20 else None
+        """Return the files as shards."""
+        return sorted(self._parts)
 
     def put(self, shard: Shard, batches: Iterable[Vectors]) -> Mapping[str, Any] | None:
         """Write the file of a shard, if it has one."""
