@@ -13,6 +13,7 @@ from test_fields import FIELD, field_at, same, vectors_by_id
 
 import migrate
 from migrate.errors import InputError, StoreError, UsageError
+from migrate.live.writing import writer_of
 from migrate.steps.switch import forget, switch
 from migrate.stores import open_store
 from migrate.stores.confidence import stored_confidence
@@ -170,3 +171,31 @@ def test_a_file_alone_and_a_folder_with_other_files_are_refused(old, stitch):
     assert (folder / "README.md").read_text() == "mine" and not any(
         FIELD in t.column_names for t in tables(old).values()
     )
+
+
+@pytest.mark.slow
+def test_a_forget_that_was_killed_is_finished_where_further_columns_stand_beside(old, stitch):
+    for column in (FIELD, "third"):
+        migrate.translate(old, stitch, into=column)
+    switch(old, field_at(old), unproven=True)
+    call_in_child(forget, old, point="column exchanged:1")
+    forget(old)
+    assert not any("embedding" in table.column_names for table in tables(old).values())
+    with pytest.raises(UsageError, match=r"nothing was switched|there are embedding_new, third"):
+        forget(field_at(old))
+    assert open_store(field_at(old)).info.manifest.model.spec == "hashed"
+
+
+def test_no_worker_writes_true_vectors_into_a_column_while_it_serves(old, stitch):
+    migrate.translate(old, stitch, into=FIELD)
+    with pytest.raises(UsageError, match=r"added columns of the kind parquet cannot be written to .* `backfill`"):
+        writer_of(open_store(field_at(old)), None, share=0.1, seconds=60)
+
+
+def test_a_file_of_the_folder_alone_goes_on_meaning_the_old_column(old, stitch):
+    folder = place_of(old)
+    before = vectors_by_id(f"parquet:{folder}/part-0.parquet")
+    documents = list(open_store(f"parquet:{folder}/part-0.parquet").documents())
+    migrate.translate(old, stitch, into=FIELD)
+    store = open_store(f"parquet:{folder}/part-0.parquet")
+    assert same(vectors_by_id(store.info.location), before) and list(store.documents()) == documents

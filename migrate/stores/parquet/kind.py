@@ -19,7 +19,7 @@ from migrate.stores.outputs import Output
 from migrate.stores.parquet.columns import ParquetColumns, column_location
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
-from migrate.stores.parquet.store import OPTIONS, ParquetStore
+from migrate.stores.parquet.store import OPTIONS, ParquetStore, notes_at
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
 from migrate.stores.switching import BESIDE, FIELDS, Exchange, FieldExchange, Folders
@@ -60,8 +60,10 @@ class ParquetKind:
         folder = place_of(address.place)
         if isinstance(folder, str) or not (folder / FIELDS).is_dir():
             return None
-        for options in (address.options, {key: it for key, it in address.options.items() if key != "vector"}):
+        switched = [name for name, note in notes_at(folder).read().items() if note.switch is not None]
+        for column in switched:
             with suppress(StoreError, UsageError):  # whoever opens the store next tells
+                options = {**address.options, "vector": column}
                 store = LocalParquetStore(location, LocalFiles(address.place, folder), options)
                 return FieldExchange.of(ParquetColumns(store))
         return None
@@ -134,7 +136,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         """Return whether another store is of other vectors of the same rows."""
         if not isinstance(other, LocalParquetStore) or other.columns.vector == self.columns.vector:
             return False
-        return real_path(other.files.path) == real_path(self.files.path)
+        return self.files.is_folder and real_path(other.files.path) == real_path(self.files.path)
 
     def destination(self, location: Path, dim: int) -> ParquetWriter:
         """Return a writer of files of the same names, with the same columns; the vectors are float32."""

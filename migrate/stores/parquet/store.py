@@ -126,7 +126,7 @@ class ParquetStore(Store):
     @cached_property
     def field_notes(self) -> dict[str, FieldNote]:
         """The notes of the columns that were added beside others, and are there."""
-        if not isinstance(self.files, LocalFiles) or not self.files.is_folder:
+        if not isinstance(self.files, LocalFiles):
             return {}
         notes = notes_at(self.files.folder).read()
         return {name: note for name, note in notes.items() if name in self.schemas[0].names}
@@ -135,8 +135,8 @@ class ParquetStore(Store):
     def column_folder(self) -> Path | None:
         """The folder with what lies beside the column of vectors, if it is one that was added."""
         note = self.field_notes.get(self.columns.vector)
-        if note is None or not isinstance(self.files, LocalFiles):
-            return None
+        if note is None or not isinstance(self.files, LocalFiles) or not self.files.is_folder:
+            return None  # what lies there is of all files of the folder
         return notes_at(self.files.folder).folder_of(self.columns.vector) / note.token
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
