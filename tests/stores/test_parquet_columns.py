@@ -68,6 +68,16 @@ def test_all_other_columns_stay_as_they_were_to_the_bit(old, stitch):
     assert not any(name.startswith(".old") for name in names_in(old))
 
 
+def test_the_same_users_may_read_the_files_as_before(old, stitch):
+    folder = Path(place_of(old))
+    folder.chmod(0o750)
+    for path in folder.iterdir():
+        path.chmod(0o640)
+    migrate.translate(old, stitch, into=FIELD)
+    assert {path.stat().st_mode & 0o777 for path in folder.glob("*.parquet")} == {0o640}
+    assert folder.stat().st_mode & 0o777 == 0o750
+
+
 def test_a_store_that_this_tool_wrote_keeps_its_list_of_files_and_is_as_its_manifest_says(old, stitch, tmp_path):
     migrate.translate(old, stitch, tmp_path / "made")
     made = f"parquet:{tmp_path / 'made'}"

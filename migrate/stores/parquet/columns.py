@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -202,8 +202,8 @@ class ColumnWriter(ParquetWriter):
         source, content = self.columns_of, self.folder.parent / "content"
         with output_errors(self.folder):
             for shard in source.shards:
-                shutil.copymode(shard.path, self.folder / shard.name)
-            shutil.copymode(source.files.folder, self.folder)
+                _give_like(Path(shard.path), self.folder / shard.name)
+            _give_like(source.files.folder, self.folder)
             _list_shards(source.files.folder, self.folder)
             write_json(self.folder.parent / _SOURCE, _versions(source))
             self._index.save(content / IDS_NAME)
@@ -310,8 +310,8 @@ class ParquetColumns:
                 for batch in store.whole(shard, 8_192):
                     columns = [batch.column(column) for column in schema.names]
                     writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
-            shutil.copymode(shard.path, folder / shard.name)
-        shutil.copymode(store.files.folder, folder)
+            _give_like(Path(shard.path), folder / shard.name)
+        _give_like(store.files.folder, folder)
         _copy_beside(store.files.folder, folder, BESIDE[-1:] if is_main else BESIDE)
         if not is_main:
             notes_at(folder).forget(name)
@@ -329,6 +329,15 @@ class ParquetColumns:
 def column_location(store: LocalParquetStore, column: str) -> str:
     """Return how a column of the files of a store is opened."""
     return f"parquet:{store.files.path}#{options_text({**store.named_options, 'vector': column})}"
+
+
+def _give_like(old: Path, new: Path) -> None:
+    """Let the same users read and write a file or folder as the one that it takes the place of."""
+    status = old.stat()
+    for owner in ((-1, status.st_gid), (status.st_uid, -1)):
+        with suppress(PermissionError):  # only root may give files away
+            os.chown(new, *owner)
+    shutil.copymode(old, new)
 
 
 def _versions(store: LocalParquetStore) -> Any:
