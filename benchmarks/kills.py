@@ -1,7 +1,7 @@
 """Kills `translate`, `switch` and `rollback` at random moments, for each kind of store, while somebody searches.
 
     python benchmarks/kills.py [--kills 100] [--rows 1000] [--seed 0] [--kinds faiss pgvector sqlite-vec chroma ...]
-    python benchmarks/kills.py --in-place [--kills 50] [--rows 20000] [--kinds pgvector lancedb qdrant]
+    python benchmarks/kills.py --in-place [--kills 50] [--rows 20000] [--kinds pgvector lancedb qdrant parquet]
 
 For each kind an old store is made, and translated once undisturbed. Then half of the kills (SIGKILL) hit the same
 `translate`, which is run again to its end and compared with the undisturbed one: ids, vectors, texts and payload. The
@@ -57,12 +57,12 @@ from migrate.steps.switch import rollback, switch
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
-from migrate.stores.database import DatabaseStore
+from migrate.stores.fields import field_place
 from migrate.vectors import Document
 
 DIM = 64
 KINDS = tuple(SEARCHES)
-IN_PLACE = ("pgvector", "lancedb", "qdrant")
+IN_PLACE = ("pgvector", "lancedb", "qdrant", "parquet")
 FIELD = "added"
 _ONE_SECOND = 1.0
 _NO_NAME = "NotFoundError"
@@ -269,9 +269,9 @@ def do_add(source: str, stitch: str) -> None:
 
 def do_drop(source: str) -> None:
     """Drop the field that was added."""
-    store = open_store(source)
-    assert isinstance(store, DatabaseStore)
-    store.driver.drop_field(FIELD)
+    place = field_place(open_store(source))
+    assert place is not None
+    place.drop_field(FIELD)
 
 
 def do_switch(old: str, new: str) -> None:
@@ -480,7 +480,7 @@ def survive_in_place(kind: str, folder: Path, victims: Victims, *, kills: int, r
     """All kills of translations into a field."""
     with made(kind, folder, victims, rows) as setting:
         trial, old, stitch = Trial(setting, victims, rng), setting.old, folder / "stitch-2"
-        field = f"{old}?vector={FIELD}"
+        field = f"{old}#?vector={FIELD}" if kind == "parquet" else f"{old}?vector={FIELD}"
         trial.expected["old"] = trial.digest(old)
         whole_s = trial.timed("add", old, stitch)
         trial.expected["new"] = trial.digest(field)

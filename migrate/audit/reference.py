@@ -232,6 +232,8 @@ def refuse_same_source(source: Store | None, translated: Store) -> None:
 
 
 def _is_same_place(store: Store, counterpart: Store) -> bool:
+    if store.is_beside(counterpart):
+        return False
     first, second = as_files(store), as_files(counterpart)
     if first is None or second is None:
         return store.info.location == counterpart.info.location

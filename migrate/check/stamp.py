@@ -93,7 +93,7 @@ def refuse_stamped(store: Store, *, force: bool) -> None:
 def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | None, seed: int) -> Manifest:
     files = as_files(store)
     hashes: Mapping[str, Any] = {}
-    if files is not None:
+    if files is not None and files.added_column is None:
         with output_errors(files.folder):
             hashes = hash_written(files, files.folder)
     store_facts = StoreFacts(made_by=MADE_BY_STAMP, checked=checked)

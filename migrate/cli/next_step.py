@@ -88,12 +88,11 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
 
 def _is_forgotten_beside(store: Store) -> bool:
     """Return whether the field that the vectors of a store were added beside is gone: the move is over."""
-    from migrate.stores.database import DatabaseStore
+    from migrate.stores.fields import field_place
 
-    if not isinstance(store, DatabaseStore):
-        return False
-    note = store.driver.field_notes().get(store.driver.vector)
-    return note is not None and note.old_field not in store.driver.field_names()
+    place = field_place(store)
+    note = None if place is None else place.field_notes().get(place.vector)
+    return place is not None and note is not None and note.old_field not in place.field_names()
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:

@@ -101,8 +101,10 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
     request.check()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        if field_over(opened, request.output) is None:
-            refuse_overlap(output_of(request.output).path, *options.local_paths(store))
+        field = field_over(opened, request.output)
+        output = output_of(request.output) if field is None else field
+        if field is None:
+            refuse_overlap(output.path, *options.local_paths(store))
         embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
@@ -110,7 +112,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
                 f"{store}: the vectors of the model are not cached, {why}; `reembed` without --from-cache embeds them"
             )
         if dry_run:
-            output_of(request.output).require_free(force=request.force)
+            output.require_free(force=request.force)
             n_true, n_before = count_true(opened, embedder, progress=progress)
             embeds = [f"{n_true:,} of {opened.info.count:,} vectors would be true ones, where {n_before:,} are"]
             if needs_proof(embedder):

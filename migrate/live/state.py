@@ -96,12 +96,12 @@ def state_path(store: Store) -> Path:
     Tables of one folder have a folder each in it. It stays with the name of the store when folders are switched.
     """
     files = as_files(store)
-    folder = path_in(store.info.location) if files is None else files.folder
+    folder = path_in(store.info.location) if files is None else files.index_path.parent
     if folder is None:
         digest = hashlib.sha256(hide_secrets(store.info.location).encode()).hexdigest()[:24]
         return state_folder() / "live" / digest / "state.sqlite"
     folder = real_path(folder)
-    table = "" if files is not None or store.opened_as is None else store.opened_as.partition("?")[0].rpartition("#")[2]
+    table = (store.opened_as or "").partition("?")[0].rpartition("#")[2] if files is None else files.added_column or ""
     return folder.with_name(f".{folder.name}.live") / quote(table, safe=" ") / "state.sqlite"
 
 

@@ -350,11 +350,14 @@ def _require_replaceable(folder: Path) -> None:
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
     """Return the writer of a store's kind."""
     store = require_one(store)
-    if (files := as_files(store)) is not None:
+    files = as_files(store)
+    is_column = files is not None and files.added_column is not None
+    if files is not None and not is_column:
         return FolderWriter(files, state, share=share, seconds=seconds)
     if isinstance(store, DatabaseStore):
         return RecordWriter(store.info.location, state)
     raise UsageError(
-        f"{store.info.location}: stores of the kind {store.info.kind} cannot be written to while they serve; use "
+        f"{store.info.location}: {'added columns' if is_column else 'stores'} of the kind {store.info.kind} cannot be "
+        "written to while they serve; use "
         "two-stage search and `backfill`"
     )

@@ -251,6 +251,10 @@ class Store(ABC):
         """
         raise UsageError(f"{self.info.location}: stores of the kind {self.info.kind} cannot be switched; name another")
 
+    def is_beside(self, other: Store) -> bool:
+        """Return whether another store is of other vectors of the same records."""
+        return False
+
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
         info = self.info

@@ -16,25 +16,25 @@ and what drivers share whose clients write to folders in `clients.py`.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import atomic_file, atomic_folder, disk_errors, output_errors, state_folder, write_bytes, write_json
+from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
 from migrate.locations import Address, fits, meant_by, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.base import KindSupport, StoreInfo, no_place
+from migrate.stores.field_notes import FieldNote, FieldNotes, fields_beside, main_fields
 from migrate.stores.kept import kept_folder, sync_tree, token_in
 from migrate.stores.records import Distance, choose, read_metric
 from migrate.stores.serving import Hits
@@ -42,9 +42,6 @@ from migrate.stores.switching import FIELDS, RECORD_SHAPE, read_noted
 from migrate.vectors import Document, Vectors
 
 _Items = TypeVar("_Items", bound=Any)
-FIELD_NOTE: Final = "field.json"
-"""The file beside an added field with its `FieldNote`."""
-_NOTE_SHAPE: Final = {"old_field": str, "token": str, "complete": bool, "switch": Any}
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}
 
 
@@ -65,29 +62,6 @@ class Page:
     vectors: Any
     raw: Any = None
     documents: Sequence[Document] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FieldNote:
-    """The note of a field of vectors that this tool has added to the records of a collection.
-
-    `old_field` is the one that it was added beside, `token` that of the work which wrote it. It is `complete` once
-    every vector and what belongs to the field is there; `switch` is the record of a switch to it.
-    """
-
-    old_field: str
-    token: str
-    complete: bool = False
-    switch: Mapping[str, Any] | None = None
-
-    @classmethod
-    def read(cls, content: bytes | Path, location: object) -> FieldNote:
-        """Read a note; raises InputError where it is none."""
-        return cls(**read_noted(content, location, _NOTE_SHAPE))
-
-    def as_bytes(self) -> bytes:
-        """Return it as JSON."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
 
 
 class Driver(ABC):
@@ -465,13 +439,11 @@ class Driver(ABC):
 
     def main_fields(self, names: Sequence[str]) -> list[str]:
         """Return the fields of vectors that may be meant where none is named: not those that stand beside another."""
-        notes = self.field_notes()
-        return [name for name in names if name not in notes or notes[name].old_field not in names]
+        return main_fields(names, self.field_notes())
 
     def vectors_beside(self) -> set[str]:
         """Return the fields with other vectors of the same documents, which are no metadata."""
-        notes = self.field_notes()
-        return {*notes, *(note.old_field for note in notes.values())}
+        return fields_beside(self.field_notes())
 
     def has_fields(self) -> bool:
         """Return whether any field was added to records of the place; nothing is opened for it."""
@@ -479,49 +451,30 @@ class Driver(ABC):
 
     def field_notes(self) -> dict[str, FieldNote]:
         """Return the notes of all fields that were added to these records, by their names."""
-        if not self.adds_fields or not self._fields_folder.is_dir():
-            return {}
-        files = {path.parent.name: path for path in self._fields_folder.glob(f"*/{FIELD_NOTE}")}
-        return {unquote(name): FieldNote.read(path, path) for name, path in sorted(files.items())}
+        return self._beside_fields.read() if self.adds_fields else {}
 
     def note_field(self, name: str, note: FieldNote) -> None:
         """Write the note of a field, at once and durably."""
-        path = self.field_folder(name) / FIELD_NOTE
-        with output_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path, force=True) as temporary:
-                write_bytes(temporary, note.as_bytes())
+        self._beside_fields.write(name, note)
 
     def keep_field(self, name: str, note: FieldNote, content: Path) -> None:
         """Put the files in `content` beside a field, in the place of those before, and note it, in one step."""
-        root = self.field_folder(name)
-        with output_errors(root):
-            root.mkdir(parents=True, exist_ok=True)
-            with atomic_folder(root / note.token, force=True) as folder:
-                shutil.copytree(content, folder, dirs_exist_ok=True)
-                sync_tree(folder)
-            self.note_field(name, note)
-            for other in root.iterdir():
-                if other.is_dir() and other.name != note.token:
-                    shutil.rmtree(other, ignore_errors=True)
+        self._beside_fields.keep(name, note, content)
 
     def forget_field(self, name: str) -> None:
         """Remove what lies beside a field that is gone; its note first."""
-        folder = self.field_folder(name)
-        with output_errors(folder):
-            (folder / FIELD_NOTE).unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
+        self._beside_fields.forget(name)
 
     def field_folder(self, name: str) -> Path:
         """Return the folder with what lies beside an added field."""
-        return self._fields_folder / quote(name, safe="")
+        return self._beside_fields.folder_of(name)
 
     @property
-    def _fields_folder(self) -> Path:
+    def _beside_fields(self) -> FieldNotes:
         if not self.is_server:
-            return self.folder / FIELDS / quote(self.field_owner, safe="")
+            return FieldNotes(self.folder / FIELDS / quote(self.field_owner, safe=""))
         digest = hashlib.sha256(f"{self.server}#{self.field_owner}".encode()).hexdigest()[:32]
-        return state_folder() / "fields" / digest
+        return FieldNotes(state_folder() / "fields" / digest)
 
     # Servers.
 

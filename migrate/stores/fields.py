@@ -27,12 +27,15 @@ from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
 from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver, FieldNote, in_parts
+from migrate.stores.driver import Driver, in_parts
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
+from migrate.stores.field_notes import FieldNote, FieldPlace
 from migrate.stores.file_store import Sha256
 from migrate.stores.joined import JoinedStore, require_one
 from migrate.stores.kept import new_token, token_in
-from migrate.stores.outputs import ServerOutput
+from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.parquet.columns import ColumnOutput, ParquetColumns
+from migrate.stores.parquet.kind import LocalParquetStore
 from migrate.stores.sources import vector_checksums
 from migrate.vectors import Progress, Vectors, no_progress
 from migrate.work.outputs import RunState
@@ -51,6 +54,8 @@ class FieldOutput(ServerOutput):
 
     With `updates` the field is one that is there, whose vectors are brought up to date.
     """
+
+    is_field = True
 
     def __init__(self, store: DatabaseStore, field: str, *, updates: bool = False) -> None:
         old = store.driver
@@ -203,8 +208,10 @@ class FieldOutput(ServerOutput):
         )
 
 
-def field_of(store: Store, field: str, progress: Progress) -> FieldOutput:
+def field_of(store: Store, field: str, progress: Progress) -> Output:
     """Return the output of a new field of a store; raises UsageError if its kind can have none."""
+    if isinstance(store, LocalParquetStore):
+        return ColumnOutput(store, field)
     if isinstance(store, JoinedStore) and store.adds_fields:
         store = require_one(store)
     if not isinstance(store, DatabaseStore) or not store.driver.adds_fields:
@@ -218,22 +225,43 @@ def field_of(store: Store, field: str, progress: Progress) -> FieldOutput:
     return output
 
 
-def field_over(store: Store, output: Path | str) -> FieldOutput | None:
+def field_beside(old: Store, new: Store) -> Output | None:
+    """Return the output that brings a field up to date with another one of the same records; None of other stores."""
+    if isinstance(old, DatabaseStore) and isinstance(new, DatabaseStore) and old.is_beside(new):
+        return FieldOutput(old, new.driver.vector, updates=True)
+    if isinstance(old, LocalParquetStore) and isinstance(new, LocalParquetStore) and old.is_beside(new):
+        return ColumnOutput(old, new.columns.vector, updates=True)
+    return None
+
+
+def field_place(store: Store) -> FieldPlace | None:
+    """Return the field that the vectors of a store are; None of a kind whose records have one alone."""
+    if isinstance(store, LocalParquetStore):
+        return ParquetColumns(store)
+    return store.driver if isinstance(store, DatabaseStore) else None
+
+
+def field_over(store: Store, output: Path | str) -> Output | None:
     """Return the output that writes an added field in its place, where the output is the location of that very store.
 
     None for any other output.
     """
-    if not isinstance(store, DatabaseStore) or str(output) != store.info.location:
+    place = field_place(store)
+    if place is None or str(output) != store.info.location:
         return None
-    with store.driver.errors():
-        note = store.driver.field_notes().get(store.driver.vector)
+    with place.errors():
+        note = place.field_notes().get(place.vector)
     if note is None:
         return None
-    if note.old_field not in store.driver.field_names():
+    if note.old_field not in place.field_names():
         raise UsageError(
             f"{store.info.location}: the field that this one was added beside is gone, and without it nothing is "
             "filled in here; name a new store with `output=`"
         )
+    if isinstance(store, LocalParquetStore):
+        return ColumnOutput(store, store.columns.vector, updates=True)
+    if not isinstance(store, DatabaseStore):
+        return None
     old = store.driver.of_field(note.old_field)
     return FieldOutput(DatabaseStore(old, old.location), store.driver.vector, updates=True)
 

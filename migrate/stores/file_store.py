@@ -54,9 +54,14 @@ class FileStore(Store):
         return self.index_path.parent
 
     @property
+    def added_column(self) -> str | None:
+        """The column that its vectors are in, if it was added beside another; its manifest has no hash of files."""
+        return None
+
+    @property
     def document_files(self) -> tuple[str, ...]:
         """Paths within the folder of the files with the documents, the same in a translated store as in its source."""
-        paths = (stamp.path.relative_to(self.folder).as_posix() for stamp in self.stamps)
+        paths = (stamp.path.relative_to(self.index_path.parent).as_posix() for stamp in self.stamps)
         return tuple(path for path in dict.fromkeys(paths) if path != self.index_path.name)
 
     def document_hashes(self) -> dict[str, str]:
@@ -81,8 +86,9 @@ class FileStore(Store):
         """
         index = self.index_path.name
         files = {index, *self.document_files}
+        expected = expected_hashes(self.info, index)
         return check_hashes(
-            self.folder, expected_hashes(self.info, index), lambda name: self._sha256(name) if name in files else None
+            self.index_path.parent, expected, lambda name: self._sha256(name) if name in files else None
         )
 
     def exchange(self, new: Store) -> Exchange:
@@ -94,12 +100,12 @@ class FileStore(Store):
             raise UsageError(
                 f"{new_files.index_path}: the index of the old store is called {self.index_path.name}; rename this one"
             )
-        return Folders.exchange(self.folder, new_files.folder)
+        return Folders.exchange(self.index_path.parent, new_files.index_path.parent)
 
     def strangers(self) -> list[str]:
         """Return files and folders that belong neither to the store nor to this tool."""
         expected = {self.index_path.name, *BESIDE, *(Path(name).parts[0] for name in self.document_files)}
-        return sorted(path.name for path in self.folder.iterdir() if path.name not in expected)
+        return sorted(path.name for path in self.index_path.parent.iterdir() if path.name not in expected)
 
     def is_as_opened(self) -> bool:
         """Return whether its files are those that were opened."""
@@ -122,7 +128,7 @@ class FileStore(Store):
 
     def _sha256(self, name: str) -> str:
         """Return the hash of a file in the folder, read again only if its stamp is another."""
-        stamp = FileStamp.of(self.folder / name)
+        stamp = FileStamp.of(self.index_path.parent / name)
         if stamp not in self._hashes:
             with read_errors(stamp.path):
                 self._hashes[stamp] = sha256_file(stamp.path)

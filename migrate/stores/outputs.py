@@ -20,6 +20,8 @@ class Output(OutputFolder):
 
     is_shared: bool = False
     """True if its writers put parts to where every machine can write."""
+    is_field: bool = False
+    """True if it is a field of vectors in the records of the store that is read."""
     remarks: tuple[str, ...] = ()
     """Notes of what was found when it was published."""
 
@@ -36,6 +38,10 @@ class Output(OutputFolder):
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
         return {} if type(self) is Output else {"output": f"{type(self).__name__} {self.location}"}
+
+    def caution(self, dim: int) -> str | None:
+        """Return what programs must do before the output, with vectors of `dim`, is there; None if nothing."""
+        return None
 
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run that may be completed whatever has become of its source."""

@@ -29,7 +29,8 @@ from migrate.locations import Address, fits, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores import pgvector_table as tables
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.driver import FIELD_NOTE, Driver, FieldNote, Page
+from migrate.stores.driver import Driver, Page
+from migrate.stores.field_notes import FIELD_NOTE, FieldNote
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
 from migrate.stores.records import Distance, choose, choose_text, differing, import_client, with_nested

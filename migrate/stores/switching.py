@@ -41,6 +41,7 @@ from migrate.stores.sources import SOURCES_NAME
 
 if TYPE_CHECKING:
     from migrate.stores.driver import Driver
+    from migrate.stores.field_notes import FieldPlace
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
@@ -170,12 +171,12 @@ class FieldExchange(Exchange):
     Nothing in the database is changed but a note, until the old field is dropped.
     """
 
-    def __init__(self, driver: Driver, old: str, new: str) -> None:
-        super().__init__(driver, old, new)
-        self.driver = driver
+    def __init__(self, driver: FieldPlace, old: str, new: str) -> None:
+        self.driver, self.old, self.new = driver, old, new
+        self.check: Callable[[], None] = lambda: None
 
     @classmethod
-    def of(cls, driver: Driver) -> FieldExchange | None:
+    def of(cls, driver: FieldPlace) -> FieldExchange | None:
         """Return the exchange that is recorded of fields of the records of a driver, which is open."""
         switched = {name: note for name, note in driver.field_notes().items() if note.switch is not None}
         return next((cls(driver, note.old_field, name) for name, note in switched.items()), None)

@@ -35,6 +35,8 @@ MOMENTS = {
     "field noted": [("after", "migrate.stores.driver:Driver.note_field")],
     "batch written": [("before", "migrate.stores.fields:FieldOutput._report")],
     "field kept": [("after", "migrate.stores.driver:Driver.keep_field")],
+    "column kept": [("after", "migrate.stores.field_notes:FieldNotes.keep")],
+    "column exchanged": [("after", "migrate.stores.parquet.columns:exchange_paths")],
     "field dropped": [("after", "migrate.stores.driver:Driver.drop_field")],
     "embedded": [("before", "migrate.live.writing:VectorWriter.put")],
     "vectors written": [("after", "migrate.live.writing:RecordWriter.replace")],

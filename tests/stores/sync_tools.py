@@ -491,7 +491,8 @@ def translate_into(old, stitch, field):
 
     store = open_store(old)
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
-    type(store.driver).at_once = 50
+    if hasattr(store, "driver"):
+        type(store.driver).at_once = 50
     return migrate.translate(store, load_stitch(stitch), into=field).remarks
 
 

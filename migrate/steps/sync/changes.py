@@ -13,7 +13,6 @@ from migrate.embed.rewrite import TRUE_VECTOR
 from migrate.errors import StoreError
 from migrate.stores.base import BATCH_SIZE, Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.database import DatabaseStore
 from migrate.stores.sources import Checksums, stored_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, Vectors
 
@@ -89,7 +88,7 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
             "translate again"
         )
     same_kind = old.info.kind == new.info.kind
-    in_place = isinstance(old, DatabaseStore) and old.is_beside(new)
+    in_place = old.is_beside(new)
     new_rows = _read(new, with_vectors=False, progress=progress)
     now = _read(old, with_vectors=True, progress=progress)
     rows = _rows_of(now.ids, new_rows.ids)

@@ -30,7 +30,6 @@ from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
-from migrate.stores.fields import FieldOutput
 from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
 from migrate.vectors import Document, Progress, Vectors
@@ -82,7 +81,7 @@ class SyncInputs:
         """True where nothing is to be written; also not for what the old store has that is not compared."""
         counts = self.changes.counts
         differences = (counts.added, counts.changed, counts.metadata, counts.deleted)
-        if isinstance(self.output, FieldOutput):  # all else is in the same records
+        if self.output.is_field:  # all else is in the same records
             return not any(differences)
         return not any(differences) and self.manifest.store.source_state == state_of(self.old, self.before[0])
 

@@ -7,9 +7,8 @@ from migrate.files import refuse_overlap
 from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
 from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.fields import FieldOutput
+from migrate.stores.fields import field_beside
 from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import find_exchange, output_of, path_in
@@ -22,8 +21,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     Raises UsageError: the new store is not as a translation of the old one would be, or something else lies in its
     folder.
     """
-    if isinstance(old, DatabaseStore) and isinstance(new, DatabaseStore) and old.is_beside(new):
-        return FieldOutput(old, new.driver.vector, updates=True)
+    if (field := field_beside(old, new)) is not None:
+        return field
     files, location = as_files(new), new.info.location
     # what lies beside a table that was switched may have a folder of its own in that of the database
     path = path_in(location) if files is None else files.folder

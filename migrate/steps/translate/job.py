@@ -34,7 +34,7 @@ from migrate.stores.confidence import (
     outside_of,
     read_confidence,
 )
-from migrate.stores.fields import FieldOutput, field_of
+from migrate.stores.fields import field_of
 from migrate.stores.file_store import state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
@@ -114,7 +114,7 @@ class TranslateJob:
     @property
     def caution(self) -> str | None:
         """A note on what programs must do before the work begins; None where there is nothing."""
-        return self.output.caution(self.fitted.dim) if isinstance(self.output, FieldOutput) else None
+        return self.output.caution(self.fitted.dim) if self.output.is_field else None
 
     @cached_property
     def source(self) -> Store:

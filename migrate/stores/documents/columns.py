@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from migrate.errors import StoreError
+from migrate.stores.field_notes import FieldNote, fields_beside, main_fields
 from migrate.stores.records import choose, choose_text
 from migrate.vectors import Document
 
@@ -68,8 +69,12 @@ def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = 
     return Columns(doc_id, text, tuple(name for name in types if name not in left_out), vectors, label=label)
 
 
-def columns_of_store(schema: Any, location: str, named: Mapping[str, str]) -> Columns:
+def columns_of_store(
+    schema: Any, location: str, named: Mapping[str, str], added: Mapping[str, FieldNote] = MappingProxyType({})
+) -> Columns:
     """Choose the columns of a store; `named` has those for `vector`, `id`, `text` and `metadata`.
+
+    Those that were `added` are not chosen while the column that they stand beside is there, and are no metadata.
 
     Raises a StoreError where one that is named is not there, or there is more than one choice.
     """
@@ -77,7 +82,7 @@ def columns_of_store(schema: Any, location: str, named: Mapping[str, str]) -> Co
     lists = {name: kind for name, kind in types.items() if re.match("(fixed_size_|large_)?list<", str(kind))}
     elements = {"halffloat": "float16", "float": "float32", "double": "float64"}
     vectors = [name for name, kind in lists.items() if str(kind.value_type) in elements]
-    vector = _choose_vector(location, vectors, named.get("vector"))
+    vector = _choose_vector(location, vectors, main_fields(vectors, added), named.get("vector"))
     doc_id = _choose_id(location, types, named.get("id"))
     metadata = _choose_metadata(location, types, named.get("metadata"))
     texts = [name for name in types if _is_text(types[name]) and name not in (doc_id, metadata)]
@@ -87,9 +92,10 @@ def columns_of_store(schema: Any, location: str, named: Mapping[str, str]) -> Co
     element = elements[str(types[vector].value_type)]
     if element != "float32":
         notes.append(f"the vectors are {element}, read as float32")
-    more = tuple(name for name in vectors if name not in (vector, doc_id, text, metadata))
+    beside = fields_beside(added)
+    more = tuple(name for name in vectors if name not in (vector, doc_id, text, metadata, *beside))
     notes += [f"column {name} also holds vectors; a new store has them as they are" for name in more]
-    remaining = tuple(name for name in types if name not in (vector, doc_id, text, metadata))
+    remaining = tuple(name for name in types if name not in (vector, doc_id, text, metadata, *beside))
     return Columns(doc_id, text, remaining, more, tuple(notes), metadata=metadata, vector=vector, element=element)
 
 
@@ -156,10 +162,11 @@ def _choose_id(location: Any, types: Mapping[str, Any], named: str | None) -> st
     return name
 
 
-def _choose_vector(location: str, columns: Sequence[str], named: str | None) -> str:
-    usual = [name for name in VECTOR_NAMES if name in columns]
+def _choose_vector(location: str, columns: Sequence[str], main: Sequence[str], named: str | None) -> str:
+    usual = [name for name in VECTOR_NAMES if name in main]
     if named is None and len(usual) == 1:
         return usual[0]
+    columns = columns if named is not None else main
     return choose(location, "column of vectors (lists of floats)", columns, named, "say #?vector=COLUMN for one")
 
 

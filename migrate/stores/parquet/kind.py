@@ -5,22 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, atomic_folder, cache_folder, output_errors, sha256_json, write_bytes
+from migrate.files import FileStamp, atomic_folder, cache_folder, output_errors, real_path, sha256_json, write_bytes
 from migrate.locations import Address, place_of
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import KindSupport, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
+from migrate.stores.parquet.columns import ParquetColumns, column_location
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
-from migrate.stores.parquet.store import OPTIONS, ParquetStore
+from migrate.stores.parquet.store import OPTIONS, ParquetStore, notes_at
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
-from migrate.stores.switching import BESIDE, Exchange, Folders
+from migrate.stores.switching import BESIDE, FIELDS, Exchange, FieldExchange, Folders
 
 
 class ParquetKind:
@@ -51,6 +53,20 @@ class ParquetKind:
         if isinstance(path := place_of(root), str):
             return RemoteParquetStore(location, RemoteFiles(path, path), address.options)
         return LocalParquetStore(location, LocalFiles(root, path), address.options)
+
+    def find_exchange(self, location: str) -> FieldExchange | None:
+        """Return the switch that is recorded of two columns of a folder of this machine."""
+        address = Address(location) if Path(location).exists() else Address.parse(location)
+        folder = place_of(address.place)
+        if isinstance(folder, str) or not (folder / FIELDS).is_dir():
+            return None
+        switched = [name for name, note in notes_at(folder).read().items() if note.switch is not None]
+        for column in switched:
+            with suppress(StoreError, UsageError):  # whoever opens the store next tells
+                options = {**address.options, "vector": column}
+                store = LocalParquetStore(location, LocalFiles(address.place, folder), options)
+                return FieldExchange.of(ParquetColumns(store))
+        return None
 
     def output(self, location: str) -> Output:
         """Return a folder that is not there yet, or a prefix of object storage with nothing under it."""
@@ -94,7 +110,7 @@ class LocalParquetStore(ParquetStore, FileStore):
     mixes_vectors = True
 
     def __init__(self, location: str, files: LocalFiles, options: Mapping[str, str]) -> None:
-        self.files = files
+        self.files, self.named_options = files, options
         super().__init__(location, files, options)
         self.index_path = Path(self.shards[0].path)
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
@@ -103,8 +119,24 @@ class LocalParquetStore(ParquetStore, FileStore):
 
     @property
     def folder(self) -> Path:
-        """The folder that the files are in."""
-        return self.files.folder
+        """The folder that the files are in; of a column that was added, the one with what lies beside it."""
+        return self.column_folder or self.files.folder
+
+    @property
+    def added_column(self) -> str | None:
+        """The column of its vectors, if it was added beside another."""
+        return None if self.column_folder is None else self.columns.vector
+
+    def of_column(self, column: str) -> LocalParquetStore:
+        """Open the same files, as they are now, with the vectors of another column."""
+        files, options = LocalFiles(self.files.location, self.files.path), {**self.named_options, "vector": column}
+        return LocalParquetStore(column_location(self, column), files, options)
+
+    def is_beside(self, other: Store) -> bool:
+        """Return whether another store is of other vectors of the same rows."""
+        if not isinstance(other, LocalParquetStore) or other.columns.vector == self.columns.vector:
+            return False
+        return self.files.is_folder and real_path(other.files.path) == real_path(self.files.path)
 
     def destination(self, location: Path, dim: int) -> ParquetWriter:
         """Return a writer of files of the same names, with the same columns; the vectors are float32."""
@@ -114,9 +146,19 @@ class LocalParquetStore(ParquetStore, FileStore):
         """Return how two folders trade places, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
             raise UsageError(f"{new.info.location}: this is not a Parquet store; switch stores of one kind")
+        if self.is_beside(new):
+            note = self.field_notes.get(new.columns.vector)
+            if note is None or note.old_field != self.columns.vector:
+                raise UsageError(
+                    f"{new.info.location}: this field was not added beside {self.columns.vector}; name one that "
+                    "`translate --into` has added to it"
+                )
+            return FieldExchange(ParquetColumns(self), self.columns.vector, new.columns.vector)
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
-        return Folders.exchange(self.folder, new.folder, excluded=(SHARDS_NAME, *(shard.name for shard in self.shards)))
+        return Folders.exchange(
+            self.files.folder, new.files.folder, excluded=(SHARDS_NAME, *(shard.name for shard in self.shards))
+        )
 
     def strangers(self) -> list[str]:
         """Return files and folders beside those of the store and of this tool."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -64,14 +64,17 @@ def _shard_names(content: Path) -> list[str]:
 class ParquetWriter(StoreWriter):
     """Writes the files one by one, in any order: each is a part, with the vectors of some rows.
 
-    They go to `folder`, unless to `storage`, which every machine can write to.
+    They go to `folder`, unless to `storage`, which every machine can write to. The vectors take the place of those of
+    the source; or they go into a `column` beside them.
     """
 
-    def __init__(self, source: Store, folder: Path, dim: int, storage: ObjectOutput | None = None) -> None:
+    def __init__(
+        self, source: Store, folder: Path, dim: int, storage: ObjectOutput | None = None, column: str | None = None
+    ) -> None:
         import_client("pyarrow", "parquet")
         self.source, self.folder, self.dim = source, folder, dim
         self._like = source if isinstance(source, ParquetStore) else None
-        self._storage = storage
+        self._storage, self._column = storage, column
         self.is_shared = storage is not None
         self._at_once = max(min(_GROUP_BYTES // (4 * dim), _GROUP_ROWS), 1)
         self._files: list[tuple[Shard, str]] = []
@@ -146,7 +149,7 @@ class ParquetWriter(StoreWriter):
         if self._like is None:
             schema, records = self._new_schema(), self._new_tables(shard)
         else:
-            key, vector = self._like.columns.id, self._like.columns.vector
+            key, vector = self._like.columns.id, self._column or self._like.columns.vector
             number = [file.name for file in self._like.shards].index(name)
             schema = self._schema_like(self._like, self._like.schemas[number])
             records = self._like.whole(self._like.shards[number], self._at_once)
@@ -155,7 +158,10 @@ class ParquetWriter(StoreWriter):
         with output_errors(folder), tempfile.NamedTemporaryFile(prefix=_UNFINISHED, dir=folder, delete=False) as file:
             path = Path(file.name)
             try:
-                encoded = _leaves(schema, but=vector)  # numbers of vectors are hardly ever the same
+                vector_columns = (
+                    {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.field_notes}
+                )
+                encoded = leaves(schema, but=vector_columns)  # numbers of vectors are hardly ever the same
                 with pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=encoded) as writer:
                     for batch in records:
                         if not batch.num_rows:
@@ -198,6 +204,9 @@ class ParquetWriter(StoreWriter):
         notes = {key: note for key, note in (field.metadata or {}).items() if not key.startswith(b"ARROW:extension:")}
         field = field.with_metadata(notes or None)
         metadata = dict(schema.metadata or {})
+        if self._column is not None:
+            metadata.pop(b"huggingface", None)
+            return _with_column(schema, pa.field(self._column, kind)).with_metadata(metadata or None)
         # `datasets` notes the length and the type of the lists there, and would refuse others
         metadata.pop(b"huggingface", None)
         if source.options:
@@ -249,16 +258,22 @@ def _summed(batches: Sequence[tuple[int, str, str, float, float, float]]) -> dic
     }
 
 
-def _leaves(schema: Any, *, but: str) -> list[str]:
-    """Return the paths of all columns of a Parquet file but one, as an empty file of that schema names them."""
+def _with_column(schema: Any, field: Any) -> Any:
+    """Return a schema with a further column at its end, or in the place of the one of its name."""
+    position = schema.get_field_index(field.name)
+    return schema.append(field) if position < 0 else schema.set(position, field)
+
+
+def leaves(schema: Any, *, but: Collection[str]) -> list[str]:
+    """Return the paths of all columns of a Parquet file but some, as an empty file of that schema names them."""
     import pyarrow.parquet
 
     empty = pyarrow.BufferOutputStream()
     with pyarrow.parquet.ParquetWriter(empty, schema):
         pass
-    leaves = pyarrow.parquet.read_metadata(pyarrow.BufferReader(empty.getvalue())).schema
-    paths = [leaves.column(number).path for number in range(len(leaves.names))]
-    return [path for path in paths if not path.startswith(f"{but}.")]
+    columns = pyarrow.parquet.read_metadata(pyarrow.BufferReader(empty.getvalue())).schema
+    paths = [columns.column(number).path for number in range(len(columns.names))]
+    return [path for path in paths if not path.startswith(tuple(f"{name}." for name in but))]
 
 
 class ObjectOutput(ServerOutput):

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final
@@ -35,9 +35,11 @@ from migrate.stores.documents.arrow import (
 )
 from migrate.stores.documents.base import LazyIds, repeated
 from migrate.stores.documents.columns import columns_of_store, list_type, to_document
+from migrate.stores.field_notes import FieldNote, FieldNotes
 from migrate.stores.file_store import own_manifest
 from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
 from migrate.stores.records import Distance, read_metric
+from migrate.stores.switching import FIELDS
 from migrate.vectors import Batch, Document, Vectors
 
 OWN: Final = b"lead-migrate"
@@ -46,6 +48,11 @@ OWN: Final = b"lead-migrate"
 OPTIONS: Final = ("distance", "id", "metadata", "text", "vector")
 _TICK_NS: Final = 2_000_000_000
 """Within so long a file may be written to twice and show one time only."""
+
+
+def notes_at(folder: Path) -> FieldNotes:
+    """Return the notes of the columns that were added to the files of a folder."""
+    return FieldNotes(folder / FIELDS / "parquet")
 
 
 class ParquetStore(Store):
@@ -77,7 +84,7 @@ class ParquetStore(Store):
             **{key: own_options[key] for key in OPTIONS if isinstance(own_options.get(key), str)},
             **options,
         }
-        self.columns = columns_of_store(self.schemas[0], files.location, self.options)
+        self.columns = columns_of_store(self.schemas[0], files.location, self.options, self.field_notes)
         first_rows = self._read_first()
         self._check_ids()
         distance = self.options.get("distance")
@@ -89,7 +96,9 @@ class ParquetStore(Store):
             vectors = self._matrix(first_rows, range(len(first_rows)))
         metric, remarks = read_metric(None if distance is None else distances[distance], vectors)
         notes = (*remarks, *self.columns.notes)
-        if isinstance(files, LocalFiles):
+        if self.column_folder is not None:
+            manifest = find_manifest(self.column_folder, "store")
+        elif isinstance(files, LocalFiles):
             manifest, foreign = own_manifest(Path(self.shards[0].path))
             notes = (*notes, *foreign)
         else:
@@ -113,6 +122,22 @@ class ParquetStore(Store):
                 **{name: column for name, column in chosen.items() if column is not None},
             },
         )
+
+    @cached_property
+    def field_notes(self) -> dict[str, FieldNote]:
+        """The notes of the columns that were added beside others, and are there."""
+        if not isinstance(self.files, LocalFiles):
+            return {}
+        notes = notes_at(self.files.folder).read()
+        return {name: note for name, note in notes.items() if name in self.schemas[0].names}
+
+    @property
+    def column_folder(self) -> Path | None:
+        """The folder with what lies beside the column of vectors, if it is one that was added."""
+        note = self.field_notes.get(self.columns.vector)
+        if note is None or not isinstance(self.files, LocalFiles) or not self.files.is_folder:
+            return None  # what lies there is of all files of the folder
+        return notes_at(self.files.folder).folder_of(self.columns.vector) / note.token
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Yield the vectors of rows `start` to `stop` with their ids."""
@@ -373,8 +398,10 @@ class ParquetStore(Store):
         return vectors_of_lists(column, self.dim)
 
     def _bad_row(self, row: int, length: str) -> StoreError:
+        is_added = self.columns.vector in self.field_notes
+        remedy = "`translate --into` it again, with --force" if is_added else "remove the row"
         return StoreError(
-            f"{self.files.location}: row {row} has no vector {length} in column {self.columns.vector}; remove the row"
+            f"{self.files.location}: row {row} has no vector {length} in column {self.columns.vector}; {remedy}"
         )
 
     @contextmanager

@@ -1,0 +1,397 @@
+"""Columns of vectors that are added to the files of a folder, in place, and dropped from them.
+
+All files are written anew beside the folder, with what else lies in it. Then the two folders trade places in one step,
+so that a program that opens the folder finds either all files with the column or all without.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.errors import StoreError, UsageError
+from migrate.files import (
+    already_exists,
+    canonical_json,
+    exchange_paths,
+    hidden_sibling,
+    output_errors,
+    output_lock,
+    real_path,
+    refuse_existing,
+    sha256_file,
+    sync_path,
+    write_json,
+)
+from migrate.locations import options_text
+from migrate.manifest import Manifest, StoreFacts, find_manifest
+from migrate.reading import MalformedError, as_table, parse_json
+from migrate.stores.base import Store, all_ids
+from migrate.stores.export import IDS_NAME, IdIndex
+from migrate.stores.field_notes import FieldNote
+from migrate.stores.file_store import Sha256, hash_files
+from migrate.stores.kept import new_token, sync_tree, token_in
+from migrate.stores.outputs import Output
+from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, read_shards
+from migrate.stores.parquet.output import ParquetWriter, leaves
+from migrate.stores.parquet.store import OWN, notes_at
+from migrate.stores.switching import BESIDE
+from migrate.work.outputs import RunState
+from migrate.work.rows import Rows
+from migrate.work.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from migrate.stores.parquet.kind import LocalParquetStore
+
+_FILES: Final = "files"
+"""The folder of the new files, in the work folder."""
+_SOURCE: Final = "source.json"
+"""The versions of the files that the new ones were made from, in the work folder."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+
+
+class ColumnOutput(Output):
+    """A further column of the files of a store; with `updates` one that is there, which gets other vectors."""
+
+    is_field = True
+
+    def __init__(self, store: LocalParquetStore, column: str, *, updates: bool = False) -> None:
+        location = column_location(store, column)
+        if not store.files.is_folder:
+            raise UsageError(
+                f"{store.info.location}: a column is added to a folder, which is replaced as a whole; move the file "
+                "into a folder of its own, and name that"
+            )
+        super().__init__(real_path(store.files.folder), location)
+        self.column, self.updates = column, updates
+        self._store: LocalParquetStore | None = store
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_store": None}  # a process that makes shards opens its own
+
+    @property
+    def store(self) -> LocalParquetStore:
+        """The store that is written to, as it was opened."""
+        if self._store is None:
+            raise ValueError("only the process that began the work publishes it")
+        return self._store
+
+    @property
+    def display_name(self) -> str:
+        """The location."""
+        return self.location
+
+    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
+        """Return a writer of the files with the column."""
+        folder = content.parent / _FILES
+        folder.mkdir(exist_ok=True)
+        return ColumnWriter(source, folder, dim, column=self.column)
+
+    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+        """Return by which name the column is opened."""
+        return StoreFacts(index=f"?vector={self.column}").as_details()
+
+    def begun_with(self, command: str) -> Mapping[str, Any] | None:
+        """Return the configuration of an earlier run of which only the work folder is left over."""
+        state = RunState.read(self.path)
+        is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
+        return state.configuration if state is not None and is_made and self.is_published(self._content) else None
+
+    @property
+    def _content(self) -> Path:
+        return self.work_path / "content"
+
+    def refuse_existing(self, *, force: bool) -> None:
+        """Make sure that the folder may be replaced, and that the column is a new one, or one that this tool added."""
+        store = self.store
+        refuse_existing(self.path, force=True)
+        if strangers := [name for name in store.strangers() if not name.startswith(".lead-migrate-")]:
+            raise UsageError(
+                f"{self.location}: other files lie in the folder, which is replaced as a whole: "
+                f"{', '.join(strangers[:5])}; move the store into a folder of its own"
+            )
+        if not self.updates:
+            self._refuse_column(force=force)
+        with output_errors(self.path), tempfile.TemporaryDirectory(prefix=".", dir=self.path.parent) as trial:
+            folders = Path(trial, "first"), Path(trial, "second")
+            for folder in folders:
+                folder.mkdir()
+            if not exchange_paths(*folders):
+                raise self._no_exchange()
+
+    def _refuse_column(self, *, force: bool) -> None:
+        store = self.store
+        if not _NAME.fullmatch(self.column):
+            raise UsageError(
+                f"{self.location}: {self.column!r} is no name for a field; begin with a letter, and use letters, "
+                "digits, _ and -"
+            )
+        note = store.field_notes.get(self.column)
+        if self.column == store.columns.vector or (note is None and self.column in store.schemas[0].names):
+            raise UsageError(
+                f"{self.location}: there is a {self.column!r} already, which was not made by this tool; choose another "
+                "name"
+            )
+        if note is not None and note.switch is not None:
+            raise UsageError(
+                f"{self.location}: this was switched to; run `rollback` or `forget` first, or choose another name"
+            )
+        if note is not None and not force:
+            raise already_exists(self.location)
+
+    def _no_exchange(self) -> UsageError:
+        return UsageError(
+            f"{self.location}: the file system cannot exchange two folders in one step; translate to a new store (-o) "
+            "instead"
+        )
+
+    def is_published(self, content: Path) -> bool:
+        """Return whether the folder has the column of this work, or any if `content` is gone."""
+        note = notes_at(self.path).read().get(self.column)
+        return note is not None and token_in(content) in (None, note.token)
+
+    def publish(self, content: Path, *, force: bool) -> None:
+        """Complete the new folder, and let it trade places with the old one."""
+        store, folder = self.store, content.parent / _FILES
+        with output_errors(self.path):
+            made_from = parse_json((content.parent / _SOURCE).read_bytes())
+            if not store.is_as_opened() or made_from != _versions(store):
+                raise StoreError(
+                    f"{self.location}: the files changed since the new ones were made from them; to start over, add "
+                    "`restart=True`"
+                )
+            _copy_beside(self.path, folder, BESIDE)
+            _note_hashes(self.path, folder)
+            note = notes_at(self.path).read().get(self.column)
+            old_column = note.old_field if note is not None and self.updates else store.columns.vector
+            switch = note.switch if note is not None and self.updates else None
+            new_note = FieldNote(old_column, str(token_in(content)), True, switch)
+            notes_at(folder).keep(self.column, new_note, content)
+            sync_tree(folder)
+            if not exchange_paths(folder, self.path):
+                raise self._no_exchange()
+            sync_path(self.path.parent)
+
+
+class ColumnWriter(ParquetWriter):
+    """Writes files like those of a store with the vectors in a further column, and notes what they are made from."""
+
+    @cached_property
+    def _index(self) -> IdIndex:
+        return IdIndex.of([list(all_ids(self.source))], self.source.info.location)
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """The rows in the order of their ids: programs may write the rows of the files in another."""
+        return self._index.order
+
+    def finish(self, rows: Rows) -> None:
+        """Write the files that are left, their list if there was one, and a token by which the column is known."""
+        super().finish(rows)
+        source, content = self.columns_of, self.folder.parent / "content"
+        with output_errors(self.folder):
+            for shard in source.shards:
+                _give_like(Path(shard.path), self.folder / shard.name)
+            _give_like(source.files.folder, self.folder)
+            _list_shards(source.files.folder, self.folder)
+            write_json(self.folder.parent / _SOURCE, _versions(source))
+            self._index.save(content / IDS_NAME)
+            if token_in(content) is None:
+                new_token(content)
+
+    @property
+    def columns_of(self) -> LocalParquetStore:
+        """The store whose other columns are kept."""
+        return cast("LocalParquetStore", self.source)  # as `field_of` has seen to
+
+
+class ParquetColumns:
+    """The columns of vectors of a folder, of which one may be switched to and another be dropped.
+
+    It is a `migrate.stores.field_notes.FieldPlace`.
+    """
+
+    def __init__(self, store: LocalParquetStore, vector: str | None = None) -> None:
+        self._store = store
+        self.vector = store.columns.vector if vector is None else vector
+        self.location = column_location(store, self.vector)
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the vectors."""
+        return self._store.dim
+
+    def open(self) -> None:
+        """Read the files as they are now."""
+        self._store = self._store.of_column(self.vector)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the system refuses into one line."""
+        with output_errors(self._store.files.folder):
+            yield
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest of the column."""
+        return self._store.info.manifest
+
+    def of_field(self, field: str) -> Self:
+        """Return another column of the same files, not opened yet."""
+        return type(self)(self._store, field)
+
+    def field_names(self) -> list[str]:
+        """Return the names of all columns."""
+        return list(self._store.schemas[0].names)
+
+    def field_notes(self) -> dict[str, FieldNote]:
+        """Return the notes of the columns that were added."""
+        notes = notes_at(self._store.files.folder).read()
+        return {name: note for name, note in notes.items() if name in self.field_names()}
+
+    def note_field(self, name: str, note: FieldNote) -> None:
+        """Write the note of a column."""
+        notes_at(self._store.files.folder).write(name, note)
+
+    def refuse_drop(self, name: str) -> None:
+        """Raise UsageError if the folder cannot be replaced by one without the column."""
+        refuse_existing(real_path(self._store.files.folder), force=True)
+        if strangers := [one for one in self._store.strangers() if not one.startswith(".lead-migrate-")]:
+            raise UsageError(
+                f"{self.location}: other files lie in the folder, which is replaced as a whole: "
+                f"{', '.join(strangers[:5])}; move them away first"
+            )
+
+    def drop_field(self, name: str) -> None:
+        """Write the files without a column beside the folder, and let the two trade places; safe to repeat."""
+        place = real_path(self._store.files.folder)
+        beside = hidden_sibling(place, "dropping")
+        with output_errors(place), output_lock(place):
+            if os.path.lexists(beside):  # of a killed call: the new files, or the old ones after the exchange
+                shutil.rmtree(beside)
+            if name not in self.field_names():
+                return
+            beside.mkdir()
+            try:
+                self._write_without(name, beside)
+                if not self._store.is_as_opened():
+                    raise StoreError(
+                        f"{self.location}: the files changed while they were written without the column; nothing was "
+                        "dropped, run again"
+                    )
+                if not exchange_paths(beside, place):
+                    raise UsageError(
+                        f"{self.location}: the file system cannot exchange two folders in one step; drop the column "
+                        "in your own program"
+                    )
+                sync_path(place.parent)
+            finally:  # the new files where something failed, else the old ones
+                shutil.rmtree(beside, ignore_errors=True)
+
+    def _write_without(self, name: str, folder: Path) -> None:
+        import pyarrow.parquet
+
+        store, is_main = self._store, name not in self._store.field_notes
+        for shard, schema in zip(store.shards, store.schemas, strict=True):
+            schema = _without(schema, name)
+            vectors = {column for column in (store.columns.vector, *store.field_notes) if column != name}
+            encoded = leaves(schema, but=vectors)
+            with pyarrow.parquet.ParquetWriter(folder / shard.name, schema, use_dictionary=encoded) as writer:
+                for batch in store.whole(shard, 8_192):
+                    columns = [batch.column(column) for column in schema.names]
+                    writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+            _give_like(Path(shard.path), folder / shard.name)
+        _give_like(store.files.folder, folder)
+        _copy_beside(store.files.folder, folder, BESIDE[-1:] if is_main else BESIDE)
+        if not is_main:
+            notes_at(folder).forget(name)
+            _note_hashes(store.files.folder, folder)
+        if (store.files.folder / SHARDS_NAME).is_file():
+            entries = [
+                {"name": shard.name, "bytes": (folder / shard.name).stat().st_size, "rows": rows}
+                | {"sha256": sha256_file(folder / shard.name)}
+                for shard, rows in zip(store.shards, store.file_rows, strict=True)
+            ]
+            write_json(folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": entries})
+        sync_tree(folder)
+
+
+def column_location(store: LocalParquetStore, column: str) -> str:
+    """Return how a column of the files of a store is opened."""
+    return f"parquet:{store.files.path}#{options_text({**store.named_options, 'vector': column})}"
+
+
+def _give_like(old: Path, new: Path) -> None:
+    """Let the same users read and write a file or folder as the one that it takes the place of."""
+    status = old.stat()
+    for owner in ((-1, status.st_gid), (status.st_uid, -1)):
+        with suppress(PermissionError):  # only root may give files away
+            os.chown(new, *owner)
+    shutil.copymode(old, new)
+
+
+def _versions(store: LocalParquetStore) -> Any:
+    return parse_json(canonical_json([shard.version for shard in store.shards]).encode())
+
+
+def _copy_beside(old: Path, new: Path, names: tuple[str, ...]) -> None:
+    """Put copies of what lies beside the files of a folder into another one, in the place of those that are there."""
+    for name in names:
+        source, copy = old / name, new / name
+        if copy.is_dir():
+            shutil.rmtree(copy)
+        copy.unlink(missing_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy)
+        elif source.is_file():
+            shutil.copy2(source, copy)
+
+
+def _note_hashes(old: Path, new: Path) -> None:
+    """Put the hashes of the new files into the manifest that lies beside them, if it had those of the old ones."""
+    manifest = find_manifest(old, "store")
+    facts = None if manifest is None else manifest.store
+    if manifest is None or facts is None or facts.index is None or facts.index_sha256 is None:
+        return
+    names = [facts.index, *(facts.documents_sha256 or {})]
+    if all((new / name).is_file() for name in names):
+        hashes = hash_files(new, names[0], names[1:])
+        replace(manifest, details={**manifest.details, **hashes}).write(new)
+
+
+def _list_shards(old: Path, new: Path) -> None:
+    """Keep the list of files where the old folder has one, with its ids and the norms of the old vectors."""
+    if not (old / SHARDS_NAME).is_file():
+        (new / SHARDS_NAME).unlink()
+        return
+    listed, written = (
+        read_shards((place / SHARDS_NAME).read_bytes(), str(place / SHARDS_NAME)) for place in (old, new)
+    )
+    entries = {entry["name"]: entry for entry in listed}
+    changed = [
+        {**entries.get(entry["name"], entry), "bytes": entry["bytes"], "sha256": entry["sha256"]} for entry in written
+    ]
+    write_json(new / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": changed})
+
+
+def _without(schema: Any, name: str) -> Any:
+    """Return a schema without a column, which its note of how the files are opened does not name any more."""
+    metadata = dict(schema.metadata or {})
+    metadata.pop(b"huggingface", None)
+    try:
+        options = as_table(parse_json(metadata.get(OWN, b"{}")))
+    except MalformedError:
+        options = {}
+    if options.get("vector") == name:
+        metadata[OWN] = canonical_json({key: value for key, value in options.items() if key != "vector"}).encode()
+    return schema.remove(schema.get_field_index(name)).with_metadata(metadata or None)
