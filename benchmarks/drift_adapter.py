@@ -26,7 +26,7 @@ import torch
 from retrieval import AUTO, SETS, HeldOut, load_space, read_set
 
 from migrate.report.terminal import table
-from migrate.search.fusion import Comparison, reciprocal_rank_fusion
+from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.runs import Rankings, search
 from migrate.stitch.base import Pairing
 from migrate.stitch.registry import new_stitch
@@ -109,7 +109,7 @@ def recalls(held_out: HeldOut, seed: int) -> Iterator[tuple[str, dict[str, float
         runs = {kind: ranked(old[rest], mapped(kind, new[fit], old[fit], new_queries, seed)) for kind in COLUMNS[:4]}
         runs["ceiling"] = ranked(old[rest], old_queries)
         runs["translated"] = ranked(translated, new_queries)
-        weight = Comparison.of(runs["translated"], runs["ceiling"], truth).weight(len(ids))
+        weight = RankComparison.of(runs["translated"], runs["ceiling"], truth).weight(len(ids))
         runs["together"] = reciprocal_rank_fusion([runs["translated"], runs["ceiling"]], weights=(2 - weight, weight))
 
         def first(run: Rankings, query_id: str) -> set[str]:

@@ -30,7 +30,7 @@ from retrieval import SETS
 
 from migrate.audit.measures import ndcg
 from migrate.report.terminal import table
-from migrate.search.fusion import Comparison, fuse_old, reciprocal_rank_fusion
+from migrate.search.fusion import RankComparison, fuse_old, reciprocal_rank_fusion
 from migrate.search.runs import Rankings, by_score
 from migrate.stitch.base import Pairing
 from migrate.stitch.select import select_stitch
@@ -83,7 +83,7 @@ def replay(store: Store, translated: Vectors, is_pair: NDArray[np.bool_], rule: 
     world = store.world
     vectors, is_true, is_written = translated.copy(), is_pair.copy(), is_pair.copy()
     wanted: Counter[str] = Counter()
-    comparison, answers, due = Comparison(), [], 0
+    comparison, answers, due = RankComparison(), [], 0
     for number, query in enumerate(world.log):
         new = store.first_of(vectors, world.new_queries[query])
         old = store.first_of(world.old, world.old_queries[query])

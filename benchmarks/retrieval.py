@@ -40,7 +40,7 @@ from migrate.datasets.beir import BeirSet, load_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.base import TokenTable
 from migrate.report.terminal import table
-from migrate.search.fusion import Comparison, reciprocal_rank_fusion
+from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.runs import Rankings, search
 from migrate.stitch.base import Pairing, Stitch
 from migrate.stitch.confidence import spearman
@@ -222,7 +222,7 @@ class HeldOut:
     def together(self, selection: Selection) -> Result:
         """The translated documents and the old model, by the ranks in both, as the audit's arm has them."""
         translated = run_over(self.collection, self.rows[1], self.translated(selection)[0], self.target.queries)
-        weight = Comparison.of(translated, self.stayed, self.full).weight(len(self.rows[1]))
+        weight = RankComparison.of(translated, self.stayed, self.full).weight(len(self.rows[1]))
         return self.compare_run(reciprocal_rank_fusion([translated, self.stayed], weights=(2 - weight, weight)))
 
     def compare(self, documents: Vectors, queries: Vectors) -> Result:

@@ -36,7 +36,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.prefix import first_of
 from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
-from migrate.search.fusion import Comparison, reciprocal_rank_fusion
+from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store, all_ids
@@ -284,7 +284,7 @@ class Retriever:
         """
         new, old = (self.search(name).run for name in (TRANSLATED, STAY))
         full = self.search(FULL).run if FULL in self.stores else None
-        return Comparison.of(new, old, full).weight(self.n_documents)
+        return RankComparison.of(new, old, full).weight(self.n_documents)
 
     def candidates(self, name: str) -> Sequence[Sequence[str]]:
         """Return the first ids for each query, best first, as many as the deepest arm of that name reranks.

@@ -17,7 +17,7 @@ from migrate.display import percent
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.live.generation import Texts, is_in_memory, marker_at_rest
 from migrate.live.true_vectors import CountUp, LiveVectors, Pause
-from migrate.search.fusion import Comparison, fuse_old
+from migrate.search.fusion import RankComparison, fuse_old
 from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
 from migrate.stores.faiss.search import IndexSearch, open_search
@@ -48,7 +48,7 @@ FindVectors = Callable[[Sequence[str]], Batch | None]
 
 
 @dataclass(slots=True)
-class Additions(Comparison):
+class Additions(RankComparison):
     """The share, 0-1, of the first documents shown that the old store alone has found, and how the stores compare.
 
     It is a mean over queries, in which the latest 200 or so count most: it falls while true vectors come.

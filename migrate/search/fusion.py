@@ -42,10 +42,10 @@ def reciprocal_rank_fusion(
 
 
 @dataclass(slots=True)
-class Comparison:
-    """How well the old model finds what the new one would by true vectors, beside the translated store.
+class RankComparison:
+    """A comparison of the old model's ranks with those of the translated store, by what true vectors put first.
 
-    Whoever finds less has ranks that only spoil the other's. `agreement` is the mean share, 0-1, of the first ten
+    The ranks of the one that finds less only spoil the other's. `agreement` is the mean share, 0-1, of the first ten
     documents by the old model that are among the first 50 by the new one; `new_found` and `old_found` are how many of
     the best documents by true vectors either has had among its first ten (`benchmarks/fading.py`).
     """

@@ -1,6 +1,6 @@
 import pytest
 
-from migrate.search.fusion import Comparison, fuse_old, reciprocal_rank_fusion
+from migrate.search.fusion import RankComparison, fuse_old, reciprocal_rank_fusion
 from migrate.search.runs import Rankings
 
 
@@ -47,7 +47,7 @@ def test_what_only_one_store_has_found_is_fused_too():
 
 
 def agreed(new, old):
-    comparison = Comparison()
+    comparison = RankComparison()
     comparison.add(new, old)
     return comparison.agreement
 
@@ -61,17 +61,17 @@ def test_models_agree_as_far_as_the_new_one_finds_what_the_old_one_finds_first()
 
 
 def test_before_anything_is_true_the_weight_rises_with_the_agreement_beyond_chance():
-    weights = [Comparison(9, share).weight(1_000_000) for share in (0, 0.3, 0.45, 0.6, 1)]
+    weights = [RankComparison(9, share).weight(1_000_000) for share in (0, 0.3, 0.45, 0.6, 1)]
     assert weights == pytest.approx([0, 0, 0.5, 1, 1], abs=1e-3)
-    assert Comparison(9, 0.5).weight(100) == 0, "half of the store is among its first 50 whatever the model"
-    assert Comparison(9, 1).weight(100) == Comparison(9, 1).weight(50) == Comparison(9, 0).weight(7) == 1
+    assert RankComparison(9, 0.5).weight(100) == 0, "half of the store is among its first 50 whatever the model"
+    assert RankComparison(9, 1).weight(100) == RankComparison(9, 1).weight(50) == RankComparison(9, 0).weight(7) == 1
 
 
 @pytest.mark.parametrize("agreement", [0, 1])
 @pytest.mark.parametrize(("found", "weight"), [(1, 0), (5, 0.42), (7, 1), (9, 1), (12, 1.44), (20, 2)])
 def test_who_finds_the_best_true_documents_decides(found, weight, agreement):
     """Of ten documents of either, the old one has as many of the best as it is given, and the new one eight."""
-    comparison = Comparison(9, agreement)
+    comparison = RankComparison(9, agreement)
     for number in range(800):
         ranking = [f"{number}.{place}" for place in range(12)]
         new, old = (ranking[:3] if number % 100 < share else ["x"] for share in (8, found))
@@ -81,8 +81,10 @@ def test_who_finds_the_best_true_documents_decides(found, weight, agreement):
 
 
 def test_the_best_of_few_true_documents_say_nothing():
-    comparison = Comparison()
+    comparison = RankComparison()
     comparison.add_true([f"d{number}" for number in range(9)], ["d0"], ["d0"])
-    assert comparison == Comparison()
+    assert comparison == RankComparison()
     comparison.add_true([f"d{number}" for number in range(10)], ["d3", "d2"], [*"abcdefghij", "d0"])
-    assert comparison == Comparison(new_found=1), "the first three are the best, those after the tenth are not found"
+    assert comparison == RankComparison(new_found=1), (
+        "the first three are the best, those after the tenth are not found"
+    )
