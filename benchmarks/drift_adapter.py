@@ -109,7 +109,7 @@ def recalls(held_out: HeldOut, seed: int) -> Iterator[tuple[str, dict[str, float
         runs = {kind: ranked(old[rest], mapped(kind, new[fit], old[fit], new_queries, seed)) for kind in COLUMNS[:4]}
         runs["ceiling"] = ranked(old[rest], old_queries)
         runs["translated"] = ranked(translated, new_queries)
-        weight = RankComparison.of(runs["translated"], runs["ceiling"], truth).weight(len(ids))
+        weight = RankComparison.of(runs["translated"], runs["ceiling"]).weight(len(ids))
         runs["together"] = reciprocal_rank_fusion([runs["translated"], runs["ceiling"]], weights=(2 - weight, weight))
 
         def first(run: Rankings, query_id: str) -> set[str]:

@@ -222,7 +222,7 @@ class HeldOut:
     def together(self, selection: Selection) -> Result:
         """The translated documents and the old model, by the ranks in both, as the audit's arm has them."""
         translated = run_over(self.collection, self.rows[1], self.translated(selection)[0], self.target.queries)
-        weight = RankComparison.of(translated, self.stayed, self.full).weight(len(self.rows[1]))
+        weight = RankComparison.of(translated, self.stayed).weight(len(self.rows[1]))
         return self.compare_run(reciprocal_rank_fusion([translated, self.stayed], weights=(2 - weight, weight)))
 
     def compare(self, documents: Vectors, queries: Vectors) -> Result:

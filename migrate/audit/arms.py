@@ -200,10 +200,8 @@ def _together(retriever: Retriever) -> Choices:
     meaning = (
         "the translated and the source store, each by queries of its own model, fused by rank: two query embeddings"
     )
-    if (weight := retriever.weight_of_old) != 1:
-        finds = "less" if weight < 1 else "more"
-        share = percent(weight / 2, 0)
-        meaning += f"; the old ranks count {share}, as the old model finds {finds} of what a full re-embed puts first"
+    if (weight := retriever.weight_of_old) < 1:
+        meaning += f"; the old ranks count {percent(weight / 2, 0)}, as both find few documents alike"
     cost = partial(retriever.cost_of_share, retriever.true_share)
     yield Arm(TOGETHER, meaning, retriever.together, cost, is_alternative=retriever.could_serve_both)
     if retriever.settings.stages is None:

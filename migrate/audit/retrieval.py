@@ -278,13 +278,12 @@ class Retriever:
 
     @cached_property
     def weight_of_old(self) -> float:
-        """The weight, 0-2, of the source store's ranks beside those of the translated one, which live search learns.
+        """The weight, 0-1, of the source store's ranks beside those of the translated one, as live search begins.
 
-        Before a pool stands for the full re-embed, it is from how far both stores agree.
+        It is from how far both stores agree: what the reference would teach is no part of what the reference judges.
         """
         new, old = (self.search(name).run for name in (TRANSLATED, STAY))
-        full = self.search(FULL).run if FULL in self.stores else None
-        return RankComparison.of(new, old, full).weight(self.n_documents)
+        return RankComparison.of(new, old).weight(self.n_documents)
 
     def candidates(self, name: str) -> Sequence[Sequence[str]]:
         """Return the first ids for each query, best first, as many as the deepest arm of that name reranks.

@@ -56,14 +56,11 @@ class RankComparison:
     old_found: float = 0.0
 
     @classmethod
-    def of(cls, new: Rankings, old: Rankings, full: Rankings | None) -> Self:
-        """Compare two rankings of the same queries, by those of a full re-embed where there are any."""
+    def of(cls, new: Rankings, old: Rankings) -> Self:
+        """Compare two rankings of the same queries as far as they agree: no true vector is known."""
         comparison = cls()
         for query_id, ranking in new.rankings.items():
-            other = old.rankings.get(query_id, ())
-            comparison.add(ranking, other)
-            if full is not None:
-                comparison.add_true(full.rankings.get(query_id, ()), ranking, other)
+            comparison.add(ranking, old.rankings.get(query_id, ()))
         return comparison
 
     def add(self, new: Sequence[str], old: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ class Alike(Topics):
         return TARGET._one(text, role) + self.blur * super()._one(text, role)
 
 
-STRANGER, SOURCE = SOURCE, Alike(seed=1, blur=0.7)
+STRANGER, SOURCE = SOURCE, Alike(seed=1, blur=0.4)
 IDS = np.array([document.id for document in DOCUMENTS])
 TRUTH = TARGET.embed_documents(DOCUMENTS).astype(float)
 ASKED = TARGET.embed_queries(QUERIES).astype(float)
@@ -91,13 +91,13 @@ def test_ranks_of_an_old_model_that_finds_less_than_the_translation_do_not_count
     )
 
 
-def test_ranks_of_an_old_model_that_finds_more_than_the_translation_count_more(stores, tmp_path):
-    near = Alike(seed=1, blur=0.1)
+def test_the_reference_does_not_teach_the_weight_that_it_judges(stores, tmp_path):
+    """An old model that is nearly the target counts as one that agrees as much: not more."""
+    near = Alike(seed=1, blur=0.4)
     far_off = make_store(tmp_path / "translated", vectors=noisy(3.0))
     report = audit(far_off, stores[1], source=make_store(tmp_path / "old", near), source_model=near)
-    assert "the old ranks count 100 %, as the old model finds more" in report.arm("together").meaning
     together, stay, alone = (report.arm(name).mean("nDCG@10") for name in ("together", "stay", TRANSLATED))
-    assert together == pytest.approx(stay, abs=0.02) and together > alone + 0.1
+    assert together == alone < stay - 0.1
 
 
 @pytest.mark.parametrize("depth", [7, 50])
