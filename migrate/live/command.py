@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker
+from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker, typed_again
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show, show_json
@@ -60,6 +60,7 @@ def run(
     It ends by `live stop` or Ctrl-C, and nothing is lost by that. A database is written to record by record, a folder
     by a new one that takes its place in one step.
     """
+    from migrate.live.control import note_command
     from migrate.live.report import run_text
     from migrate.live.worker import Worker, planned_model
     from migrate.stores import open_store
@@ -80,6 +81,7 @@ def run(
             "say how far to go with --budget, or agree with --yes"
         )
     worker = Worker(location, embedder, replace(request, margin=safe.margin, margin_from=safe.origin), tell=advise)
+    note_command(worker.state, typed_again()[2:])
     line = shlex.join(["lead-migrate", "live", "status", store])
     advise(f"working at {store}; `{line}` says how it is doing")
     if worker.control.limits:
@@ -109,9 +111,10 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
 
     The verdict on what was served comes first. The files are written anew each time.
     """
+    from migrate.live.control import typed_command
     from migrate.live.report import metrics_text, status_document, status_sections
     from migrate.live.state import state_path
-    from migrate.live.status import status_of
+    from migrate.live.status import open_state, status_of
     from migrate.report.page import report_page
     from migrate.report.terminal import report_text
     from migrate.stores import open_store
@@ -136,7 +139,12 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
         if state.is_all_true:
             advise_switch(OLD, None, store)
         elif not state.is_running:
-            advise_worker(store)
+            with open_state(open_store(store)) as live:
+                words = typed_command(live)
+            if words is None:
+                advise_worker(store)
+            else:
+                advise_next("live run", store, *words)
 
 
 @command.add_command

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from migrate.steps.translate.choice import Budget
 _CONTROL: Final = "control"
 _OBEYED: Final = "own control that is obeyed"
 _TYPED: Final = "own options as they were typed"
+_WORDS: Final = "own command as it was typed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,17 @@ def begin_control(state: LiveState, options: WorkerOptions, price: float | None)
     with state.transaction():
         _keep(state, control_at_start(state, options))
         state.note(_TYPED, {"budget": options.budget, "pace": options.pace, "price": price})
+
+
+def note_command(state: LiveState, words: Sequence[str]) -> None:
+    """Note the options of `live run` as they were typed, by which the worker is started again."""
+    state.note(_WORDS, list(words))
+
+
+def typed_command(state: LiveState) -> list[str] | None:
+    """Return the options by which the last worker was started; None where none was by a command."""
+    words: list[str] | None = state.value(_WORDS)
+    return words
 
 
 def note_obeyed(state: LiveState, control: Control) -> None:

@@ -209,7 +209,7 @@ class LiveSearcher:
         limits: LiveLimits | None = None,
         old: str | Path | None = None,
         old_model: str | Embedder | None = None,
-        cache: Path | None = None,
+        cache: str | Path | None = None,
     ) -> None:
         self.location = absolute_location(location)
         self.limits = limits or LiveLimits()
@@ -220,7 +220,7 @@ class LiveSearcher:
         self._thread: threading.Thread | None = None
         self._random = random.Random()  # noqa: S311 - which queries are looked at
         store = open_store(self.location)
-        embedders = _embedders(store, model_of(store), models, cache and cache.absolute())
+        embedders = _embedders(store, model_of(store), models, cache and Path(cache).absolute())
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
         self._vectors = {
@@ -233,7 +233,7 @@ class LiveSearcher:
         try:
             self.generation = self._opened()
             if old is not None or old_model is not None:
-                self._old = self._old_store(old, old_model, cache and cache.absolute())
+                self._old = self._old_store(old, old_model, cache and Path(cache).absolute())
             for embedder in embedders:
                 embedder.warm_up()
         except BaseException:

@@ -165,6 +165,19 @@ def test_another_model_is_told_by_what_differs(target, difference, translated, s
     assert set(server.texts_served[embedded:]) <= {"word"}, "what is asked to know the model by"
 
 
+def test_status_starts_the_worker_again_by_the_options_that_it_had(translated, tmp_path, capsys):
+    cache = tmp_path / "own.sqlite"
+    options = ("--once", "--budget", "20", "--cache", cache)
+    assert lead_migrate("live", "run", translated, *options) == 0
+    assert lead_migrate("live", "set", translated, "--budget", "30") == 0
+    capsys.readouterr()
+    assert lead_migrate("live", "status", translated) == 0
+    line = f"next: lead-migrate live run {translated} --budget=20 --once --cache={cache}"
+    assert line in capsys.readouterr().err
+    assert lead_migrate("live", "run", translated, *options) == 0
+    assert "budget 30, as `live set` said" in capsys.readouterr().err
+
+
 def test_a_store_that_nobody_serves_has_no_status(source_folder, capsys):
     assert lead_migrate("live", "status", source_folder) == 2
     assert "lead-migrate live run" in capsys.readouterr().err
