@@ -209,6 +209,44 @@ def test_a_column_that_is_not_there_is_named(batch, message, reading):
         migrate.batch(reading)(batch)
 
 
+ROW = [1.0] * 32
+
+
+@pytest.mark.parametrize(
+    ("ids", "vectors", "texts", "message"),
+    [
+        (["a", "b"], [ROW], ["x", "y"], "ids: 2, rows of column 'vector': 1; give each document one of each"),
+        (
+            ["a", "b"],
+            np.ones((1, 32)),
+            ["x", "y"],
+            "ids: 2, rows of column 'vector': 1; give each document one of each",
+        ),
+        (["a", "b"], pa.array([ROW]), ["x", "y"], "ids: 2, rows of column 'vector': 1; give each document one of each"),
+        (["a"], [ROW] * 2, ["x"], "ids: 1, rows of column 'vector': 2; give each document one of each"),
+        (["a"], [ROW, None], ["x"], "ids: 1, rows of column 'vector': 2; give each document one of each"),
+        ([], [ROW] * 3, [], "ids: 0, rows of column 'vector': 3; give each document one of each"),
+        (["a", "b"], [ROW] * 2, ["x"], "ids: 2, rows of column 'text': 1; give each document one of each"),
+        ([], [], ["x"], "ids: 0, rows of column 'text': 1; give each document one of each"),
+        ("ab", [ROW] * 2, ["x", "y"], "column 'id' holds 'ab', and has to hold a value for each document"),
+        (["a"], [ROW], np.array("x"), "column 'text' holds 'x', and has to hold a value for each document"),
+        (7, [ROW], ["x"], "column 'id' holds 7, and has to hold a value for each document"),
+        (["a"], None, ["x"], "column 'vector' holds None, and has to hold a value for each document"),
+    ],
+)
+def test_columns_of_different_lengths_are_refused(ids, vectors, texts, message, reading):
+    with pytest.raises(InputError, match=f"^the batch: {message}"):
+        migrate.batch(reading)({"id": ids, "vector": vectors, "text": texts})
+
+
+@pytest.mark.parametrize("name", ["id", "vector", "text"])
+@pytest.mark.parametrize("convert", [lambda table: table, record_batch_of, frame_of])
+def test_a_column_that_is_there_twice_is_refused(convert, name, reading, table):
+    batch = convert(table.append_column("again", table[name]).rename_columns([*table.column_names, name]))
+    with pytest.raises(UsageError, match=rf"the batch has 2 columns '{name}', for .*; leave one, or name it with "):
+        migrate.batch(reading)(batch)
+
+
 def test_a_stitch_that_no_engine_can_run_is_refused(old, reading, fitted):
     with pytest.raises(StitchError, match="maps new queries into the old space"):
         migrate.batch(fit(old, direction="query"))
