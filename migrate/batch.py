@@ -249,7 +249,8 @@ def _require_rows(count: int, name: str, ids: Sequence[str]) -> None:
     """Make sure that a column has as many rows as there are ids."""
     if count != len(ids):
         raise InputError(
-            f"the batch: ids: {len(ids):,}, rows of column {name!r}: {count:,}; give each document one of each"
+            f"the batch: column {name!r} has another number of rows ({count:,}) than there are ids ({len(ids):,}); "
+            "give each document one"
         )
 
 

@@ -213,30 +213,31 @@ ROW = [1.0] * 32
 
 
 @pytest.mark.parametrize(
-    ("ids", "vectors", "texts", "message"),
+    ("ids", "vectors", "texts", "column", "count"),
     [
-        (["a", "b"], [ROW], ["x", "y"], "ids: 2, rows of column 'vector': 1; give each document one of each"),
-        (
-            ["a", "b"],
-            np.ones((1, 32)),
-            ["x", "y"],
-            "ids: 2, rows of column 'vector': 1; give each document one of each",
-        ),
-        (["a", "b"], pa.array([ROW]), ["x", "y"], "ids: 2, rows of column 'vector': 1; give each document one of each"),
-        (["a"], [ROW] * 2, ["x"], "ids: 1, rows of column 'vector': 2; give each document one of each"),
-        (["a"], [ROW, None], ["x"], "ids: 1, rows of column 'vector': 2; give each document one of each"),
-        ([], [ROW] * 3, [], "ids: 0, rows of column 'vector': 3; give each document one of each"),
-        (["a", "b"], [ROW] * 2, ["x"], "ids: 2, rows of column 'text': 1; give each document one of each"),
-        ([], [], ["x"], "ids: 0, rows of column 'text': 1; give each document one of each"),
-        ("ab", [ROW] * 2, ["x", "y"], "column 'id' holds 'ab', and has to hold a value for each document"),
-        (["a"], [ROW], np.array("x"), "column 'text' holds 'x', and has to hold a value for each document"),
-        (7, [ROW], ["x"], "column 'id' holds 7, and has to hold a value for each document"),
-        (["a"], None, ["x"], "column 'vector' holds None, and has to hold a value for each document"),
+        (["a", "b"], [ROW], ["x", "y"], "vector", 1),
+        (["a", "b"], np.ones((1, 32)), ["x", "y"], "vector", 1),
+        (["a", "b"], pa.array([ROW]), ["x", "y"], "vector", 1),
+        (["a"], [ROW] * 2, ["x"], "vector", 2),
+        (["a"], [ROW, None], ["x"], "vector", 2),
+        ([], [ROW] * 3, [], "vector", 3),
+        (["a", "b"], [ROW] * 2, ["x"], "text", 1),
+        ([], [], ["x"], "text", 1),
     ],
 )
-def test_columns_of_different_lengths_are_refused(ids, vectors, texts, message, reading):
-    with pytest.raises(InputError, match=f"^the batch: {message}"):
+def test_columns_of_different_lengths_are_refused(ids, vectors, texts, column, count, reading):
+    message = (
+        rf"^the batch: column '{column}' has another number of rows \({count}\) than there are ids \({len(ids)}\); "
+    )
+    with pytest.raises(InputError, match=message):
         migrate.batch(reading)({"id": ids, "vector": vectors, "text": texts})
+
+
+@pytest.mark.parametrize(("column", "value"), [("id", "a"), ("text", np.array("x")), ("id", 7), ("vector", None)])
+def test_a_column_that_is_a_single_value_is_refused(column, value, reading):
+    batch = {"id": ["a"], "vector": [ROW], "text": ["x"], column: value}
+    with pytest.raises(InputError, match=f"column '{column}' holds .*, and has to hold a value for each document"):
+        migrate.batch(reading)(batch)
 
 
 @pytest.mark.parametrize("name", ["id", "vector", "text"])
