@@ -377,6 +377,32 @@ def test_true_vectors_are_held_against_the_sample_one_by_one(finish, fitted, tab
         finish(changed(done, row, "vector", [*vector[1:], vector[0]]))
 
 
+def predicted_rows(fitted, table):
+    """The rows of the documents that are not of the sample."""
+    true, _ = fitted.sample.positions(table["id"].to_pylist())
+    return [row for row in range(len(table)) if row not in set(true.tolist())]
+
+
+@pytest.mark.parametrize("value", [None, np.nan, 2.0, -3.0, np.inf])
+def test_a_confidence_that_is_no_cosine_is_refused(value, finish, fitted, table):
+    row = predicted_rows(fitted, table)[1]
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][row]}' is not what"):
+        finish(changed(migrate.batch(fitted)(table), row, "confidence", value))
+
+
+def test_a_stitch_without_confidence_makes_none(old, fitted, table, tmp_path):
+    unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
+    translate = migrate.batch(unsure)
+    done = translate(table)
+    translate.finish(old, written(tmp_path / "made", done), tmp_path / "new")
+    migrate.translate(old, unsure, tmp_path / "translated")
+    assert contents(tmp_path / "new") == contents(tmp_path / "translated")
+    row = predicted_rows(fitted, table)[1]
+    claimed = written(tmp_path / "claimed", changed(done, row, "confidence", 0.5))
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][row]}' is not what"):
+        translate.finish(old, claimed, tmp_path / "other")
+
+
 @pytest.mark.parametrize("value", [[np.nan] * 24, [0.0] * 24])
 def test_a_new_vector_that_is_none_is_refused(value, finish, fitted, table):
     with pytest.raises(VectorError, match=f"vector for document '{table['id'][5]}'"):

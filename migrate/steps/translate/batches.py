@@ -143,6 +143,8 @@ class _FromBatches(StoreTranslation):
         is_true = np.zeros(len(batch), bool)
         is_true[true] = True
         is_other = (confidence == 1) != is_true  # which predictions never are
+        is_possible = np.isnan(confidence) if self.fitted.selection.confidence is None else np.abs(confidence) <= 1
+        is_other |= ~(is_possible | is_true)
         is_other[true] |= (vectors[true] != self.fitted.sample.vectors[sampled]).any(axis=1)
 
         tried = np.unique(np.linspace(0, len(batch) - 1, _TRIED).astype(np.int64))
