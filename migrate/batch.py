@@ -159,13 +159,14 @@ class BatchFunction:
         made: str | Path,
         output: str | Path,
         *,
+        compared: int | None = None,
         force: bool = False,
         restart: bool = False,
         progress: Progress = no_progress,
     ) -> Translation:
         """Write a store with the vectors that an engine has made of all batches of `store`, for `audit` and `switch`.
 
-        It is the one that `translate` writes. Some vectors of each part are made again, and compared.
+        It is the one that `translate` writes. Vectors are made again, to compare them.
 
         Parameters
         ----------
@@ -175,6 +176,9 @@ class BatchFunction:
             The folder or URL of the Parquet files that the engine wrote, in whatever order.
         output
             Folder to write, or KIND:LOCATION.
+        compared
+            Vectors to compare of each batch of `rows`. By default all, and 8 where the stitch reads texts, as all of
+            them would take as long as `translate`.
         force, restart, progress
             As of `translate`.
 
@@ -185,12 +189,14 @@ class BatchFunction:
         StitchError, VectorError
             The vectors are not what the stitch makes of the store; or as `translate`.
         UsageError, OutputError, LockedError
-            As `translate`.
+            As `translate`; or `compared` is less than 1.
         """
         from migrate.steps.opening import store_of
         from migrate.steps.translate import Translate
         from migrate.steps.translate.batches import finish_store
 
+        if compared is not None and compared < 1:
+            raise UsageError(f"compared: {compared} is too few; give at least 1")
         options = urlencode({"id": self.columns.ids, "vector": self.columns.vectors})
         location = f"parquet:{str(made).removeprefix('parquet:')}#?{options}"
         source = store_of(store)
@@ -198,7 +204,7 @@ class BatchFunction:
         step = Translate(
             source, stitch, output, any_store=self.any_store, force=force, restart=restart, progress=progress
         )
-        return finish_store(step, location, self.columns.confidence)
+        return finish_store(step, location, self.columns.confidence, compared)
 
     def _translate(self, names: Sequence[Any], column: Callable[[str], Any]) -> TranslatedBatch:
         """Return the new vectors and the confidence of a batch with columns of these names."""

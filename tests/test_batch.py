@@ -387,7 +387,38 @@ def predicted_rows(fitted, table):
 def test_a_confidence_that_is_no_cosine_is_refused(value, finish, fitted, table):
     row = predicted_rows(fitted, table)[1]
     with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][row]}' is not what"):
-        finish(changed(migrate.batch(fitted)(table), row, "confidence", value))
+        finish(changed(migrate.batch(fitted)(table), row, "confidence", value), compared=1)
+
+
+def swapped(table, row, other):
+    """The table with what was made of two documents exchanged, ids aside."""
+    order = np.arange(len(table))
+    order[[row, other]] = other, row
+    return table.take(order).set_column(0, "id", table["id"])
+
+
+def test_two_vectors_that_were_exchanged_are_refused(finish, fitted, table):
+    first, second = predicted_rows(fitted, table)[1:3]
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][first]}' is not what"):
+        finish(swapped(migrate.batch(fitted)(table), first, second))
+
+
+def test_a_stitch_that_reads_texts_compares_a_few_vectors_unless_told(old, reading, table, tmp_path):
+    translate = migrate.batch(reading)
+    first, second = predicted_rows(reading, table)[1:3]
+    made = written(tmp_path / "made", swapped(translate(table), first, second))
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][first]}' is not what"):
+        translate.finish(old, made, tmp_path / "new", compared=1_000_000)
+    translate.finish(old, made, tmp_path / "new")
+
+
+def test_fewer_vectors_are_compared_where_that_is_asked_for(old, fitted, table, tmp_path):
+    translate = migrate.batch(fitted)
+    first, second = predicted_rows(fitted, table)[1:3]
+    made = written(tmp_path / "made", swapped(translate(table), first, second))
+    with pytest.raises(UsageError, match="compared: 0 is too few; give at least 1"):
+        translate.finish(old, made, tmp_path / "new", compared=0)
+    translate.finish(old, made, tmp_path / "new", compared=1)
 
 
 def test_a_stitch_without_confidence_makes_none(old, fitted, table, tmp_path):
@@ -454,6 +485,8 @@ def test_a_finish_that_broke_off_goes_on_with_the_same_vectors_alone(source_fold
     assert not (tmp_path / "new").exists()
     with pytest.raises(UsageError, match=r"begun with other values of vectors; .* `restart=True`"):
         translate.finish(source_folder, again, tmp_path / "new")
+    with pytest.raises(UsageError, match=r"begun with other values of compared; .* `restart=True`"):
+        translate.finish(source_folder, made, tmp_path / "new", compared=1)
     done.clear()
     translate.finish(source_folder, made, tmp_path / "new", progress=lambda _stage, rows, _total: done.append(rows))
     assert min(done) >= 32
