@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -129,7 +129,9 @@ class BatchFunction:
         Raises
         ------
         UsageError
-            It is no batch, or lacks a column, or has a column called as the confidence; an id or a text is none.
+            It is no batch, or lacks a column or has it twice, or has a column called as the confidence.
+        InputError
+            Columns have different numbers of rows; an id or a text is none.
         VectorError
             A vector is missing, of another dimension, zero or not finite.
         """
@@ -157,13 +159,14 @@ class BatchFunction:
         made: str | Path,
         output: str | Path,
         *,
+        compared: int | None = None,
         force: bool = False,
         restart: bool = False,
         progress: Progress = no_progress,
     ) -> Translation:
         """Write a store with the vectors that an engine has made of all batches of `store`, for `audit` and `switch`.
 
-        It is the one that `translate` writes. Some vectors of each part are made again, and compared.
+        It is the one that `translate` writes. Vectors are made again, to compare them.
 
         Parameters
         ----------
@@ -173,6 +176,9 @@ class BatchFunction:
             The folder or URL of the Parquet files that the engine wrote, in whatever order.
         output
             Folder to write, or KIND:LOCATION.
+        compared
+            Vectors to compare of each batch of `rows`. By default all, and 8 where the stitch reads texts, as all of
+            them would take as long as `translate`.
         force, restart, progress
             As of `translate`.
 
@@ -183,12 +189,14 @@ class BatchFunction:
         StitchError, VectorError
             The vectors are not what the stitch makes of the store; or as `translate`.
         UsageError, OutputError, LockedError
-            As `translate`.
+            As `translate`; or `compared` is less than 1.
         """
         from migrate.steps.opening import store_of
         from migrate.steps.translate import Translate
         from migrate.steps.translate.batches import finish_store
 
+        if compared is not None and compared < 1:
+            raise UsageError(f"compared: {compared} is too few; give at least 1")
         options = urlencode({"id": self.columns.ids, "vector": self.columns.vectors})
         location = f"parquet:{str(made).removeprefix('parquet:')}#?{options}"
         source = store_of(store)
@@ -196,7 +204,7 @@ class BatchFunction:
         step = Translate(
             source, stitch, output, any_store=self.any_store, force=force, restart=restart, progress=progress
         )
-        return finish_store(step, location, self.columns.confidence)
+        return finish_store(step, location, self.columns.confidence, compared)
 
     def _translate(self, names: Sequence[Any], column: Callable[[str], Any]) -> TranslatedBatch:
         """Return the new vectors and the confidence of a batch with columns of these names."""
@@ -210,9 +218,9 @@ class BatchFunction:
             raise UsageError(
                 f"the batch has a column {columns.confidence!r} already; leave it out, or name another with confidence="
             )
-        ids = _ids(_values(column(columns.ids)), columns.ids)
+        ids = _ids(_values(column(columns.ids), columns.ids), columns.ids)
         vectors = _vectors(column(columns.vectors), ids, input_dim(self.fitted.manifest), columns.vectors)
-        texts = None if text_column is None else _texts(_values(column(text_column)), ids, text_column)
+        texts = None if text_column is None else _texts(_values(column(text_column), text_column), ids, text_column)
         new = np.empty((len(ids), self.fitted.dim), np.float32)
         expected = np.empty(len(ids), np.float32)
         for start in range(0, len(ids), self.rows):
@@ -239,6 +247,17 @@ def _require(names: Sequence[Any], name: str, option: str, meaning: str) -> None
         raise UsageError(
             f"the batch has no column {name!r}, for {meaning}; name it with {option} (its columns: {listed})"
         )
+    if (count := names.count(name)) > 1:
+        raise UsageError(f"the batch has {count} columns {name!r}, for {meaning}; leave one, or name it with {option}")
+
+
+def _require_rows(count: int, name: str, ids: Sequence[str]) -> None:
+    """Make sure that a column has as many rows as there are ids."""
+    if count != len(ids):
+        raise InputError(
+            f"the batch: column {name!r} has another number of rows ({count:,}) than there are ids ({len(ids):,}); "
+            "give each document one"
+        )
 
 
 def _restored(digest: str, files: Mapping[str, bytes], columns: BatchColumns, any_store: bool) -> BatchFunction:
@@ -253,10 +272,20 @@ def _restored(digest: str, files: Mapping[str, bytes], columns: BatchColumns, an
     return function
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Any, name: str) -> list[Any]:
     """Return a column of ids or texts as values of Python."""
     as_list = getattr(column, "to_pylist", None) or getattr(column, "tolist", None)
-    return list(column) if as_list is None else as_list()
+    return _rows_of(column if as_list is None else as_list(), name)
+
+
+def _rows_of(column: Any, name: str) -> list[Any]:
+    """Return a column as a list, an item for each row."""
+    if isinstance(column, str) or not isinstance(column, Iterable):
+        raise InputError(
+            f"the batch: column {name!r} holds {column!r:.40}, and has to hold a value for each document; "
+            "give an array or a list"
+        )
+    return [*column]
 
 
 def _ids(values: Sequence[Any], name: str) -> list[str]:
@@ -270,6 +299,7 @@ def _ids(values: Sequence[Any], name: str) -> list[str]:
 
 
 def _texts(values: Sequence[Any], ids: Sequence[str], name: str) -> list[str]:
+    _require_rows(len(values), name, ids)
     for doc_id, value in zip(ids, values, strict=True):
         if not (isinstance(value, str) or _is_empty(value)):
             raise InputError(
@@ -286,13 +316,15 @@ def _is_empty(value: Any) -> bool:
 def _vectors(column: Any, ids: Sequence[str], dim: int, name: str) -> Vectors:
     """Return a column of vectors as float32, (n, dim)."""
     if type(column).__module__.partition(".")[0] == "pyarrow":
+        _require_rows(len(column), name, ids)
         lists = lists_in(column)
         row = (0 if len(ids) else None) if lists is None else row_without_vector(lists, dim)
         if row is not None:
             raise _no_vector(ids[row], dim, name)
         return np.empty((0, dim), np.float32) if lists is None else vectors_of_lists(lists, dim)
     if not (isinstance(column, np.ndarray) and column.ndim == 2):
-        column = [*column]
+        column = _rows_of(column, name)
+    _require_rows(len(column), name, ids)
     row = next((row for row, vector in enumerate(column) if _length(vector) != dim), None)
     if row is not None:
         raise _no_vector(ids[row], dim, name)

@@ -209,6 +209,45 @@ def test_a_column_that_is_not_there_is_named(batch, message, reading):
         migrate.batch(reading)(batch)
 
 
+ROW = [1.0] * 32
+
+
+@pytest.mark.parametrize(
+    ("ids", "vectors", "texts", "column", "count"),
+    [
+        (["a", "b"], [ROW], ["x", "y"], "vector", 1),
+        (["a", "b"], np.ones((1, 32)), ["x", "y"], "vector", 1),
+        (["a", "b"], pa.array([ROW]), ["x", "y"], "vector", 1),
+        (["a"], [ROW] * 2, ["x"], "vector", 2),
+        (["a"], [ROW, None], ["x"], "vector", 2),
+        ([], [ROW] * 3, [], "vector", 3),
+        (["a", "b"], [ROW] * 2, ["x"], "text", 1),
+        ([], [], ["x"], "text", 1),
+    ],
+)
+def test_columns_of_different_lengths_are_refused(ids, vectors, texts, column, count, reading):
+    message = (
+        rf"^the batch: column '{column}' has another number of rows \({count}\) than there are ids \({len(ids)}\); "
+    )
+    with pytest.raises(InputError, match=message):
+        migrate.batch(reading)({"id": ids, "vector": vectors, "text": texts})
+
+
+@pytest.mark.parametrize(("column", "value"), [("id", "a"), ("text", np.array("x")), ("id", 7), ("vector", None)])
+def test_a_column_that_is_a_single_value_is_refused(column, value, reading):
+    batch = {"id": ["a"], "vector": [ROW], "text": ["x"], column: value}
+    with pytest.raises(InputError, match=f"column '{column}' holds .*, and has to hold a value for each document"):
+        migrate.batch(reading)(batch)
+
+
+@pytest.mark.parametrize("name", ["id", "vector", "text"])
+@pytest.mark.parametrize("convert", [lambda table: table, record_batch_of, frame_of])
+def test_a_column_that_is_there_twice_is_refused(convert, name, reading, table):
+    batch = convert(table.append_column("again", table[name]).rename_columns([*table.column_names, name]))
+    with pytest.raises(UsageError, match=rf"the batch has 2 columns '{name}', for .*; leave one, or name it with "):
+        migrate.batch(reading)(batch)
+
+
 def test_a_stitch_that_no_engine_can_run_is_refused(old, reading, fitted):
     with pytest.raises(StitchError, match="maps new queries into the old space"):
         migrate.batch(fit(old, direction="query"))
@@ -338,6 +377,63 @@ def test_true_vectors_are_held_against_the_sample_one_by_one(finish, fitted, tab
         finish(changed(done, row, "vector", [*vector[1:], vector[0]]))
 
 
+def predicted_rows(fitted, table):
+    """The rows of the documents that are not of the sample."""
+    true, _ = fitted.sample.positions(table["id"].to_pylist())
+    return [row for row in range(len(table)) if row not in set(true.tolist())]
+
+
+@pytest.mark.parametrize("value", [None, np.nan, 2.0, -3.0, np.inf])
+def test_a_confidence_that_is_no_cosine_is_refused(value, finish, fitted, table):
+    row = predicted_rows(fitted, table)[1]
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][row]}' is not what"):
+        finish(changed(migrate.batch(fitted)(table), row, "confidence", value), compared=1)
+
+
+def swapped(table, row, other):
+    """The table with what was made of two documents exchanged, ids aside."""
+    order = np.arange(len(table))
+    order[[row, other]] = other, row
+    return table.take(order).set_column(0, "id", table["id"])
+
+
+def test_two_vectors_that_were_exchanged_are_refused(finish, fitted, table):
+    first, second = predicted_rows(fitted, table)[1:3]
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][first]}' is not what"):
+        finish(swapped(migrate.batch(fitted)(table), first, second))
+
+
+def test_a_stitch_that_reads_texts_compares_a_few_vectors_unless_told(old, reading, table, tmp_path):
+    translate = migrate.batch(reading)
+    first, second = predicted_rows(reading, table)[1:3]
+    made = written(tmp_path / "made", swapped(translate(table), first, second))
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][first]}' is not what"):
+        translate.finish(old, made, tmp_path / "new", compared=1_000_000)
+    translate.finish(old, made, tmp_path / "new")
+
+
+def test_fewer_vectors_are_compared_where_that_is_asked_for(old, fitted, table, tmp_path):
+    translate = migrate.batch(fitted)
+    first, second = predicted_rows(fitted, table)[1:3]
+    made = written(tmp_path / "made", swapped(translate(table), first, second))
+    with pytest.raises(UsageError, match="compared: 0 is too few; give at least 1"):
+        translate.finish(old, made, tmp_path / "new", compared=0)
+    translate.finish(old, made, tmp_path / "new", compared=1)
+
+
+def test_a_stitch_without_confidence_makes_none(old, fitted, table, tmp_path):
+    unsure = dataclasses.replace(fitted, selection=dataclasses.replace(fitted.selection, confidence=None))
+    translate = migrate.batch(unsure)
+    done = translate(table)
+    translate.finish(old, written(tmp_path / "made", done), tmp_path / "new")
+    migrate.translate(old, unsure, tmp_path / "translated")
+    assert contents(tmp_path / "new") == contents(tmp_path / "translated")
+    row = predicted_rows(fitted, table)[1]
+    claimed = written(tmp_path / "claimed", changed(done, row, "confidence", 0.5))
+    with pytest.raises(StitchError, match=f"the vector or confidence of '{table['id'][row]}' is not what"):
+        translate.finish(old, claimed, tmp_path / "other")
+
+
 @pytest.mark.parametrize("value", [[np.nan] * 24, [0.0] * 24])
 def test_a_new_vector_that_is_none_is_refused(value, finish, fitted, table):
     with pytest.raises(VectorError, match=f"vector for document '{table['id'][5]}'"):
@@ -389,6 +485,8 @@ def test_a_finish_that_broke_off_goes_on_with_the_same_vectors_alone(source_fold
     assert not (tmp_path / "new").exists()
     with pytest.raises(UsageError, match=r"begun with other values of vectors; .* `restart=True`"):
         translate.finish(source_folder, again, tmp_path / "new")
+    with pytest.raises(UsageError, match=r"begun with other values of compared; .* `restart=True`"):
+        translate.finish(source_folder, made, tmp_path / "new", compared=1)
     done.clear()
     translate.finish(source_folder, made, tmp_path / "new", progress=lambda _stage, rows, _total: done.append(rows))
     assert min(done) >= 32

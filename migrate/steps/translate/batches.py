@@ -26,8 +26,8 @@ from migrate.work.shards import Block, Shard
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
 
-_TRIED: Final = 8
-"""Vectors of each batch that the stitch makes again."""
+_COMPARED_WITH_TEXTS: Final = 8
+"""Vectors of each batch that a stitch makes again that reads texts, which takes long."""
 
 _ROUNDING: Final = 1e-4
 """The most that they may differ by, in parts of their length: products of other batches differ in the last digits."""
@@ -98,6 +98,7 @@ class BatchesJob(TranslateJob):
     """A translation whose vectors an engine has made."""
 
     made: BatchVectors
+    compared: int | None
 
     @property
     def _read(self) -> list[Path]:
@@ -108,23 +109,24 @@ class BatchesJob(TranslateJob):
     def store_job(self, job: StoreTranslation) -> StoreTranslation:
         """Return the job that takes these vectors."""
         parts = {entry.name: getattr(job, entry.name) for entry in fields(job)}
-        return _FromBatches(**{**parts, "patch": not self.step.any_store}, made=self.made)
+        return _FromBatches(**{**parts, "patch": not self.step.any_store}, made=self.made, compared=self.compared)
 
 
 @dataclass(eq=False)
 class _FromBatches(StoreTranslation):
     made: BatchVectors = field(repr=False)
+    compared: int | None
 
     def options(self) -> dict[str, Any]:
-        """Return also what the vectors are of: other ones are another work."""
-        return {**super().options(), "vectors": self.made.files.snapshot().as_json()}
+        """Return also what the vectors are of, and how many are compared: others are another work."""
+        return {**super().options(), "vectors": self.made.files.snapshot().as_json(), "compared": self.compared}
 
     def task(self, work: Path | None) -> None:
         """Return None: this process has the order of the vectors."""
         return
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
-        """Yield the vectors as they were made, after a look at each and a second making of some."""
+        """Yield the vectors as they were made, after a look at each and a second making of those that are compared."""
         first, rows = shard.start, self.made.batches(shard.start, shard.stop, self.rows)
         for batch in self.store.scan(shard.start, shard.stop, batch_size=self.rows):
             vectors, confidence = next(rows)
@@ -143,16 +145,18 @@ class _FromBatches(StoreTranslation):
         is_true = np.zeros(len(batch), bool)
         is_true[true] = True
         is_other = (confidence == 1) != is_true  # which predictions never are
+        is_possible = np.isnan(confidence) if self.fitted.selection.confidence is None else np.abs(confidence) <= 1
+        is_other |= ~(is_possible | is_true)
         is_other[true] |= (vectors[true] != self.fitted.sample.vectors[sampled]).any(axis=1)
 
-        tried = np.unique(np.linspace(0, len(batch) - 1, _TRIED).astype(np.int64))
+        rows = self._compared_rows(len(batch))
         reads = self.fitted.reads_texts
-        texts = [document.text for document in self.store.documents(first + tried)] if reads else None
-        some = Batch([batch.ids[row] for row in tried], batch.vectors[tried])
+        texts = [document.text for document in self.store.documents(first + rows)] if reads else None
+        some = Batch([batch.ids[row] for row in rows], batch.vectors[rows])
         again = self.fitted.translate(some, texts, source=self.store.info.location, patch=self.patch)
         most = _ROUNDING * np.linalg.norm(again.vectors, axis=1, keepdims=True)
-        is_other[tried] |= (np.abs(vectors[tried] - again.vectors) > most).any(axis=1)
-        is_other[tried] |= ~np.isclose(confidence[tried], again.confidence, rtol=0, atol=_ROUNDING, equal_nan=True)
+        is_other[rows] |= (np.abs(vectors[rows] - again.vectors) > most).any(axis=1)
+        is_other[rows] |= ~np.isclose(confidence[rows], again.confidence, rtol=0, atol=_ROUNDING, equal_nan=True)
         if is_other.any():
             doc_id = batch.ids[int(is_other.argmax())]
             raise StitchError(
@@ -160,14 +164,22 @@ class _FromBatches(StoreTranslation):
                 f"{self.store.info.location}; let the engine write them again, from this store by this stitch"
             )
 
+    def _compared_rows(self, count: int) -> NDArray[np.int64]:
+        """Return the rows of a batch of so many that the stitch makes again."""
+        default = _COMPARED_WITH_TEXTS if self.fitted.reads_texts else count
+        number = min(default if self.compared is None else self.compared, count)
+        return np.linspace(0, count - 1, number).astype(np.int64)
 
-def finish_store(step: Translate, made: str, column: str) -> Translation:
+
+def finish_store(step: Translate, made: str, column: str, compared: int | None) -> Translation:
     """Write the store of a step with the vectors in the files at `made`, and their confidence in `column`.
+
+    Of each batch `compared` are made again, None for the default: all, or a few by a stitch that reads texts.
 
     Raises as `Translate`; StoreError, VectorError or StitchError where the vectors are not those of its documents.
     """
     files = cast("ParquetStore", open_store(made))
-    job = BatchesJob(step, BatchVectors(files, store_of(step.store), column))
+    job = BatchesJob(step, BatchVectors(files, store_of(step.store), column), compared)
     job.refuse_overlap()
     if files.info.dim != job.fitted.dim:
         raise StoreError(
