@@ -435,7 +435,8 @@ def open_folder(
 
 
 def join(pattern: Pattern, stores: Mapping[str, Store]) -> JoinedStore:
-    """Join those of some collections, by their names, that agree with most."""
+    """Join those of some collections that agree with most, in the order of their names, whatever lists them."""
+    stores = dict(sorted(stores.items()))
     filled = {name: store for name, store in stores.items() if store.info.count}
     translated = [name for name, store in filled.items() if pattern.folder is None and _is_translation(store)]
     left_out: dict[str, LeftOut] = {}
@@ -521,7 +522,7 @@ class JoinedWriter(StoreWriter):
         with output_errors(self.folder):
             for path in self.folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        orders, remarks, has_order = [], Counter[str](), False
+        orders, remarks, has_order = dict[str, NDArray[np.int64]](), Counter[str](), False
         for name, own_rows in self.source.collections().items():
             start, stop = (int(own_rows[0]), int(own_rows[-1]) + 1) if len(own_rows) else (0, 0)
             writer, vectors = self._writer(name), rows.part(start, stop)
@@ -531,18 +532,23 @@ class JoinedWriter(StoreWriter):
                 write_rows(writer, vectors.batches(), len(vectors), self.folder.parent)
             order = writer.order
             has_order = has_order or order is not None
-            orders.append(own_rows if order is None else own_rows[order])
+            orders[name] = own_rows if order is None else own_rows[order]
             remarks.update(writer.remarks)
             if writer.recall is not None:
                 self.recall = min(writer.recall, writer.recall if self.recall is None else self.recall)
-        self._orders = orders if has_order else None
+        as_listed = sorted(orders, key=self._listed_as)
+        self._orders = [orders[name] for name in as_listed] if has_order or as_listed != [*orders] else None
         written = len(self.source.members)
         self.remarks = tuple(text if n == written else f"{text} ({n:,} of {written:,})" for text, n in remarks.items())
         sync_tree(self.folder)
 
     def folder_of(self, name: str) -> Path:
-        """Return the folder that a collection is written into."""
-        return self.folder if self._in_one_folder else self.folder / quote(name, safe=" ")
+        """Return the folder that a collection is written into: one of its name, in which no path has a slash."""
+        return self.folder if self._in_one_folder else self.folder / name.replace("/", "%2F")
+
+    def _listed_as(self, name: str) -> str:
+        """Return the name by which a collection has its place among those that were written."""
+        return name if self._in_one_folder else self.folder_of(name).name
 
     def _writer(self, name: str) -> StoreWriter:
         folder = self.folder_of(name)

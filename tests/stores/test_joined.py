@@ -124,6 +124,26 @@ def test_a_translation_makes_the_same_collections_and_opens_as_one_store(place, 
     assert np.count_nonzero(stored_confidence(new) == 1) == done.n_true >= 100
 
 
+@pytest.mark.parametrize("pattern", ["*", "*t*"])
+def test_new_folders_have_the_old_names_and_true_vectors_stay_with_their_documents(pattern, tmp_path):
+    place = Place("Folder", tmp_path / "old")
+    for count, name in enumerate(["tickets", "Übersicht", "a+b t(1)", "Zeta", "10 tons", "9t", "tick%41ts"], 20):
+        place.add(name, records_of(name, count))
+    old = open_store(place.location(pattern))
+    fitted = migrate.fit(old, "tfidf:6", kind="ridge", sample=60)
+    migrate.translate(old, fitted, tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    assert {path.name for path in (tmp_path / "new").iterdir() if path.is_dir()} == {*old.members}
+    assert new.ids(range(new.info.count)) == old.ids(range(old.info.count))
+    is_true = np.flatnonzero(stored_confidence(new) == 1)
+    texts = [document.text for document in new.documents(is_true)]
+    batch = new.get(is_true)
+    _, rows = fitted.sample.positions(batch.ids)
+    assert len(rows) == len(batch) == 60
+    assert np.allclose(batch.vectors, fitted.sample.vectors[rows], atol=1e-6)
+    assert not migrate.sync(old, tmp_path / "new").written
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["Chroma", "SqliteVec", "Folder"], indirect=True)
 @pytest.mark.parametrize("point", ["recorded:1", "complete:1", "published:1"])
