@@ -136,7 +136,6 @@ def test_new_folders_have_the_old_names_and_true_vectors_stay_with_their_documen
     assert {path.name for path in (tmp_path / "new").iterdir() if path.is_dir()} == {*old.members}
     assert new.ids(range(new.info.count)) == old.ids(range(old.info.count))
     is_true = np.flatnonzero(stored_confidence(new) == 1)
-    texts = [document.text for document in new.documents(is_true)]
     batch = new.get(is_true)
     _, rows = fitted.sample.positions(batch.ids)
     assert len(rows) == len(batch) == 60
