@@ -142,6 +142,13 @@ class JoinedStore(Store):
         manifest = self.info.manifest
         return self.pattern.folder if manifest is not None and manifest.store.pattern else None
 
+    @property
+    def model_folder(self) -> Path | None:
+        """The folder with the state of their model: that of all, or of any one where they say the same model."""
+        if self.folder is not None or self.info.manifest is None:
+            return self.folder
+        return self._filled[0].model_folder
+
     def collections(self) -> Mapping[str, NDArray[np.int64]]:
         """Return the rows of each."""
         return {
@@ -647,13 +654,24 @@ class JoinedServer(ServerOutput):
         return bool(outputs) and all(output.is_published(folder) for folder, output in outputs.items())
 
     def publish(self, content: Path, *, force: bool) -> None:
-        """Give each its name, with its part of what lies beside all."""
+        """Give each its name, with its part of what lies beside all; those of the same old store that it lacks go."""
+        if force:
+            for output in self._obsolete(content):
+                output.drop()
         for entry in _read_parts(content):
             folder = content / entry["folder"]
             output = self.output_of(unquote(folder.name))
             if not output.is_published(folder):
                 _write_beside(content, folder, entry)
                 output.publish(folder, force=force)
+
+    def _obsolete(self, content: Path) -> list[DatabaseServer]:
+        """Return those that were made together with others that are replaced, and are not in the work folder."""
+        outputs = self._outputs(content)
+        replaced = [output.made_of() for folder, output in outputs.items() if not output.is_published(folder)]
+        written = {output.location for output in outputs.values()}
+        others = [output for output in map(self.output_of, self._existing_names()) if output.location not in written]
+        return [output for output in others if (made_of := output.made_of()) is not None and made_of in replaced]
 
     def discard(self) -> None:
         """Drop what killed runs left."""

@@ -790,10 +790,12 @@ class PgvectorDriver(Driver):
 
     def drop(self, name: str) -> None:
         """Drop a table, with what lies beside it."""
-        schema, table, column = self._target(name)
+        schema, table, _ = self._target(name)
+        columns = [row[2] for row in tables.vector_columns(self._ask) if row[:2] == (schema, table)]
         with self._transaction():
             self._ask(sql("DROP TABLE {}", (schema, table)))
-            self._write_files(schema, f"{table}.{column}", {}, keeps_others=False)
+            for column in columns:
+                self._write_files(schema, f"{table}.{column}", {}, keeps_others=False)
 
     def successor(self, ending: str) -> str:
         """Return a table in the same schema."""

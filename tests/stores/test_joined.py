@@ -356,3 +356,42 @@ def test_a_run_that_was_killed_publishes_the_others(on_server, tmp_path, point):
     assert not list((tmp_path / "state").rglob("*.work"))
     everything = open_store(f"{url}#{prefix}*")
     assert len(everything.members) + len(everything.left_out) == 6  # nothing is left of the run that was killed
+
+
+def drop_on_server(url, name):
+    """Drop a table or collection as another program does."""
+    if url.startswith("pgvector:"):
+        from postgres import connect
+
+        with connect() as connection:
+            connection.execute(f"DROP TABLE {name}")
+    else:
+        from chroma_tools import server
+
+        server()[0].delete_collection(name)
+
+
+@pytest.mark.slow
+def test_what_the_source_no_longer_has_goes_from_the_server_and_nothing_else(on_server):
+    url, prefix = on_server
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    source = open_store(old)
+    fitted = migrate.fit(source, "tfidf:4", kind="ridge", sample=60)
+    migrate.translate(source, fitted, target)
+    drop_on_server(url, f"{prefix}gamma")
+    synced = migrate.sync(old, target)
+    assert (synced.counts.deleted, synced.counts.added, synced.count) == (25, 0, 150)
+    remaining = [f"{prefix}{name}{ending}" for name in ("alpha", "beta") for ending in ("", "_new")]
+    everything = open_store(old)
+    assert sorted([*everything.members, *everything.left_out]) == remaining
+    assert not migrate.sync(old, target).written
+    drop_on_server(url, f"{prefix}beta")
+    other = migrate.fit(old, "tfidf:4", kind="ridge", sample=40)
+    migrate.translate(f"{url}#{prefix}alpha", other, f"{url}#{prefix}x_new", any_store=True)
+    migrate.translate(old, other, target, force=True)
+    everything = open_store(old)
+    assert sorted([*everything.members, *everything.left_out]) == [
+        f"{prefix}alpha",
+        f"{prefix}alpha_new",
+        f"{prefix}x_new",
+    ]
