@@ -445,9 +445,9 @@ def join(pattern: Pattern, stores: Mapping[str, Store]) -> JoinedStore:
     """Join those of some collections that agree with most, in the order of their names, whatever lists them."""
     stores = dict(sorted(stores.items()))
     filled = {name: store for name, store in stores.items() if store.info.count}
-    translated = [name for name, store in filled.items() if pattern.folder is None and _is_translation(store)]
+    translated = [name for name, store in stores.items() if pattern.folder is None and _is_translation(store)]
     left_out: dict[str, LeftOut] = {}
-    if 0 < len(translated) < len(filled):  # of a server that has the old collections beside the new ones
+    if not {*translated} >= (filled.keys() or stores.keys()):  # a server has the old ones beside the new ones
         left_out = {name: LeftOut(stores[name].info, "made of an older store by lead-migrate") for name in translated}
         filled = {name: store for name, store in filled.items() if name not in left_out}
     whole = None if pattern.folder is None else find_manifest(pattern.folder, "store")

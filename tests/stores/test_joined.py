@@ -395,3 +395,20 @@ def test_what_the_source_no_longer_has_goes_from_the_server_and_nothing_else(on_
         f"{prefix}alpha_new",
         f"{prefix}x_new",
     ]
+
+
+@pytest.mark.slow
+def test_copies_of_empty_tables_are_no_sources():
+    maker, prefix = tools.installed("Pgvector")(), f"t{uuid.uuid4().hex[:8]}_"
+    sizes = {"empty": 0, "full": 40}
+    for name in sizes:
+        location = maker.create(f"{prefix}{name}", records_of(name, 40))
+    maker.put(f"{prefix}empty", {}, [], gone=list(records_of("empty", 40)))
+    url = location.partition("#")[0]
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    fitted = migrate.fit(old, "tfidf:4", kind="ridge", sample=30)
+    for _ in range(2):
+        migrate.translate(old, fitted, target, force=True)
+        source = open_store(old)
+        assert list(source.members) == [f"{prefix}{name}" for name in sizes]
+        assert list(source.left_out) == list(open_store(target).members) == [f"{prefix}{name}_new" for name in sizes]
