@@ -281,11 +281,31 @@ class JoinedStore(Store):
             return self.members[name].destination(folder, dim)
 
         is_in_database = all(isinstance(store, DatabaseStore) and not store.driver.urls for store in self._filled)
-        return JoinedWriter(self, location, dim, open_writer, in_one_folder=is_in_database)
+        return JoinedWriter(
+            self, location, dim, open_writer, in_one_folder=is_in_database, unwritten=self._empty_without_folder()
+        )
+
+    def _empty_without_folder(self) -> list[str]:
+        """Return the empty collections of a database that lies in no folder: an index is of one document at least."""
+        return [
+            name
+            for name, store in self.members.items()
+            if not store.info.count and isinstance(store, DatabaseStore) and store.driver.urls
+        ]
 
     def strangers(self) -> list[str]:
-        """Return what else is in the folder."""
-        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)) - self.members.keys())
+        """Return what is in the folder beside them, and in the folders of those that have one each."""
+        folder, stores = self.pattern.folder, self.members
+        if folder is None or self._driver is not None:
+            return sorted(set.intersection(*({*store.strangers()} for store in stores.values())) - stores.keys())
+        beside = {path.name for path in folder.iterdir()} - {*BESIDE, *stores}
+        inside = []
+        for name, store in stores.items():
+            if (folder / name).is_dir():
+                inside += [f"{name}/{stranger}" for stranger in store.strangers()]
+            else:
+                beside &= {*store.strangers()}
+        return sorted(beside) + inside
 
     def exchange(self, new: Store) -> Exchange:
         """Return how two folders of a database trade places; each has to hold these collections and no others."""
@@ -499,7 +519,8 @@ _TRAITS: Final = (
 class JoinedWriter(StoreWriter):
     """Writes one collection after the other once all rows are there.
 
-    `open_writer` returns the writer of a collection, by its name, into a folder: one for all, or one for each.
+    `open_writer` returns the writer of a collection, by its name, into a folder: one for all, or one for each. Those
+    that are `unwritten`, by name, are left out.
     """
 
     def __init__(
@@ -510,10 +531,12 @@ class JoinedWriter(StoreWriter):
         open_writer: Callable[[str, Path], StoreWriter],
         *,
         in_one_folder: bool,
+        unwritten: Sequence[str] = (),
     ) -> None:
         self.source, self.folder, self.dim = source, folder, dim
         self._open, self._in_one_folder = open_writer, in_one_folder
         self._orders: list[NDArray[np.int64]] | None = None
+        self._unwritten = unwritten
         for name in (
             source.members if in_one_folder else ()
         ):  # what cannot be written is refused before anything is made
@@ -531,6 +554,8 @@ class JoinedWriter(StoreWriter):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         orders, remarks, has_order = dict[str, NDArray[np.int64]](), Counter[str](), False
         for name, own_rows in self.source.collections().items():
+            if name in self._unwritten:
+                continue
             start, stop = (int(own_rows[0]), int(own_rows[-1]) + 1) if len(own_rows) else (0, 0)
             writer, vectors = self._writer(name), rows.part(start, stop)
             if isinstance(writer, DatabaseWriter):
@@ -545,8 +570,10 @@ class JoinedWriter(StoreWriter):
                 self.recall = min(writer.recall, writer.recall if self.recall is None else self.recall)
         as_listed = sorted(orders, key=self._listed_as)
         self._orders = [orders[name] for name in as_listed] if has_order or as_listed != [*orders] else None
-        written = len(self.source.members)
+        written = len(self.source.members) - len(self._unwritten)
         self.remarks = tuple(text if n == written else f"{text} ({n:,} of {written:,})" for text, n in remarks.items())
+        if self._unwritten:
+            self.remarks += (f"empty, and not written: {', '.join(self._unwritten)}",)
         sync_tree(self.folder)
 
     def folder_of(self, name: str) -> Path:

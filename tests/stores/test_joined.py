@@ -412,3 +412,61 @@ def test_copies_of_empty_tables_are_no_sources():
         source = open_store(old)
         assert list(source.members) == [f"{prefix}{name}" for name in sizes]
         assert list(source.left_out) == list(open_store(target).members) == [f"{prefix}{name}_new" for name in sizes]
+
+
+def add_empty(place, name):
+    """Add a collection, and delete all of its records."""
+    records = records_of(name, 5)
+    place.add(name, records)
+    if type(place.maker).__name__ == "Lance":
+        import lancedb
+
+        lancedb.connect(str(place.folder)).open_table(name).delete("true")
+    else:
+        with place.maker.opened(place.location(name)) as client:
+            client.get_collection(name, embedding_function=None).delete(list(records))
+
+
+@pytest.mark.parametrize("place", ["Chroma", "Lance"], indirect=True)
+@pytest.mark.parametrize("target", ["", "qdrant", "lancedb"])
+def test_an_empty_collection_is_copied_and_stands_in_the_way_of_no_sync(place, target, tmp_path):
+    add_empty(place, "none")
+    old, new = open_store(place.pattern), tmp_path / "new"
+    location = f"{target}:{new}#*" if target else str(new)
+    migrate.translate(old, migrate.fit(old, "tfidf:4", kind="ridge", sample=60), location)
+    assert [(name, one.info.count) for name, one in open_store(location).members.items()] == [
+        *SIZES.items(),
+        ("none", 0),
+    ]
+    assert not migrate.sync(place.pattern, location).written
+    (new / "mine").write_text("")
+    with pytest.raises(UsageError, match="which is replaced as a whole: mine; move the store"):
+        migrate.sync(place.pattern, location)
+
+
+def test_what_lies_beside_folders_and_in_them_is_not_replaced(tmp_path):
+    place = Place("Folder", tmp_path / "old")
+    for name, count in SIZES.items():
+        place.add(name, records_of(name, count))
+    migrate.translate(place.pattern, migrate.fit(place.pattern, "tfidf:4", kind="ridge", sample=60), tmp_path / "new")
+    assert open_store(tmp_path / "new").strangers() == []
+    (tmp_path / "new" / "mine").mkdir()
+    (tmp_path / "new" / "beta" / "notes").write_text("")
+    with pytest.raises(UsageError, match="which is replaced as a whole: mine, beta/notes; move the store"):
+        migrate.sync(place.pattern, tmp_path / "new")
+
+
+@pytest.mark.slow
+def test_empty_tables_become_no_folder_until_they_hold_something(tmp_path):
+    maker, prefix = tools.installed("Pgvector")(), f"t{uuid.uuid4().hex[:8]}_"
+    for name in ("empty", "full"):
+        location = maker.create(f"{prefix}{name}", records_of(name, 40))
+    maker.put(f"{prefix}empty", {}, [], gone=list(records_of("empty", 40)))
+    old = f"{location.partition('#')[0]}#{prefix}*"
+    done = migrate.translate(old, migrate.fit(old, "tfidf:4", kind="ridge", sample=30), tmp_path / "new")
+    assert f"empty, and not written: {prefix}empty" in done.remarks
+    assert list(open_store(tmp_path / "new").members) == [f"{prefix}full"]
+    maker.create(f"{prefix}empty", records_of("empty", 20))
+    assert migrate.sync(old, tmp_path / "new").counts.added == 20
+    assert list(open_store(tmp_path / "new").members) == [f"{prefix}empty", f"{prefix}full"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "new"]
