@@ -51,13 +51,15 @@ class Pattern:
     """A pattern for the names of collections, at a place.
 
     `location` is as it was typed, `noun` the word for a collection, `text` what their names match, with `options`.
-    `names` lists those that match now. `folder` has what lies beside all of them, where they are in a folder.
+    `names` lists those that match now, `meant` returns what the `*` stands for in one. `folder` has what lies beside
+    all of them, where they are in a folder.
     """
 
     location: str
     noun: str
     text: str
     names: Callable[[], Iterable[str]]
+    meant: Callable[[str], str]
     folder: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -235,8 +237,13 @@ class JoinedStore(Store):
 
     def _joined_ids(self, name: str, ids: Iterable[str]) -> list[str]:
         """Return ids of a collection as they are among all: the same in a copy under other names."""
-        label = meant_by(name, self.pattern.text)
+        label = self.pattern.meant(name)
         return [f"{label}#{doc_id}" for doc_id in ids]
+
+    def copied_name(self, name: str) -> str:
+        """Return the name of a copy in a folder: that of a collection, without the quotes of a location."""
+        pattern = self.pattern
+        return pattern.text.replace("*", pattern.meant(name)) if pattern.text.count("*") == 1 else name
 
     # What changed.
 
@@ -426,7 +433,8 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
             raise _nothing_matches(driver.location, driver.collection, driver.address.name, driver.names())
     folder = None if driver.is_server else driver.folder
     address = driver.address
-    pattern = Pattern(driver.location, driver.collection, address.name, driver.expand, folder, address.options)
+    noun, text = driver.collection, address.name
+    pattern = Pattern(driver.location, noun, text, driver.expand, driver.meant, folder, address.options)
     return join(pattern, {name: DatabaseStore(one_driver, one_driver.location) for name, one_driver in drivers.items()})
 
 
@@ -458,7 +466,7 @@ def open_folder(
     stores = {name: open_path(path) for name, path in matching().items()}
     if not stores:
         raise _nothing_matches(location, "store", pattern, paths())
-    return join(Pattern(location, "store", pattern, matching, folder), stores)
+    return join(Pattern(location, "store", pattern, matching, partial(meant_by, pattern=pattern), folder), stores)
 
 
 def join(pattern: Pattern, stores: Mapping[str, Store]) -> JoinedStore:
@@ -578,11 +586,11 @@ class JoinedWriter(StoreWriter):
 
     def folder_of(self, name: str) -> Path:
         """Return the folder that a collection is written into: one of its name, in which no path has a slash."""
-        return self.folder if self._in_one_folder else self.folder / name.replace("/", "%2F")
+        return self.folder if self._in_one_folder else self.folder / self.source.copied_name(name).replace("/", "%2F")
 
     def _listed_as(self, name: str) -> str:
         """Return the name by which a collection has its place among those that were written."""
-        return name if self._in_one_folder else self.folder_of(name).name
+        return self.source.copied_name(name) if self._in_one_folder else self.folder_of(name).name
 
     def _writer(self, name: str) -> StoreWriter:
         folder = self.folder_of(name)
@@ -607,7 +615,7 @@ class JoinedFolder(Output):
         return JoinedWriter(source, content, dim, partial(self._open, source, dim), in_one_folder=True)
 
     def _open(self, source: JoinedStore, dim: int, name: str, folder: Path) -> StoreWriter:
-        output = DatabaseFolder(self._driver, self.location, Address(str(folder), name))
+        output = DatabaseFolder(self._driver, self.location, Address(str(folder), source.copied_name(name)))
         return output.writer(source.members[name], folder, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
@@ -639,7 +647,10 @@ class JoinedServer(ServerOutput):
 
     def name_of(self, source: JoinedStore, name: str) -> str:
         """Return the new name of a collection of the source."""
-        return self._address.name.replace("*", meant_by(name, source.pattern.text))
+        meant = source.pattern.meant(name)
+        if source.pattern.text.count("*") > 1:
+            return self._address.name.replace("*", meant)
+        return self._class.fill_in(self._address.name, meant)
 
     def _outputs(self, content: Path) -> dict[Path, DatabaseServer]:
         """Return the places of all that a complete work folder has, by their folders in it."""

@@ -469,4 +469,27 @@ def test_empty_tables_become_no_folder_until_they_hold_something(tmp_path):
     maker.create(f"{prefix}empty", records_of("empty", 20))
     assert migrate.sync(old, tmp_path / "new").counts.added == 20
     assert list(open_store(tmp_path / "new").members) == [f"{prefix}empty", f"{prefix}full"]
-    assert list(tmp_path.iterdir()) == [tmp_path / "new"]
+    assert not list(tmp_path.glob("new?*"))
+
+
+@pytest.mark.slow
+def test_a_new_name_has_the_quotes_of_no_old_one(tmp_path):
+    from postgres import connect
+
+    maker, prefix = tools.installed("Pgvector")(), f"t{uuid.uuid4().hex[:8]}_"
+    location = maker.create(f"{prefix}one", records_of("one", 40))
+    maker.create(f"{prefix}two", records_of("two", 30))
+    with connect() as connection:
+        connection.execute(f'ALTER TABLE {prefix}two RENAME TO "{prefix}Über et"')
+    url = location.partition("#")[0]
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    fitted = migrate.fit(old, "tfidf:4", kind="ridge", sample=30)
+    ids = {*open_store(old).ids(range(70))}
+    assert {"Über et#doc-000", "one#doc-000"} < ids
+    migrate.translate(old, fitted, target)
+    migrate.translate(old, fitted, tmp_path / "new")
+    assert {*open_store(target).members} == {f'"{prefix}Über et_new"', f"{prefix}one_new"}
+    assert {*open_store(tmp_path / "new").members} == {f"{prefix}Über et", f"{prefix}one"}
+    for new in (target, tmp_path / "new"):
+        assert {*open_store(new).ids(range(70))} == ids
+        assert not migrate.sync(old, new).written
