@@ -11,6 +11,7 @@ from children import run_command
 
 import migrate
 from migrate.cli.main import run
+from migrate.cli.next_step import path_beside
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.selection import draw_sample
 from migrate.stores import open_store
@@ -493,3 +494,27 @@ def test_a_new_name_has_the_quotes_of_no_old_one(tmp_path):
     for new in (target, tmp_path / "new"):
         assert {*open_store(new).ids(range(70))} == ids
         assert not migrate.sync(old, new).written
+
+
+def test_inspect_lists_no_other_stores_where_none_matches(tmp_path, capsys):
+    place = Place("Folder", tmp_path / "old")
+    place.add("alpha", records_of("alpha", 20))
+    place.add("beta", records_of("beta", 20))
+    assert run(["inspect", place.location("nope*")]) == 4
+    assert "no store matches 'nope*'; there are alpha, beta: write a pattern" in capsys.readouterr().err
+
+
+def test_options_of_a_location_are_no_part_of_a_suggested_name(tmp_path):
+    maker = tools.installed("SqliteVec")()
+    maker.make(tmp_path, records_of("alpha", 20), "l2", "alpha")
+    location = f"{maker.location(tmp_path, 'al*')}?text=content"
+    name = path_beside(open_store(location), "translated").name
+    assert name.endswith("-al-translated") and "content" not in name
+
+
+def test_a_way_back_from_a_switch_of_many_can_be_typed(chroma, tmp_path):
+    migrate.reembed(chroma.pattern, "tfidf:4", tmp_path / "new")
+    migrate.switch(chroma.pattern, tmp_path / "new", unproven=True)
+    with pytest.raises(UsageError) as refused:
+        migrate.switch(chroma.pattern, tmp_path / "other", unproven=True)
+    assert f"`rollback '{chroma.pattern}'`" in str(refused.value)
