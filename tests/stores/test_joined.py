@@ -518,3 +518,15 @@ def test_a_way_back_from_a_switch_of_many_can_be_typed(chroma, tmp_path):
     with pytest.raises(UsageError) as refused:
         migrate.switch(chroma.pattern, tmp_path / "other", unproven=True)
     assert f"`rollback '{chroma.pattern}'`" in str(refused.value)
+
+
+def test_an_audit_refuses_a_source_that_lacks_collections(chroma, tmp_path):
+    migrate.translate(chroma.pattern, migrate.fit(chroma.pattern, "tfidf:4", kind="ridge", sample=60), tmp_path / "new")
+    with pytest.raises(StoreError, match=r"lacks 175 of the 175 documents of .*new, such as 'alpha#doc-000'; name the"):
+        migrate.audit(tmp_path / "new", source=chroma.location("a*"), queries="synthetic")
+    migrate.translate(chroma.location("*a"), migrate.fit(chroma.location("*a"), "tfidf:4", kind="ridge", sample=60),
+                      tmp_path / "new", force=True)  # fmt: skip
+    with chroma.maker.opened(chroma.pattern) as client:
+        client.delete_collection("gamma")
+    with pytest.raises(StoreError, match=r"lacks 25 of the 175 documents of .*new, such as 'gamm#doc-000'; name the"):
+        migrate.audit(tmp_path / "new", source=chroma.location("*a"), queries="synthetic")
