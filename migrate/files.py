@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import sys
 import tempfile
@@ -282,8 +283,9 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     if force and not path.is_symlink() and real_path(path) in mounts_in(path):
         raise UsageError(f"{path}: this is a mount point, and cannot be replaced; choose another output")
     if force and (old := switched_folder(path)) is not None:
+        word = shlex.quote(str(old))
         raise UsageError(
-            f"{path}: a store of a switch of {old} is not replaced; run `rollback {old}` or `forget {old}` first, or "
+            f"{path}: a store of a switch of {old} is not replaced; run `rollback {word}` or `forget {word}` first, or "
             "choose another output"
         )
     if not force and (path.is_symlink() or path.exists()):

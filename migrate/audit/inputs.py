@@ -34,6 +34,8 @@ def check_request(audit: Audit) -> None:
     """Make sure, before anything is embedded, that stores, queries and arms go together."""
     translated, query_set = audit.translated, audit.query_set
     check_target(translated, audit.embedder)
+    if audit.source_store is not None:
+        _check_collections(audit.source_store, translated)
     _check_plan(audit)
     if audit.prefixes and not translated.info.has_texts:
         raise StoreError(
@@ -61,6 +63,19 @@ def check_request(audit: Audit) -> None:
     _check_bridge(audit)
     if audit.judge_next is not None:
         _check_drawing(audit)
+
+
+def _check_collections(source: Store, translated: Store) -> None:
+    """Make sure that the source has the documents of the translated store, where either is several collections."""
+    if not (source.collections() or translated.collections()):
+        return
+    old_ids, new_ids = ({*store.ids(range(store.info.count))} for store in (source, translated))
+    if lacking := new_ids - old_ids:
+        raise StoreError(
+            f"{source.info.location} lacks {len(lacking):,} of the {len(new_ids):,} documents of "
+            f"{translated.info.location}, such as {min(lacking)!r}; name the store that it was translated from, by the "
+            "pattern that was typed then"
+        )
 
 
 def _check_plan(audit: Audit) -> None:

@@ -46,7 +46,7 @@ def command(
     outputs.refuse(*options.local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar() as progress:
-        embedder = models_for(model, dry_run=dry_run).load(spec, state=opened.folder)
+        embedder = models_for(model, dry_run=dry_run).load(spec, state=opened.model_folder)
         step = replace(request, store=opened, model=embedder, progress=progress)
         if dry_run:
             reads = [store, request.judged]

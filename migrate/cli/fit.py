@@ -70,7 +70,7 @@ def command(
         embedder, old = model.load(target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if request.source_model is not None:
-            old = model.for_source().load(str(request.source_model), state=opened.folder)
+            old = model.for_source().load(str(request.source_model), state=opened.model_folder)
         views = load_views(cast("Sequence[str]", request.view), model.for_source().load) if request.view else None
         step = replace(request, store=opened, target=embedder, source_model=old, view=views, progress=progress)
         unread = {

@@ -128,7 +128,8 @@ def _why_still_switched(old: str) -> str | None:
     exchange = find_exchange(absolute_location(old))
     if exchange is None or exchange.record() is None:
         return None
-    return f"{old} was switched before; run `rollback {old}` or `forget {old}` first"
+    word = shlex.quote(old)
+    return f"{old} was switched before; run `rollback {word}` or `forget {word}` first"
 
 
 def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
@@ -375,7 +376,7 @@ def name_of(store: Store) -> str:
     path = path_in(location)
     if path is None:
         return re.sub(r"[^\w.-]+", "-", store.info.name).strip("-")
-    table = location.rpartition("#")[2] if "#" in location and path != Path(location) else ""
+    table = location.rpartition("#")[2].partition("?")[0] if "#" in location and path != Path(location) else ""
     return "-".join(filter(None, (path.absolute().stem, re.sub(r"[^\w.-]+", "-", table).strip("-"))))
 
 

@@ -41,7 +41,7 @@ def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -
         embeds = [f"to embed: {count:,} texts by {spec}, to check that they are its own"] if count else []
         stop_if_dry(dry_run, reads=[store], writes=[manifest_place(opened)], embeds=embeds, as_json=as_json)
     with progress_bar() as progress:
-        embedder = None if spec is None else model.load(str(spec), state=opened.folder)
+        embedder = None if spec is None else model.load(str(spec), state=opened.model_folder)
         done = replace(request, store=opened, model=embedder, progress=progress).execute()
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:

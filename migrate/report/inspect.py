@@ -43,7 +43,8 @@ def _facts_at(location: str) -> dict[str, Any]:
     try:
         opened = open_store(location)
     except (StoreError, UsageError):
-        is_one = path is None or (path != Path(location) and "#" in location)
+        is_pattern = "*" in Path(location).name
+        is_one = path is None or (path != Path(location) and (is_pattern or "#" in location))
         several = [] if path is None or is_one else _stores_in(path)
         if not several:
             raise

@@ -197,6 +197,11 @@ class Store(ABC):
         """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
         return None
 
+    @property
+    def model_folder(self) -> Path | None:
+        """The folder with the state of the store's model, if that has one."""
+        return self.folder
+
     def successor(self, ending: str) -> str | None:
         """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
         return None

@@ -186,10 +186,19 @@ class Driver(ABC):
         """
         drivers = {}
         for name in self.matching_names():
-            meant = meant_by(name, self.address.name)
+            meant = self.meant(name)
             options = {key: value.replace("*", meant) for key, value in self.address.options.items()}
             drivers[name] = self._collection_driver(name, options)
         return drivers
+
+    def meant(self, name: str) -> str:
+        """Return what the `*` of the pattern stands for in a name."""
+        return meant_by(name, self.address.name)
+
+    @classmethod
+    def fill_in(cls, pattern: str, meant: str) -> str:
+        """Return the name that a pattern is with a text for its `*`, as a location has it."""
+        return pattern.replace("*", meant)
 
     def matching_names(self) -> list[str]:
         """Return the names that the pattern means, as it is written."""

@@ -51,13 +51,15 @@ class Pattern:
     """A pattern for the names of collections, at a place.
 
     `location` is as it was typed, `noun` the word for a collection, `text` what their names match, with `options`.
-    `names` lists those that match now. `folder` has what lies beside all of them, where they are in a folder.
+    `names` lists those that match now, `meant` returns what the `*` stands for in one. `folder` has what lies beside
+    all of them, where they are in a folder.
     """
 
     location: str
     noun: str
     text: str
     names: Callable[[], Iterable[str]]
+    meant: Callable[[str], str]
     folder: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -141,6 +143,13 @@ class JoinedStore(Store):
         """The folder with what lies beside all of them."""
         manifest = self.info.manifest
         return self.pattern.folder if manifest is not None and manifest.store.pattern else None
+
+    @property
+    def model_folder(self) -> Path | None:
+        """The folder with the state of their model: that of all, or of any one where they say the same model."""
+        if self.folder is not None or self.info.manifest is None:
+            return self.folder
+        return self._filled[0].model_folder
 
     def collections(self) -> Mapping[str, NDArray[np.int64]]:
         """Return the rows of each."""
@@ -228,8 +237,13 @@ class JoinedStore(Store):
 
     def _joined_ids(self, name: str, ids: Iterable[str]) -> list[str]:
         """Return ids of a collection as they are among all: the same in a copy under other names."""
-        label = meant_by(name, self.pattern.text)
+        label = self.pattern.meant(name)
         return [f"{label}#{doc_id}" for doc_id in ids]
+
+    def copied_name(self, name: str) -> str:
+        """Return the name of a copy in a folder: that of a collection, without the quotes of a location."""
+        pattern = self.pattern
+        return pattern.text.replace("*", pattern.meant(name)) if pattern.text.count("*") == 1 else name
 
     # What changed.
 
@@ -274,11 +288,31 @@ class JoinedStore(Store):
             return self.members[name].destination(folder, dim)
 
         is_in_database = all(isinstance(store, DatabaseStore) and not store.driver.urls for store in self._filled)
-        return JoinedWriter(self, location, dim, open_writer, in_one_folder=is_in_database)
+        return JoinedWriter(
+            self, location, dim, open_writer, in_one_folder=is_in_database, unwritten=self._empty_without_folder()
+        )
+
+    def _empty_without_folder(self) -> list[str]:
+        """Return the empty collections of a database that lies in no folder: an index is of one document at least."""
+        return [
+            name
+            for name, store in self.members.items()
+            if not store.info.count and isinstance(store, DatabaseStore) and store.driver.urls
+        ]
 
     def strangers(self) -> list[str]:
-        """Return what else is in the folder."""
-        return sorted(set.intersection(*({*store.strangers()} for store in self._filled)) - self.members.keys())
+        """Return what is in the folder beside them, and in the folders of those that have one each."""
+        folder, stores = self.pattern.folder, self.members
+        if folder is None or self._driver is not None:
+            return sorted(set.intersection(*({*store.strangers()} for store in stores.values())) - stores.keys())
+        beside = {path.name for path in folder.iterdir()} - {*BESIDE, *stores}
+        inside = []
+        for name, store in stores.items():
+            if (folder / name).is_dir():
+                inside += [f"{name}/{stranger}" for stranger in store.strangers()]
+            else:
+                beside &= {*store.strangers()}
+        return sorted(beside) + inside
 
     def exchange(self, new: Store) -> Exchange:
         """Return how two folders of a database trade places; each has to hold these collections and no others."""
@@ -399,7 +433,8 @@ def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:
             raise _nothing_matches(driver.location, driver.collection, driver.address.name, driver.names())
     folder = None if driver.is_server else driver.folder
     address = driver.address
-    pattern = Pattern(driver.location, driver.collection, address.name, driver.expand, folder, address.options)
+    noun, text = driver.collection, address.name
+    pattern = Pattern(driver.location, noun, text, driver.expand, driver.meant, folder, address.options)
     return join(pattern, {name: DatabaseStore(one_driver, one_driver.location) for name, one_driver in drivers.items()})
 
 
@@ -431,15 +466,16 @@ def open_folder(
     stores = {name: open_path(path) for name, path in matching().items()}
     if not stores:
         raise _nothing_matches(location, "store", pattern, paths())
-    return join(Pattern(location, "store", pattern, matching, folder), stores)
+    return join(Pattern(location, "store", pattern, matching, partial(meant_by, pattern=pattern), folder), stores)
 
 
 def join(pattern: Pattern, stores: Mapping[str, Store]) -> JoinedStore:
-    """Join those of some collections, by their names, that agree with most."""
+    """Join those of some collections that agree with most, in the order of their names, whatever lists them."""
+    stores = dict(sorted(stores.items()))
     filled = {name: store for name, store in stores.items() if store.info.count}
-    translated = [name for name, store in filled.items() if pattern.folder is None and _is_translation(store)]
+    translated = [name for name, store in stores.items() if pattern.folder is None and _is_translation(store)]
     left_out: dict[str, LeftOut] = {}
-    if 0 < len(translated) < len(filled):  # of a server that has the old collections beside the new ones
+    if not {*translated} >= (filled.keys() or stores.keys()):  # a server has the old ones beside the new ones
         left_out = {name: LeftOut(stores[name].info, "made of an older store by lead-migrate") for name in translated}
         filled = {name: store for name, store in filled.items() if name not in left_out}
     whole = None if pattern.folder is None else find_manifest(pattern.folder, "store")
@@ -491,7 +527,8 @@ _TRAITS: Final = (
 class JoinedWriter(StoreWriter):
     """Writes one collection after the other once all rows are there.
 
-    `open_writer` returns the writer of a collection, by its name, into a folder: one for all, or one for each.
+    `open_writer` returns the writer of a collection, by its name, into a folder: one for all, or one for each. Those
+    that are `unwritten`, by name, are left out.
     """
 
     def __init__(
@@ -502,10 +539,12 @@ class JoinedWriter(StoreWriter):
         open_writer: Callable[[str, Path], StoreWriter],
         *,
         in_one_folder: bool,
+        unwritten: Sequence[str] = (),
     ) -> None:
         self.source, self.folder, self.dim = source, folder, dim
         self._open, self._in_one_folder = open_writer, in_one_folder
         self._orders: list[NDArray[np.int64]] | None = None
+        self._unwritten = unwritten
         for name in (
             source.members if in_one_folder else ()
         ):  # what cannot be written is refused before anything is made
@@ -521,8 +560,10 @@ class JoinedWriter(StoreWriter):
         with output_errors(self.folder):
             for path in self.folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        orders, remarks, has_order = [], Counter[str](), False
+        orders, remarks, has_order = dict[str, NDArray[np.int64]](), Counter[str](), False
         for name, own_rows in self.source.collections().items():
+            if name in self._unwritten:
+                continue
             start, stop = (int(own_rows[0]), int(own_rows[-1]) + 1) if len(own_rows) else (0, 0)
             writer, vectors = self._writer(name), rows.part(start, stop)
             if isinstance(writer, DatabaseWriter):
@@ -531,18 +572,25 @@ class JoinedWriter(StoreWriter):
                 write_rows(writer, vectors.batches(), len(vectors), self.folder.parent)
             order = writer.order
             has_order = has_order or order is not None
-            orders.append(own_rows if order is None else own_rows[order])
+            orders[name] = own_rows if order is None else own_rows[order]
             remarks.update(writer.remarks)
             if writer.recall is not None:
                 self.recall = min(writer.recall, writer.recall if self.recall is None else self.recall)
-        self._orders = orders if has_order else None
-        written = len(self.source.members)
+        as_listed = sorted(orders, key=self._listed_as)
+        self._orders = [orders[name] for name in as_listed] if has_order or as_listed != [*orders] else None
+        written = len(self.source.members) - len(self._unwritten)
         self.remarks = tuple(text if n == written else f"{text} ({n:,} of {written:,})" for text, n in remarks.items())
+        if self._unwritten:
+            self.remarks += (f"empty, and not written: {', '.join(self._unwritten)}",)
         sync_tree(self.folder)
 
     def folder_of(self, name: str) -> Path:
-        """Return the folder that a collection is written into."""
-        return self.folder if self._in_one_folder else self.folder / quote(name, safe=" ")
+        """Return the folder that a collection is written into: one of its name, in which no path has a slash."""
+        return self.folder if self._in_one_folder else self.folder / self.source.copied_name(name).replace("/", "%2F")
+
+    def _listed_as(self, name: str) -> str:
+        """Return the name by which a collection has its place among those that were written."""
+        return self.source.copied_name(name) if self._in_one_folder else self.folder_of(name).name
 
     def _writer(self, name: str) -> StoreWriter:
         folder = self.folder_of(name)
@@ -567,7 +615,7 @@ class JoinedFolder(Output):
         return JoinedWriter(source, content, dim, partial(self._open, source, dim), in_one_folder=True)
 
     def _open(self, source: JoinedStore, dim: int, name: str, folder: Path) -> StoreWriter:
-        output = DatabaseFolder(self._driver, self.location, Address(str(folder), name))
+        output = DatabaseFolder(self._driver, self.location, Address(str(folder), source.copied_name(name)))
         return output.writer(source.members[name], folder, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
@@ -599,7 +647,10 @@ class JoinedServer(ServerOutput):
 
     def name_of(self, source: JoinedStore, name: str) -> str:
         """Return the new name of a collection of the source."""
-        return self._address.name.replace("*", meant_by(name, source.pattern.text))
+        meant = source.pattern.meant(name)
+        if source.pattern.text.count("*") > 1:
+            return self._address.name.replace("*", meant)
+        return self._class.fill_in(self._address.name, meant)
 
     def _outputs(self, content: Path) -> dict[Path, DatabaseServer]:
         """Return the places of all that a complete work folder has, by their folders in it."""
@@ -641,13 +692,24 @@ class JoinedServer(ServerOutput):
         return bool(outputs) and all(output.is_published(folder) for folder, output in outputs.items())
 
     def publish(self, content: Path, *, force: bool) -> None:
-        """Give each its name, with its part of what lies beside all."""
+        """Give each its name, with its part of what lies beside all; those of the same old store that it lacks go."""
+        if force:
+            for output in self._obsolete(content):
+                output.drop()
         for entry in _read_parts(content):
             folder = content / entry["folder"]
             output = self.output_of(unquote(folder.name))
             if not output.is_published(folder):
                 _write_beside(content, folder, entry)
                 output.publish(folder, force=force)
+
+    def _obsolete(self, content: Path) -> list[DatabaseServer]:
+        """Return those that were made together with others that are replaced, and are not in the work folder."""
+        outputs = self._outputs(content)
+        replaced = [output.made_of() for folder, output in outputs.items() if not output.is_published(folder)]
+        written = {output.location for output in outputs.values()}
+        others = [output for output in map(self.output_of, self._existing_names()) if output.location not in written]
+        return [output for output in others if (made_of := output.made_of()) is not None and made_of in replaced]
 
     def discard(self) -> None:
         """Drop what killed runs left."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, canonical_json, write_bytes
-from migrate.locations import Address, fits, options_text, secrets_of
+from migrate.locations import Address, fits, meant_by, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores import pgvector_table as tables
 from migrate.stores.base import KindSupport, StoreInfo
@@ -129,6 +129,18 @@ class PgvectorDriver(Driver):
     def names(self) -> list[str]:
         """Return all columns of vectors, as a location names them."""
         return [join_names(row[:3]) for row in tables.vector_columns(self._ask)]
+
+    def meant(self, name: str) -> str:
+        """Return what the `*` stands for, without the quotes of a name; of several, the name as it is written."""
+        if self.address.name.count("*") > 1:
+            return meant_by(name, self.address.name)
+        pairs = zip(split_names(name), split_names(self.address.name), strict=True)
+        return next(meant_by(part, pattern) for part, pattern in pairs if "*" in pattern)
+
+    @classmethod
+    def fill_in(cls, pattern: str, meant: str) -> str:
+        """Return the name, in quotes where it needs them."""
+        return join_names([part.replace("*", meant) for part in split_names(pattern)])
 
     def matching_names(self) -> list[str]:
         """Return the tables that a pattern means, with schema and column where it has them."""
@@ -790,10 +802,12 @@ class PgvectorDriver(Driver):
 
     def drop(self, name: str) -> None:
         """Drop a table, with what lies beside it."""
-        schema, table, column = self._target(name)
+        schema, table, _ = self._target(name)
+        columns = [row[2] for row in tables.vector_columns(self._ask) if row[:2] == (schema, table)]
         with self._transaction():
             self._ask(sql("DROP TABLE {}", (schema, table)))
-            self._write_files(schema, f"{table}.{column}", {}, keeps_others=False)
+            for column in columns:
+                self._write_files(schema, f"{table}.{column}", {}, keeps_others=False)
 
     def successor(self, ending: str) -> str:
         """Return a table in the same schema."""

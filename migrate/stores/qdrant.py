@@ -276,8 +276,8 @@ class QdrantDriver(AliasDriver):
 
     def _choose_text(self, payloads: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
         requested = self.asked.get("text")
-        if not payloads and requested is None:
-            return _LAYOUT[0], "the collection is empty"
+        if not payloads:
+            return requested or _LAYOUT[0], "the collection is empty"
         columns = dict.fromkeys(key for fields in payloads for key, value in fields.items() if isinstance(value, str))
         columns.pop(self.id_field or "", None)
         return choose_text(self.location, list(columns), requested)

@@ -216,13 +216,13 @@ def _open_as(kind: StoreKind, location: str) -> Store:
 
 def _open_several(location: str, *, exists: bool) -> Store | None:
     """Open the stores in a folder that a pattern means, or that were written there as one; None where there is none."""
-    path, is_noted = Path(location), False
+    path, noted = Path(location), ""
     if exists and path.is_dir() and artefact_kind(path) == "store" and not _recognised(path):
         manifest = find_manifest(path, "store")
-        is_noted = manifest is not None and bool(manifest.store.pattern)
-    if not is_noted and (exists or not _is_pattern_of_paths(path)):
+        noted = "" if manifest is None else manifest.store.pattern
+    if not noted and (exists or not _is_pattern_of_paths(path)):
         return None
-    folder, pattern = (path, "*") if is_noted else (path.parent, path.name)
+    folder, pattern = (path, noted) if noted else (path.parent, path.name)
     return open_folder(folder, pattern, location, lambda inside: _open(str(inside)), _recognised)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -252,7 +253,8 @@ def why_no_switch(old: Store, new: Store) -> str | None:
 
 def moved(location: object, old: object) -> UsageError:
     """Return the error of a store that is part of a switch already."""
-    return UsageError(f"{location}: this is part of a switch of {old}; run `rollback {old}` or `forget {old}` first")
+    word = shlex.quote(str(old))
+    return UsageError(f"{location}: this is part of a switch of {old}; run `rollback {word}` or `forget {word}` first")
 
 
 def not_switched(location: object) -> InputError:

@@ -11,6 +11,7 @@ from children import run_command
 
 import migrate
 from migrate.cli.main import run
+from migrate.cli.next_step import path_beside
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.selection import draw_sample
 from migrate.stores import open_store
@@ -122,6 +123,25 @@ def test_a_translation_makes_the_same_collections_and_opens_as_one_store(place, 
         assert (one.info.count, one.info.dim) == (SIZES[name], 6)
         assert list(one.documents()) == list(before.documents())
     assert np.count_nonzero(stored_confidence(new) == 1) == done.n_true >= 100
+
+
+@pytest.mark.parametrize("pattern", ["*", "*t*"])
+def test_new_folders_have_the_old_names_and_true_vectors_stay_with_their_documents(pattern, tmp_path):
+    place = Place("Folder", tmp_path / "old")
+    for count, name in enumerate(["tickets", "Übersicht", "a+b t(1)", "Zeta", "10 tons", "9t", "tick%41ts"], 20):
+        place.add(name, records_of(name, count))
+    old = open_store(place.location(pattern))
+    fitted = migrate.fit(old, "tfidf:6", kind="ridge", sample=60)
+    migrate.translate(old, fitted, tmp_path / "new")
+    new = open_store(tmp_path / "new")
+    assert {path.name for path in (tmp_path / "new").iterdir() if path.is_dir()} == {*old.members}
+    assert new.ids(range(new.info.count)) == old.ids(range(old.info.count))
+    is_true = np.flatnonzero(stored_confidence(new) == 1)
+    batch = new.get(is_true)
+    _, rows = fitted.sample.positions(batch.ids)
+    assert len(rows) == len(batch) == 60
+    assert np.allclose(batch.vectors, fitted.sample.vectors[rows], atol=1e-6)
+    assert not migrate.sync(old, tmp_path / "new").written
 
 
 @pytest.mark.slow
@@ -337,3 +357,176 @@ def test_a_run_that_was_killed_publishes_the_others(on_server, tmp_path, point):
     assert not list((tmp_path / "state").rglob("*.work"))
     everything = open_store(f"{url}#{prefix}*")
     assert len(everything.members) + len(everything.left_out) == 6  # nothing is left of the run that was killed
+
+
+def drop_on_server(url, name):
+    """Drop a table or collection as another program does."""
+    if url.startswith("pgvector:"):
+        from postgres import connect
+
+        with connect() as connection:
+            connection.execute(f"DROP TABLE {name}")
+    else:
+        from chroma_tools import server
+
+        server()[0].delete_collection(name)
+
+
+@pytest.mark.slow
+def test_what_the_source_no_longer_has_goes_from_the_server_and_nothing_else(on_server):
+    url, prefix = on_server
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    source = open_store(old)
+    fitted = migrate.fit(source, "tfidf:4", kind="ridge", sample=60)
+    migrate.translate(source, fitted, target)
+    drop_on_server(url, f"{prefix}gamma")
+    synced = migrate.sync(old, target)
+    assert (synced.counts.deleted, synced.counts.added, synced.count) == (25, 0, 150)
+    remaining = [f"{prefix}{name}{ending}" for name in ("alpha", "beta") for ending in ("", "_new")]
+    everything = open_store(old)
+    assert sorted([*everything.members, *everything.left_out]) == remaining
+    assert not migrate.sync(old, target).written
+    drop_on_server(url, f"{prefix}beta")
+    other = migrate.fit(old, "tfidf:4", kind="ridge", sample=40)
+    migrate.translate(f"{url}#{prefix}alpha", other, f"{url}#{prefix}x_new", any_store=True)
+    migrate.translate(old, other, target, force=True)
+    everything = open_store(old)
+    assert sorted([*everything.members, *everything.left_out]) == [
+        f"{prefix}alpha",
+        f"{prefix}alpha_new",
+        f"{prefix}x_new",
+    ]
+
+
+@pytest.mark.slow
+def test_copies_of_empty_tables_are_no_sources():
+    maker, prefix = tools.installed("Pgvector")(), f"t{uuid.uuid4().hex[:8]}_"
+    sizes = {"empty": 0, "full": 40}
+    for name in sizes:
+        location = maker.create(f"{prefix}{name}", records_of(name, 40))
+    maker.put(f"{prefix}empty", {}, [], gone=list(records_of("empty", 40)))
+    url = location.partition("#")[0]
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    fitted = migrate.fit(old, "tfidf:4", kind="ridge", sample=30)
+    for _ in range(2):
+        migrate.translate(old, fitted, target, force=True)
+        source = open_store(old)
+        assert list(source.members) == [f"{prefix}{name}" for name in sizes]
+        assert list(source.left_out) == list(open_store(target).members) == [f"{prefix}{name}_new" for name in sizes]
+
+
+def add_empty(place, name):
+    """Add a collection, and delete all of its records."""
+    records = records_of(name, 5)
+    place.add(name, records)
+    if type(place.maker).__name__ == "Lance":
+        import lancedb
+
+        lancedb.connect(str(place.folder)).open_table(name).delete("true")
+    else:
+        with place.maker.opened(place.location(name)) as client:
+            client.get_collection(name, embedding_function=None).delete(list(records))
+
+
+@pytest.mark.parametrize("place", ["Chroma", "Lance"], indirect=True)
+@pytest.mark.parametrize("target", ["", "qdrant", "lancedb"])
+def test_an_empty_collection_is_copied_and_stands_in_the_way_of_no_sync(place, target, tmp_path):
+    add_empty(place, "none")
+    old, new = open_store(place.pattern), tmp_path / "new"
+    location = f"{target}:{new}#*" if target else str(new)
+    migrate.translate(old, migrate.fit(old, "tfidf:4", kind="ridge", sample=60), location)
+    assert [(name, one.info.count) for name, one in open_store(location).members.items()] == [
+        *SIZES.items(),
+        ("none", 0),
+    ]
+    assert not migrate.sync(place.pattern, location).written
+    (new / "mine").write_text("")
+    with pytest.raises(UsageError, match="which is replaced as a whole: mine; move the store"):
+        migrate.sync(place.pattern, location)
+
+
+def test_what_lies_beside_folders_and_in_them_is_not_replaced(tmp_path):
+    place = Place("Folder", tmp_path / "old")
+    for name, count in SIZES.items():
+        place.add(name, records_of(name, count))
+    migrate.translate(place.pattern, migrate.fit(place.pattern, "tfidf:4", kind="ridge", sample=60), tmp_path / "new")
+    assert open_store(tmp_path / "new").strangers() == []
+    (tmp_path / "new" / "mine").mkdir()
+    (tmp_path / "new" / "beta" / "notes").write_text("")
+    with pytest.raises(UsageError, match="which is replaced as a whole: mine, beta/notes; move the store"):
+        migrate.sync(place.pattern, tmp_path / "new")
+
+
+@pytest.mark.slow
+def test_empty_tables_become_no_folder_until_they_hold_something(tmp_path):
+    maker, prefix = tools.installed("Pgvector")(), f"t{uuid.uuid4().hex[:8]}_"
+    for name in ("empty", "full"):
+        location = maker.create(f"{prefix}{name}", records_of(name, 40))
+    maker.put(f"{prefix}empty", {}, [], gone=list(records_of("empty", 40)))
+    old = f"{location.partition('#')[0]}#{prefix}*"
+    done = migrate.translate(old, migrate.fit(old, "tfidf:4", kind="ridge", sample=30), tmp_path / "new")
+    assert f"empty, and not written: {prefix}empty" in done.remarks
+    assert list(open_store(tmp_path / "new").members) == [f"{prefix}full"]
+    maker.create(f"{prefix}empty", records_of("empty", 20))
+    assert migrate.sync(old, tmp_path / "new").counts.added == 20
+    assert list(open_store(tmp_path / "new").members) == [f"{prefix}empty", f"{prefix}full"]
+    assert not list(tmp_path.glob("new?*"))
+
+
+@pytest.mark.slow
+def test_a_new_name_has_the_quotes_of_no_old_one(tmp_path):
+    from postgres import connect
+
+    maker, prefix = tools.installed("Pgvector")(), f"t{uuid.uuid4().hex[:8]}_"
+    location = maker.create(f"{prefix}one", records_of("one", 40))
+    maker.create(f"{prefix}two", records_of("two", 30))
+    with connect() as connection:
+        connection.execute(f'ALTER TABLE {prefix}two RENAME TO "{prefix}Über et"')
+    url = location.partition("#")[0]
+    old, target = f"{url}#{prefix}*", f"{url}#{prefix}*_new"
+    fitted = migrate.fit(old, "tfidf:4", kind="ridge", sample=30)
+    ids = {*open_store(old).ids(range(70))}
+    assert {"Über et#doc-000", "one#doc-000"} < ids
+    migrate.translate(old, fitted, target)
+    migrate.translate(old, fitted, tmp_path / "new")
+    assert {*open_store(target).members} == {f'"{prefix}Über et_new"', f"{prefix}one_new"}
+    assert {*open_store(tmp_path / "new").members} == {f"{prefix}Über et", f"{prefix}one"}
+    for new in (target, tmp_path / "new"):
+        assert {*open_store(new).ids(range(70))} == ids
+        assert not migrate.sync(old, new).written
+
+
+def test_inspect_lists_no_other_stores_where_none_matches(tmp_path, capsys):
+    place = Place("Folder", tmp_path / "old")
+    place.add("alpha", records_of("alpha", 20))
+    place.add("beta", records_of("beta", 20))
+    assert run(["inspect", place.location("nope*")]) == 4
+    assert "no store matches 'nope*'; there are alpha, beta: write a pattern" in capsys.readouterr().err
+
+
+def test_options_of_a_location_are_no_part_of_a_suggested_name(tmp_path):
+    maker = tools.installed("SqliteVec")()
+    maker.make(tmp_path, records_of("alpha", 20), "l2", "alpha")
+    location = f"{maker.location(tmp_path, 'al*')}?text=content"
+    name = path_beside(open_store(location), "translated").name
+    assert name.endswith("-al-translated") and "content" not in name
+
+
+def test_a_way_back_from_a_switch_of_many_can_be_typed(chroma, tmp_path):
+    migrate.reembed(chroma.pattern, "tfidf:4", tmp_path / "new")
+    migrate.switch(chroma.pattern, tmp_path / "new", unproven=True)
+    with pytest.raises(UsageError) as refused:
+        migrate.switch(chroma.pattern, tmp_path / "other", unproven=True)
+    assert f"`rollback '{chroma.pattern}'`" in str(refused.value)
+
+
+def test_an_audit_refuses_a_source_that_lacks_collections(chroma, tmp_path):
+    migrate.translate(chroma.pattern, migrate.fit(chroma.pattern, "tfidf:4", kind="ridge", sample=60), tmp_path / "new")
+    with pytest.raises(StoreError, match=r"lacks 175 of the 175 documents of .*new, such as 'alpha#doc-000'; name the"):
+        migrate.audit(tmp_path / "new", source=chroma.location("a*"), queries="synthetic")
+    migrate.translate(chroma.location("*a"), migrate.fit(chroma.location("*a"), "tfidf:4", kind="ridge", sample=60),
+                      tmp_path / "new", force=True)  # fmt: skip
+    with chroma.maker.opened(chroma.pattern) as client:
+        client.delete_collection("gamma")
+    with pytest.raises(StoreError, match=r"lacks 25 of the 175 documents of .*new, such as 'gamm#doc-000'; name the"):
+        migrate.audit(tmp_path / "new", source=chroma.location("*a"), queries="synthetic")

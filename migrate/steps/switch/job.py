@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -97,8 +98,9 @@ def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
     record = None if exchange_before is None else exchange_before.record()
     if exchange_before is not None and record is not None:
         if record["new"] != new:
+            word = shlex.quote(old)
             raise UsageError(
-                f"{old}: {record['new']} was switched here before; run `rollback {old}` or `forget {old}` first"
+                f"{old}: {record['new']} was switched here before; run `rollback {word}` or `forget {word}` first"
             )
         return exchange_before, record, Switched.of(record, already=True)
     behind = find_exchange(new)
