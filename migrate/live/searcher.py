@@ -213,6 +213,7 @@ class LiveSearcher:
     ) -> None:
         self.location = absolute_location(location)
         self.limits = limits or LiveLimits()
+        cache_path = None if cache is None else Path(cache).absolute()
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._marks, self._copied_until = -1, 0.0
         self._buffer = _Buffer()
@@ -220,7 +221,7 @@ class LiveSearcher:
         self._thread: threading.Thread | None = None
         self._random = random.Random()  # noqa: S311 - which queries are looked at
         store = open_store(self.location)
-        embedders = _embedders(store, model_of(store), models, cache and Path(cache).absolute())
+        embedders = _embedders(store, model_of(store), models, cache_path)
         self._state = LiveState(state_path(store))
         self._embedded = int(self._state.counters()["embedded_by_queries"])
         self._vectors = {
@@ -233,7 +234,7 @@ class LiveSearcher:
         try:
             self.generation = self._opened()
             if old is not None or old_model is not None:
-                self._old = self._old_store(old, old_model, cache and Path(cache).absolute())
+                self._old = self._old_store(old, old_model, cache_path)
             for embedder in embedders:
                 embedder.warm_up()
         except BaseException:
