@@ -189,8 +189,11 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
             yield from (f"{flag}={item}" for item in (value if isinstance(value, tuple) else [value]))
 
 
-def advise_worker(word: str) -> None:
-    """Print the worker that gives a store its true vectors; nothing where no worker takes its model."""
+def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
+    """Print the worker that gives a store its true vectors, by the options that an earlier one had.
+
+    Nothing is printed where no worker takes its model.
+    """
     from migrate.audit.recommendation import worker_agreement
     from migrate.embedders import find_model, load_embedder
     from migrate.embedders.kinds import split_spec
@@ -203,7 +206,9 @@ def advise_worker(word: str) -> None:
     provider, name = split_spec(model.spec)
     if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
-    advise_next("live run", word, *model_words("--target", model.spec), *worker_agreement(model.spec))
+    words = model_words("--target", model.spec) if options is None else options
+    is_limited = any(str(one).startswith(("--yes", "--budget=")) for one in words)
+    advise_next("live run", word, *words, *(() if is_limited else worker_agreement(model.spec)))
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:

@@ -111,7 +111,7 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
 
     The verdict on what was served comes first. The files are written anew each time.
     """
-    from migrate.live.control import typed_command
+    from migrate.live.control import command_again
     from migrate.live.report import metrics_text, status_document, status_sections
     from migrate.live.state import state_path
     from migrate.live.status import open_state, status_of
@@ -139,12 +139,9 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
         if state.is_all_true:
             advise_switch(OLD, None, store)
         elif not state.is_running:
-            with open_state(open_store(store)) as live:
-                words = typed_command(live)
-            if words is None:
-                advise_worker(store)
-            else:
-                advise_next("live run", store, *words)
+            opened = open_store(store)
+            with open_state(opened) as live:
+                advise_worker(store, command_again(live, opened.info.count))
 
 
 @command.add_command

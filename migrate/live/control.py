@@ -89,10 +89,17 @@ def note_command(state: LiveState, words: Sequence[str]) -> None:
     state.note(_WORDS, list(words))
 
 
-def typed_command(state: LiveState) -> list[str] | None:
-    """Return the options by which the last worker was started; None where none was by a command."""
+def command_again(state: LiveState, count: int) -> list[str] | None:
+    """Return the options by which the worker of a store with `count` documents is started again.
+
+    They are those of the last one, without a budget that is used up; None where no command has started one.
+    """
     words: list[str] | None = state.value(_WORDS)
-    return words
+    typed = state.value(_TYPED) or {}
+    budget = control_of(state).budget or typed.get("budget")
+    if words is None or budget is None or _used_up(state, Budget.parse(budget), count, typed.get("price")) is None:
+        return words
+    return [word for word in words if not word.startswith("--budget=") and word != "--once"]
 
 
 def note_obeyed(state: LiveState, control: Control) -> None:

@@ -200,7 +200,7 @@ def test_marks_are_explained_on_hover_and_by_the_keyboard(page, tmp_path):
     }"""
     said, names = ask_browser(tmp_path, page, script)
     assert said == [None, *names, None]
-    assert names[0].startswith("together: ")
+    assert names[0].startswith("stay: ")
 
 
 CROSSED = """page => {
