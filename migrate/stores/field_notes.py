@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
+from migrate.errors import UsageError
 from migrate.files import atomic_file, atomic_folder, output_errors, write_bytes
 from migrate.manifest import Manifest
 from migrate.stores.kept import sync_tree
@@ -18,6 +20,7 @@ from migrate.stores.switching import read_noted
 
 FIELD_NOTE: Final = "field.json"
 """The file beside an added field with its `FieldNote`."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _NOTE_SHAPE: Final = {"old_field": str, "token": str, "complete": bool, "switch": Any}
 
 
@@ -97,6 +100,24 @@ def main_fields(names: Iterable[str], notes: Mapping[str, FieldNote]) -> list[st
 def fields_beside(notes: Mapping[str, FieldNote]) -> set[str]:
     """Return the fields with other vectors of the same documents, which are no metadata."""
     return {*notes, *(note.old_field for note in notes.values())}
+
+
+def refuse_name(location: str, field: str) -> None:
+    """Raise UsageError if a field cannot be called like this."""
+    if not _NAME.fullmatch(field):
+        raise UsageError(
+            f"{location}: {field!r} is no name for a field; begin with a letter, and use letters, digits, _ and -"
+        )
+
+
+def refuse_taken(location: str, field: str, note: FieldNote | None, *, is_there: bool) -> None:
+    """Raise UsageError if a field is somebody else's, without a note, or answers since a switch."""
+    if note is None and is_there:
+        raise UsageError(
+            f"{location}: there is a {field!r} already, which was not made by this tool; choose another name"
+        )
+    if note is not None and note.switch is not None:
+        raise UsageError(f"{location}: this was switched to; run `rollback` or `forget` first, or choose another name")
 
 
 class FieldPlace(Protocol):

@@ -9,7 +9,6 @@ is counted, and is for `sync`.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
 from migrate.stores.driver import Driver, in_parts
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
-from migrate.stores.field_notes import FieldNote, FieldPlace
+from migrate.stores.field_notes import FieldNote, FieldPlace, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256
 from migrate.stores.joined import JoinedStore, require_one
 from migrate.stores.kept import new_token, token_in
@@ -45,7 +44,6 @@ from migrate.work.writer import StoreWriter
 
 _WRITTEN: Final = "written.npy"
 """The checksum of the vector of each record when the field was written, beside the field; 0 of one that was gone."""
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 """Names that begin with _ are those of LanceDB's own columns: a table with a second `_rowid` cannot be read."""
 
 
@@ -105,24 +103,12 @@ class FieldOutput(ServerOutput):
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the field can be added, or is one that this tool added and may replace."""
-        if not _NAME.fullmatch(self.field):
-            raise UsageError(
-                f"{self.location}: {self.field!r} is no name for a field; begin with a letter, and use "
-                "letters, digits, _ and -"
-            )
+        refuse_name(self.location, self.field)
         with self._opened() as driver:
             note = driver.field_notes().get(self.field)
             if self.updates:
                 return
-            if note is None and self.field in driver.field_names():
-                raise UsageError(
-                    f"{self.location}: there is a {self.field!r} already, which was not made by this tool; choose "
-                    "another name"
-                )
-            if note is not None and note.switch is not None:
-                raise UsageError(
-                    f"{self.location}: this was switched to; run `rollback` or `forget` first, or choose another name"
-                )
+            refuse_taken(self.location, self.field, note, is_there=self.field in driver.field_names())
             if note is not None and note.complete and not force:
                 raise already_exists(self.location)
             if note is not None and self.field in driver.field_names():

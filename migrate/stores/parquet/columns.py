@@ -7,7 +7,6 @@ so that a program that opens the folder finds either all files with the column o
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -39,7 +38,7 @@ from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store, all_ids
 from migrate.stores.export import IDS_NAME, IdIndex
-from migrate.stores.field_notes import FieldNote
+from migrate.stores.field_notes import FieldNote, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import new_token, sync_tree, token_in
 from migrate.stores.outputs import Output
@@ -58,7 +57,6 @@ _FILES: Final = "files"
 """The folder of the new files, in the work folder."""
 _SOURCE: Final = "source.json"
 """The versions of the files that the new ones were made from, in the work folder."""
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 class ColumnOutput(Output):
@@ -132,21 +130,9 @@ class ColumnOutput(Output):
 
     def _refuse_column(self, *, force: bool) -> None:
         store = self.store
-        if not _NAME.fullmatch(self.column):
-            raise UsageError(
-                f"{self.location}: {self.column!r} is no name for a field; begin with a letter, and use letters, "
-                "digits, _ and -"
-            )
-        note = store.field_notes.get(self.column)
-        if self.column == store.columns.vector or (note is None and self.column in store.schemas[0].names):
-            raise UsageError(
-                f"{self.location}: there is a {self.column!r} already, which was not made by this tool; choose another "
-                "name"
-            )
-        if note is not None and note.switch is not None:
-            raise UsageError(
-                f"{self.location}: this was switched to; run `rollback` or `forget` first, or choose another name"
-            )
+        refuse_name(self.location, self.column)
+        note = None if self.column == store.columns.vector else store.field_notes.get(self.column)
+        refuse_taken(self.location, self.column, note, is_there=self.column in store.schemas[0].names)
         if note is not None and not force:
             raise already_exists(self.location)
 
