@@ -325,6 +325,16 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
     assert not failed
 
 
+def test_texts_can_be_read_by_who_has_the_folder_before_open(location, embedder, tmp_path):
+    texts = {document.id: document.text for document in open_store(location).documents()}
+    with LiveSearcher(location, Hashed(), limits=LiveLimits(refresh_s=600), cache=tmp_path / "none.sqlite") as searcher:
+        before = searcher.generation
+        complete(location, embedder)
+        assert before.is_stale()
+        assert searcher.generation is before
+        assert {document.id: document.text for document in searcher.documents(list(texts))} == texts
+
+
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
     with running(worker), state_of(location) as state:
