@@ -1,6 +1,7 @@
 """What 10^6 to 10^9 documents take: rates measured on this machine, and a cluster that is simulated by them.
 
-    python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 1 64]
+    python benchmarks/scale.py [--rows 50000] [--texts 256] [--core-hour 0.05] [--memory 64] [--workers 1 8 64]
+                               [--of FOLDER]
 
 Measured in this run, each on one core: opening a store, reading it for its fingerprint, translating, embedding, writing
 and reading, what a shard takes of the coordinator, the lists of an IVF index, and the memory for it. Simulated, shard
@@ -10,19 +11,25 @@ written. A store is a FAISS index with a docs.jsonl, whose coordinator hashes th
 which `fit` has read for their fingerprint on the coordinator's machine: what that takes is printed beside it, and no
 part of a translation. Where it is of Parquet, workers put the vectors into the new one's parts themselves, and the
 coordinator has 12 bytes of each row. The store has 384 dimensions, the new one 768; documents have 150 words. Money is
-that of cores by the hour; an API's is that of its tokens.
+that of cores by the hour; an API's is that of its tokens. With `--of FOLDER` there is one more kind of work: that of
+`benchmarks/ten_million.py FOLDER`, by what its translations of Parquet took by one process, and of sockets by `dask`.
+
+The last column says what most of the hours go to: `workers`, so that more of them help; `opening` and `reading` of the
+whole store by a single process at the beginning and at the end; `coordinator`, which cannot put shards into their
+places as fast as they come; or `memory`, which the coordinator does not have enough of.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -258,11 +265,12 @@ def _coordinator(folder: Path) -> float:
 
 @dataclass(frozen=True)
 class Run:
-    """What a simulated run took."""
+    """What a simulated run took, and what took most of it."""
 
     hours: float
     core_hours: float
     lost: int
+    most: str
 
 
 def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.Generator) -> Run:
@@ -278,6 +286,7 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     open_s, begin_s = count * work.open_s, count * work.begin_s
     free = [begin_s + open_s] * workers  # the coordinator opens it first
     put_until, lost = begin_s, 0
+    opened = begin_s + open_s
     for _ in range(-(-shards // group)):
         done = heapq.heappop(free) + shard_s
         while rng.random() < 1 - np.exp(-shard_s / _LIFE_S):
@@ -286,10 +295,23 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
         put_until = max(put_until, done) + put_s
     # What comes in order is hashed while it is put; of a cluster it does not, so that an index is read once
     finish_s = count * work.moved_bytes * rates.read_s
-    if work.moved_bytes > _BESIDE_BYTES:  # documents are written with the parts where there are any
+    if work.moved_bytes >= 4 * work.dim:  # documents are written with the parts where there are any
         finish_s += count * rates.doc_bytes * (rates.read_s + rates.write_s)
-    wall_s = put_until + finish_s
-    return Run(wall_s / 3_600, (workers + 1) * wall_s / 3_600, lost)
+    wall_s, worked = put_until + finish_s, max(free)
+    parts = {"opening": opened, "workers": worked - opened, "coordinator": put_until - worked, "reading": finish_s}
+    return Run(wall_s / 3_600, (workers + 1) * wall_s / 3_600, lost, max(parts, key=lambda name: parts[name]))
+
+
+def work_of_ten_million(folder: Path, like: Work) -> Work:
+    """Return the work of `ten_million.py`, by its own figures; what a store takes to open is `like` that of another."""
+    lines = map(json.loads, (folder / "figures.jsonl").read_text().splitlines())
+    line_of = {line["run"]: line for line in lines if not line["code"]}
+    try:
+        one, dask = line_of["parquet, one"], line_of["parquet, dask"]
+    except KeyError as error:
+        raise SystemExit(f"{folder}: {error} was not run; see benchmarks/ten_million.py") from None
+    row_s, moved_bytes = one["cpu_s"] / one["rows"], dask["socket_bytes"] / dask["rows"]
+    return replace(like, name="ten million's", row_s=row_s, moved_bytes=moved_bytes, dim=_OLD_DIM)
 
 
 def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> None:
@@ -313,20 +335,25 @@ def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> No
     print(f"estimate of tokens       {rates.estimate_bytes:10.0f} bytes of memory a text")
 
 
-def print_runs(rates: Rates, works: Sequence[Work], workers: Sequence[int], core_hour_usd: float) -> None:
+def print_runs(
+    rates: Rates, works: Sequence[Work], workers: Sequence[int], core_hour_usd: float, memory_gib: float
+) -> None:
     """The table."""
     price = next(model.price_usd_per_mtok for model in known_models() if model.name == _PAID) or 0.0
-    print(f"{'work':23}     documents  workers      hours  $ of cores  memory GiB  disk GiB  moved GiB  lost")
+    print(
+        f"{'work':23}     documents  workers      hours  $ of cores  memory GiB  disk GiB  moved GiB  lost  most of it"
+    )
     for work in works:
         for count in _COUNTS:
             for number in workers:
                 run = simulate(work, rates, count, number, np.random.default_rng(0))
                 memory = rates.base_bytes + count * work.row_bytes + _SHARD_MEMORY * count / work.shard_rows
                 disk = count * (4 * work.dim + rates.doc_bytes + 12)
+                most = run.most if memory < memory_gib * 2**30 else "memory"
                 print(
                     f"{work.name:23} {count:13,} {number:8} {run.hours:10.2f} {run.core_hours * core_hour_usd:11,.2f} "
                     f"{memory / 2**30:11.1f} {disk / 2**30:9.1f} "
-                    f"{work.moved_bytes * count / 2**30:10.1f} {run.lost:5}"
+                    f"{work.moved_bytes * count / 2**30:10.1f} {run.lost:5}  {most}"
                 )
     print(f"\nembedding by {_PAID}, at ${price} for 10^6 tokens:")
     print("   ".join(f"{count:,}: ${count * rates.doc_tokens * price / 1e6:,.2f}" for count in _COUNTS))
@@ -356,13 +383,17 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--core-hour", type=float, default=0.05, help="US dollars")
     parser.add_argument("--memory", type=float, default=64, help="GiB of a machine")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--of", type=Path, help="the folder of benchmarks/ten_million.py")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         rates, works = measure(arguments.rows, arguments.texts, Path(name))
+    if arguments.of:
+        like = next(work for work in works if work.name == "old vectors of Parquet")
+        works.append(work_of_ten_million(arguments.of, like))
     print_rates(rates, works, arguments.core_hour)
     print()
-    print_runs(rates, works, arguments.workers, arguments.core_hour)
+    print_runs(rates, works, arguments.workers, arguments.core_hour, arguments.memory)
     print_limits(rates, works, arguments.memory)
 
 
