@@ -2,7 +2,7 @@
 
     python benchmarks/ten_million.py make FOLDER [--rows 10000000] [--kind parquet|ivf] [--files 10]
     python benchmarks/ten_million.py fit FOLDER [--stitch KIND]
-    python benchmarks/ten_million.py translate FOLDER --by one|two|dask-local|dask [--to faiss]
+    python benchmarks/ten_million.py translate FOLDER --by one|two|dask-local|dask [--to faiss|ivf]
     python benchmarks/ten_million.py kills FOLDER --by one|two|dask-local [--kills 20] [--seed 0]
     python benchmarks/ten_million.py audit FOLDER
     python benchmarks/ten_million.py table FOLDER
@@ -460,7 +460,7 @@ RUNNERS = {"one": ["--workers", "1"], "two": ["--workers", "2"], "dask-local": [
 
 def translation(setting: Setting, by: str, to: str) -> list[str]:
     """The arguments of `translate`."""
-    output = f"{to}:{setting.output}" if to else str(setting.output)
+    output = {"": "{}", "faiss": "faiss:{}", "ivf": f"faiss:{{}}#?index=IVF{LISTS},Flat"}[to].format(setting.output)
     return ["translate", setting.source, str(setting.folder / "stitch"), "-o", output, *RUNNERS[by], "-q"]
 
 
@@ -589,7 +589,7 @@ def main() -> None:
     fitting = parts.add_parser("fit")
     fitting.add_argument("--stitch", default="auto")
     translating, killing = parts.add_parser("translate"), parts.add_parser("kills")
-    translating.add_argument("--to", choices=["faiss"], default="")
+    translating.add_argument("--to", choices=["faiss", "ivf"], default="")
     translating.add_argument("--by", choices=list(RUNNERS), required=True)
     killing.add_argument("--by", choices=["one", "two", "dask-local"], required=True)
     killing.add_argument("--kills", type=int, default=20)

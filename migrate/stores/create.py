@@ -6,19 +6,22 @@ import json
 import os
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, sha256_file
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.faiss.fourcc import flat_head
+from migrate.stores.faiss.recipe import Recipe, recipe_of
+from migrate.stores.faiss.writer import BuiltWriter
 from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
 from migrate.stores.outputs import Output
 from migrate.stores.records import not_json, records_without_vector, source_documents
@@ -127,16 +130,53 @@ class _Docstore:
 
 
 class FaissOutput(Output):
-    """A folder with a flat index, and the documents of a store of any kind in a docs.jsonl beside it."""
+    """A folder with an index, and the documents of a store of any kind in a docs.jsonl beside it.
+
+    The index is flat, or built after a factory string such as `IVF1024,Flat`.
+    """
+
+    def __init__(self, path: Path, index: str = "") -> None:
+        super().__init__(path)
+        self._index, self._recipe = index, recipe_of(index)
+        if index and self._recipe is None:
+            raise UsageError(
+                f"faiss:{path}#?index={index}: this is no index that can be made; write IVF1024,Flat, IVF1024,SQ8, "
+                "IVF1024,SQfp16 or HNSW32, with a number of your own"
+            )
+
+    @property
+    def work_options(self) -> dict[str, str]:
+        """The index too."""
+        return {**super().work_options, **({"index": self._index} if self._index else {})}
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer that reads the documents once all rows are there."""
-        return FlatWriter(source, content, dim)
+        if self._recipe is None:
+            return FlatWriter(source, content, dim)
+        if source.info.count < self._recipe.get("nlist", 1):
+            raise UsageError(
+                f"{self.path}: {self._index} has more lists than there are documents ({source.info.count:,}); name "
+                "fewer, some 39 documents to a list at least"
+            )
+        return _IndexWriter(source, content, self._recipe, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of index and documents, and that this kind was asked for."""
         written_as = StoreFacts(written_as={"kind": "faiss"}).as_details()
         return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
+
+
+class _IndexWriter(BuiltWriter):
+    """A writer of an index after a recipe; the documents of `source` follow once it is built."""
+
+    def __init__(self, source: Store, folder: Path, recipe: Recipe, dim: int) -> None:
+        super().__init__(folder / INDEX_NAME, recipe, dim, source.info.metric, partial(write_docs, source))
+        self._source = source
+
+    def finish(self, rows: Rows) -> None:
+        """Complete both."""
+        super().finish(rows)
+        self.remarks = records_without_vector(self._source)
 
 
 class FlatWriter(FlatFileWriter):
@@ -151,12 +191,17 @@ class FlatWriter(FlatFileWriter):
         """Complete both."""
         if not rows.count:
             raise StoreError(f"{self.path.parent}: there is no document to write; give one at least")
-        docs, documents = _DocsFile(self.path.parent), source_documents(self._source)
-        while chunk := list(islice(documents, 1_000)):
-            docs.append(chunk)
-        docs.finish()
+        write_docs(self._source, self.path.parent)
         self.finish_file(rows.count)
         self.remarks = (*self.remarks, *records_without_vector(self._source))
+
+
+def write_docs(source: Store, folder: Path) -> None:
+    """Write the documents of a store of any kind into a docs.jsonl."""
+    docs, documents = _DocsFile(folder), source_documents(source)
+    while chunk := list(islice(documents, 1_000)):
+        docs.append(chunk)
+    docs.finish()
 
 
 def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from datetime import date
 
+import faiss
 import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, read, rewrite, serialize, write_docs
@@ -13,6 +14,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.stores import create_store, open_store
 from migrate.stores.base import read_all
+from migrate.stores.confidence import read_confidence
 from migrate.stores.file_store import index_is_verified
 from migrate.stores.registry import output_of
 from migrate.vectors import Document
@@ -135,6 +137,41 @@ def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
     assert list(new.documents()) == documents
     assert np.array_equal(read_all(new.scan()).vectors, read_all(open_store(same_kind.path).scan()).vectors)
     assert index_is_verified(new)
+
+
+@pytest.mark.parametrize("index", ["IVF8,Flat", "IVF8,SQ8", "IVF8,SQfp16", "HNSW12"])
+def test_a_store_of_another_kind_is_translated_into_an_index_of_a_kind(index, tmp_path):
+    documents = [Document(f"d{row}", f"words {row} and {row % 7}", {"page": row}) for row in range(200)]
+    model, folder = load_embedder("tfidf:8"), tmp_path / "old"
+    model.fit(documents)
+    folder.mkdir()
+    np.save(folder / "vectors.npy", model.embed_documents(documents))
+    write_docs(folder, documents)
+    fitted = migrate.fit(folder, "tfidf:6", sample=40)
+    flat = open_store(migrate.translate(folder, fitted, f"faiss:{tmp_path}/flat").path)
+    new = open_store(migrate.translate(folder, fitted, f"faiss:{tmp_path}/new#?index={index}").path, verify=True)
+    assert new.info.details["factory"] == index.replace("HNSW12", "HNSW12,Flat")
+    rows_of = {document.id: row for row, document in enumerate(new.documents())}
+    assert {document.id: document for document in new.documents()} == {one.id: one for one in documents}
+    vectors, order = read_all(flat.scan()), [rows_of[document.id] for document in flat.documents()]
+    found = read_all(new.scan())
+    assert [found.ids[row] for row in order] == list(vectors.ids)
+    assert np.allclose(found.vectors[order], vectors.vectors, atol=0.02 if "SQ" in index else 0)
+    assert np.array_equal(read_confidence(tmp_path / "new", 200)[order], read_confidence(tmp_path / "flat", 200))
+    opened = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
+    if index.startswith("IVF"):
+        assert (opened.nlist, opened.nprobe) == (8, 3)
+
+
+def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(UsageError, match=r"index=PQ8: this is no index that can be made; write IVF1024,Flat, "):
+        output_of(f"faiss:{tmp_path}/new#?index=PQ8")
+    with pytest.raises(UsageError, match=r"there is no option text; .* there are index"):
+        output_of(f"faiss:{tmp_path}/new#?text=body")
+    np.save(tmp_path / "vectors.npy", np.eye(8, dtype=np.float32))
+    store = open_store(tmp_path / "vectors.npy")
+    with pytest.raises(UsageError, match=r"IVF9,Flat has more lists than there are documents \(8\)"):
+        output_of(f"faiss:{tmp_path}/new#?index=IVF9,Flat").writer(store, tmp_path, 8)
 
 
 @pytest.mark.parametrize(

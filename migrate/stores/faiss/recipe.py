@@ -6,6 +6,7 @@ fits it to another dimension, and `build.py` builds an index from it. Nothing he
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -101,6 +102,24 @@ _NAMES: Final[dict[str, Callable[[Recipe], str]]] = {
     "Centering": lambda _: "Centering",
     "Pad": lambda recipe: f"Pad{recipe['d_out']}",
 }
+
+
+def recipe_of(index: str) -> Recipe | None:
+    """Return the recipe of a new index, from a factory string such as `IVF1024,Flat` or `HNSW32`; None if of no other.
+
+    As many lists are searched as the root of their number, where FAISS alone would search one.
+    """
+    if match := re.fullmatch(r"IVF([1-9]\d{0,6}),(Flat|SQ8|SQfp16)", index):
+        n_lists = int(match[1])
+        names = {name: kind for kind, name in SCALAR_NAMES.items()}
+        code = {"kind": "SQ", "type": names[match[2]]} if match[2] in names else {"kind": match[2]}
+        quantizer = {"kind": "Flat"}
+        lists = {"nlist": n_lists, "nprobe": round(n_lists**0.5), "by_residual": code["kind"] == "SQ"}
+        return {"kind": "IVF", **lists, "quantizer": quantizer, "code": code}
+    if match := re.fullmatch(r"HNSW([1-9]\d{0,2})(,Flat)?", index):
+        graph = {"M": int(match[1]), "efConstruction": 40, "efSearch": 64}
+        return {"kind": "HNSW", **graph, "storage": {"kind": "Flat"}}
+    return None
 
 
 def settings(recipe: Recipe) -> dict[str, int]:

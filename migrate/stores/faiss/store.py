@@ -64,10 +64,12 @@ class FaissKind:
         return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
 
     def output(self, location: str) -> Output:
-        """Return a folder for a flat index and a docs.jsonl."""
+        """Return a folder for an index and a docs.jsonl; `FOLDER#?index=IVF1024,Flat` names one that is not flat."""
         from migrate.stores.create import FaissOutput
 
-        return FaissOutput(Path(location))
+        address = Address.parse(location) if "#?" in location else Address(location)
+        check_options(f"{self.name}:{location}", address.options, ("index",))
+        return FaissOutput(Path(address.place), address.options.get("index", ""))
 
     def open(self, location: str) -> FaissStore:
         """Open a FAISS file, or a folder with exactly one; `PATH#?text=FIELD&id=FIELD` names what a file beside it has.

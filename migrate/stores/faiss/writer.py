@@ -6,6 +6,7 @@ A guarded process builds an index anew, from the rows in the files of their shar
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import output_errors
+from migrate.stores.base import Metric
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, Labels, places_of
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import JOBS, QUERIES, FaissFile
-from migrate.stores.faiss.recipe import factory
+from migrate.stores.faiss.recipe import Recipe, factory
 from migrate.stores.faiss.rescale import rescale
 from migrate.stores.file_store import RowFileWriter
 from migrate.stores.frames import DONE, LABELS
@@ -39,22 +41,34 @@ def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource)
     needs_training = plain["kind"] != "HNSW" or plain["storage"]["kind"] != "Flat"
     if not old.count and needs_training:
         raise StoreError(f"{path}: no vectors to train {factory(old.recipe)} on; there is none to move")
-    return _BuiltWriter(path, old, dim, documents)
+    recipe, remarks = rescale(old.recipe, old.dim, dim, old.count)
+    writer = BuiltWriter(path, recipe, dim, old.metric, documents.write, labels=old.labels)
+    writer.remarks = remarks
+    return writer
 
 
-class _BuiltWriter(StoreWriter):
-    """The index is built over all rows, once they are there.
+class BuiltWriter(StoreWriter):
+    """A writer of an index that is built after a recipe over all rows, once they are there.
 
-    `remarks` says what of the old index could not be kept for the new dimension, and why.
+    `write_documents` writes the documents into its folder. Without `labels`, those of the vectors are their rows.
     """
 
     _order: NDArray[np.int64] | None
     """Set when the index is built: before, nobody knows which list a row comes to lie in."""
 
-    def __init__(self, path: Path, old: FaissFile, dim: int, documents: DocumentSource) -> None:
+    def __init__(
+        self,
+        path: Path,
+        recipe: Recipe,
+        dim: int,
+        metric: Metric,
+        write_documents: Callable[[Path], object],
+        *,
+        labels: Labels = None,
+    ) -> None:
         self.dim = dim
-        self._path, self._old, self._documents = path, old, documents
-        self._recipe, self.remarks = rescale(old.recipe, old.dim, dim, old.count)
+        self._path, self._recipe, self._metric, self._labels = path, recipe, metric, labels
+        self._write_documents = write_documents
 
     @property
     def order(self) -> NDArray[np.int64] | None:
@@ -63,7 +77,7 @@ class _BuiltWriter(StoreWriter):
 
     def finish(self, rows: Rows) -> None:
         """Build the index."""
-        old = self._old.labels
+        old = self._labels
         labels, new = self._path.with_name(f".{self._path.name}.labels"), bytearray()
         size = 4 * rows.count * rows.dim
         job: dict[str, Any] = {
@@ -72,7 +86,7 @@ class _BuiltWriter(StoreWriter):
             "shards": str(rows.shards.path),
             "labels": str(labels) if old is not None else None,
             "dim": rows.dim,
-            "metric": fourcc.METRIC_NUMBERS[self._old.metric],
+            "metric": fourcc.METRIC_NUMBERS[self._metric],
             "recipe": json.dumps(self._recipe),
             "queries": QUERIES,
             # rows, and the links of a graph
@@ -89,8 +103,8 @@ class _BuiltWriter(StoreWriter):
         with output_errors(self._path):
             labels.unlink(missing_ok=True)
         stored_labels = np.frombuffer(bytes(new), "<i8").astype(np.int64, copy=False) if new else None
-        self._order = _order_by(self._path, old, stored_labels, self._old.count)
-        self._documents.write(self._path.parent)
+        self._order = _order_by(self._path, old, stored_labels, rows.count)
+        self._write_documents(self._path.parent)
 
 
 def _order_by(path: Path, old: Labels, new: Labels, count: int) -> NDArray[np.int64] | None:
