@@ -279,8 +279,8 @@ class Worker:
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
         if survey.remaining and self._is_unaffordable:
             return "paused", (
-                f"the budget of {self.account.budget} has no room for the {ASKED_AGAIN} texts that prove the model at "
-                "each start; raise --budget to go on"
+                f"the budget of {self.account.budget} has no room for more than the {ASKED_AGAIN} texts that prove the "
+                "model at each start; raise --budget to go on"
             )
         if survey.remaining and not self.options.from_queue:
             return "paused", f"the budget of {self.account.budget} is used up"
@@ -308,7 +308,8 @@ class Worker:
             return
         documents = self._documents([*self.survey.true, *self.survey.embedded][:ASKED_AGAIN])
         try:
-            self.account.require_room(documents)  # for all of them, before the first is sent
+            # For all of them, before the first is sent, and for one to embed after
+            self.account.require_room([*documents, *documents[:1]])
             n_asked = prove_known(self.embedder, documents, source=self.location)
             if not self.survey.true:  # nothing in the store is what the cache has
                 unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)

@@ -561,7 +561,7 @@ def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_n
     assert len(true_ids(location)) > 40
 
 
-@pytest.mark.parametrize("budget", ["30", "{}tok"])
+@pytest.mark.parametrize("budget", ["30", "36", "{}tok"])
 def test_a_model_that_has_changed_writes_nothing_where_little_may_be_spent(budget, source_folder, tmp_path):
     embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
     translate(source_folder, embedder, tmp_path / "new")
@@ -572,7 +572,7 @@ def test_a_model_that_has_changed_writes_nothing_where_little_may_be_spent(budge
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
     worker = Worker(location, embedder, options(budget=budget.format(tokens + 4 * tokens // 20)))
-    assert worker.run().message.endswith("prove the model at each start; raise --budget to go on")
+    assert worker.run().message.endswith("than the 8 texts that prove the model at each start; raise --budget to go on")
     assert not embedder.embedder.asked, "what is not enough to prove the model is enough for nothing"
     assert len(true_ids(location)) == 60 and open_store(location).info.manifest.counts["true vectors"] == 60
 
