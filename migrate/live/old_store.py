@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -60,6 +60,12 @@ class Additions(RankComparison):
         """Count what was shown for the query that was added last."""
         self.share += (share - self.share) / min(self.queries, 200)
 
+    def include(self, later: Self) -> float:
+        """Add queries that another searcher has counted; see `RankComparison.include`."""
+        part = RankComparison.include(self, later)  # with slots, `super()` is of another class
+        self.share += (later.share - self.share) * part
+        return part
+
     @property
     def is_needed(self) -> bool:
         """True until it has added next to nothing over enough queries."""
@@ -89,7 +95,8 @@ class OldStore:
     def __init__(
         self, location: str, vectors: LiveVectors, additions: Additions, *, new: FindVectors, count: CountUp
     ) -> None:
-        self.location, self._vectors, self.additions, self._count = location, vectors, additions, count
+        self.location, self._vectors, self._count = location, vectors, count
+        self.additions, self._not_noted = additions, Additions()
         self._new = new
         self._pool = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-old")
         self._pause, self._lock = Pause(), threading.Lock()
@@ -139,6 +146,24 @@ class OldStore:
         with self._lock:
             return self.additions.is_needed or self._random.random() < _SEEN_AFTER
 
+    def take_counted(self) -> Additions:
+        """Return what was counted since the last time, to be noted for all searchers of the new store."""
+        with self._lock:
+            counted, self._not_noted = self._not_noted, Additions()
+        return counted
+
+    def put_back(self, counted: Additions) -> None:
+        """Take back what could not be noted."""
+        with self._lock:
+            counted.include(self._not_noted)
+            self._not_noted = counted
+
+    def go_by(self, noted: Additions) -> None:
+        """Go by what all searchers of the new store have counted from now on."""
+        with self._lock:
+            noted.include(self._not_noted)
+            self.additions = noted
+
     def ask(self, query: str, depth: int, where: Any) -> Future[Hits] | None:
         """Begin to search for the first `depth` documents; None where it has failed a moment ago."""
         if self._opened is None or not self._pause.is_over:
@@ -183,15 +208,17 @@ class OldStore:
         learned = set(true)
         by_true = [doc_id for doc_id in scores if doc_id in learned]
         with self._lock:
-            self.additions.add(both.new, both.old)
-            self.additions.add_true(by_true, both.new, both.old)
+            for additions in (self.additions, self._not_noted):
+                additions.add(both.new, both.old)
+                additions.add_true(by_true, both.new, both.old)
             weight = (1 - true_share) * self.additions.weight(both.count)
         order = fuse_old(list(scores), both.old_ranks, weight=weight, depth=max(depth, _SHOWN))
         found = set(both.new)
         alone = list(islice((doc_id for doc_id in scores if doc_id in found), _SHOWN))
         added = len(set(order[:_SHOWN]).difference(alone))
         with self._lock:
-            self.additions.add_share(added / _SHOWN)
+            for additions in (self.additions, self._not_noted):
+                additions.add_share(added / _SHOWN)
         self._count({"old_queries": 1, "old_shown": added})
         return [(doc_id, scores[doc_id]) for doc_id in order[:depth]]
 

@@ -18,6 +18,8 @@ _FEWEST: Final = 10
 """Documents with true vectors without which the best of them say nothing; what is assumed counts as much."""
 _LATEST: Final = 600
 """Documents found after which older ones begin to be forgotten."""
+_RECENT: Final = 200
+"""Queries that a mean is of, or about that."""
 
 
 def reciprocal_rank_fusion(
@@ -68,17 +70,27 @@ class RankComparison:
         self.queries += 1
         first = old[:_FIRST]
         share = len(set(first).intersection(new[:_AMONG])) / max(len(first), 1)
-        self.agreement += (share - self.agreement) / min(self.queries, 200)
+        self.agreement += (share - self.agreement) / min(self.queries, _RECENT)
 
     def add_true(self, ranking: Sequence[str], new: Sequence[str], old: Sequence[str]) -> None:
         """Count who has found the best of some documents, ranked by true vectors that neither ranking knew of."""
         if len(ranking) < _FEWEST:
             return
         best = set(ranking[:_BEST])
-        self.new_found += len(best.intersection(new[:_FIRST]))
-        self.old_found += len(best.intersection(old[:_FIRST]))
+        self._add_found(len(best.intersection(new[:_FIRST])), len(best.intersection(old[:_FIRST])))
+
+    def _add_found(self, new: float, old: float) -> None:
+        self.new_found, self.old_found = self.new_found + new, self.old_found + old
         if self.new_found > _LATEST:
             self.new_found, self.old_found = self.new_found / 2, self.old_found / 2
+
+    def include(self, later: Self) -> float:
+        """Add queries that were counted elsewhere, and return what part of a mean is theirs, 0-1."""
+        self.queries += later.queries
+        part = min(later.queries / max(min(self.queries, _RECENT), 1), 1.0)
+        self.agreement += (later.agreement - self.agreement) * part
+        self._add_found(later.new_found, later.old_found)
+        return part
 
     def weight(self, count: int) -> float:
         """Return the weight, 0-2, of the old model's ranks, in a store of `count` documents; the new one has the rest.

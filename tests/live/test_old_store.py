@@ -4,7 +4,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from openai_server import KEY, status, vector_of
 from worker_tools import Hashed, Other, translate
 
 from migrate.errors import RemoteError, StoreError, UsageError, VectorError
+from migrate.live.old_store import Additions
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.state import OLD_STORE, LiveState, state_path, text_hash
 from migrate.live.status import status_of
@@ -299,6 +300,35 @@ def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, fo
     added = status_of(str(folder)).old
     assert added.share < 0.005 and not added.is_needed
     assert counts[:400].count(("new", "old")) == 400 and counts[-100:].count(("new", "old")) < 25
+
+
+def test_what_it_adds_to_several_searchers_is_counted_together(live, folder):
+    searchers = [live(), live()]
+    for question in QUESTIONS:
+        searchers[0].search(question)
+    searchers[1].search(QUESTIONS[0])
+    for searcher in (*searchers, searchers[0]):
+        searcher.refresh()
+    together = status_of(str(folder)).old
+    assert together.queries == len(QUESTIONS) + 1
+    alone = live(old=None, old_model=None)
+    alone.refresh()
+    assert status_of(str(folder)).old == together
+    searchers[0].search(QUESTIONS[1])
+    searchers[0].refresh()
+    assert status_of(str(folder)).old.queries == len(QUESTIONS) + 2
+
+
+def test_counts_of_two_searchers_are_as_if_one_had_made_them():
+    counted = [Additions(), Additions(), Additions()]
+    for number in range(100):
+        new, old = [f"n{row}" for row in range(60)], [f"{'no'[(number + row) % 3 == 0]}{row}" for row in range(60)]
+        for one in (counted[0], counted[1 + number // 60]):
+            one.add(new, old)
+            one.add_true([*old[:6], *new[:6]], new, old)
+            one.add_share(number / 200)
+    counted[1].include(counted[2])
+    assert asdict(counted[1]) == pytest.approx(asdict(counted[0]))
 
 
 def test_a_complete_store_needs_no_old_one(server, live, tmp_path, old):
