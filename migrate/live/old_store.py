@@ -60,11 +60,11 @@ class Additions(RankComparison):
         """Count what was shown for the query that was added last."""
         self.share += (share - self.share) / min(self.queries, 200)
 
-    def include(self, later: Self) -> float:
+    def include(self, newer: Self) -> float:
         """Add queries that another searcher has counted; see `RankComparison.include`."""
-        part = RankComparison.include(self, later)  # with slots, `super()` is of another class
-        self.share += (later.share - self.share) * part
-        return part
+        their_share = RankComparison.include(self, newer)  # with slots, `super()` is of another class
+        self.share += (newer.share - self.share) * their_share
+        return their_share
 
     @property
     def is_needed(self) -> bool:
@@ -149,20 +149,20 @@ class OldStore:
     def take_counted(self) -> Additions:
         """Return what was counted since the last time, to be noted for all searchers of the new store."""
         with self._lock:
-            counted, self._not_noted = self._not_noted, Additions()
-        return counted
+            new_additions, self._not_noted = self._not_noted, Additions()
+        return new_additions
 
-    def put_back(self, counted: Additions) -> None:
+    def put_back(self, new_additions: Additions) -> None:
         """Take back what could not be noted."""
         with self._lock:
-            counted.include(self._not_noted)
-            self._not_noted = counted
+            new_additions.include(self._not_noted)
+            self._not_noted = new_additions
 
-    def go_by(self, noted: Additions) -> None:
+    def go_by(self, all_additions: Additions) -> None:
         """Go by what all searchers of the new store have counted from now on."""
         with self._lock:
-            noted.include(self._not_noted)
-            self.additions = noted
+            all_additions.include(self._not_noted)
+            self.additions = all_additions
 
     def ask(self, query: str, depth: int, where: Any) -> Future[Hits] | None:
         """Begin to search for the first `depth` documents; None where it has failed a moment ago."""

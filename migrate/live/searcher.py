@@ -602,7 +602,7 @@ class LiveSearcher:
             buffer, self._buffer = self._buffer, _Buffer()
             self._embedded += int(buffer.counts["embedded_by_queries"])
         uncertainties = self.generation.uncertainties
-        counted, noted = None if self._old is None else self._old.take_counted(), None
+        new_additions, all_additions = None if self._old is None else self._old.take_counted(), None
         try:
             with self._state.transaction():
                 if buffer.wanted:
@@ -612,10 +612,10 @@ class LiveSearcher:
                     self._state.keep_queries(buffer.queries)
                 if buffer.counts:
                     self._state.count(buffer.counts)
-                if counted is not None and counted.queries:
-                    noted = Additions(**(self._state.value(OLD_STORE) or {}))
-                    noted.include(counted)
-                    self._state.note(OLD_STORE, asdict(noted))
+                if new_additions is not None and new_additions.queries:
+                    all_additions = Additions(**(self._state.value(OLD_STORE) or {}))
+                    all_additions.include(new_additions)
+                    self._state.note(OLD_STORE, asdict(all_additions))
             if self.limits.budget is not None:
                 self._embedded = int(self._state.counters()["embedded_by_queries"])
         except BaseException:
@@ -625,11 +625,11 @@ class LiveSearcher:
                 self._buffer.wanted.update(buffer.wanted)
                 self._buffer.choosers |= buffer.choosers
                 self._buffer.queries[:0] = buffer.queries
-            if self._old is not None and counted is not None:
-                self._old.put_back(counted)
+            if self._old is not None and new_additions is not None:
+                self._old.put_back(new_additions)
             raise
-        if self._old is not None and noted is not None:
-            self._old.go_by(noted)
+        if self._old is not None and all_additions is not None:
+            self._old.go_by(all_additions)
 
 
 def _embedders(store: Store, identity: ModelIdentity, models: Models, cache: Path | None) -> list[Embedder]:

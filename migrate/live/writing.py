@@ -44,7 +44,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import FileStore, as_files
-from migrate.stores.joined import require_one
+from migrate.stores.joined.store import require_one
 from migrate.stores.registry import absolute_location, open_store, path_in
 from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Document, Vectors
@@ -339,15 +339,15 @@ def _keep_equal(old: Path, new: Path) -> None:
 
     Texts are. Whoever has the old store open reads them through its path, and would not go on with those of a new file.
     """
-    beside = new / ".equal"
+    link = new / ".equal"
     for path in new.rglob("*"):
-        same = old / path.relative_to(new)
-        is_pair = path.is_file() and same.is_file() and not (path.is_symlink() or same.is_symlink())
-        if is_pair and not path.samefile(same) and filecmp.cmp(path, same, shallow=False):
+        old_path = old / path.relative_to(new)
+        is_pair = path.is_file() and old_path.is_file() and not (path.is_symlink() or old_path.is_symlink())
+        if is_pair and not path.samefile(old_path) and filecmp.cmp(path, old_path, shallow=False):
             with suppress(OSError):  # not every file system has links
-                beside.unlink(missing_ok=True)
-                os.link(same, beside)
-                beside.replace(path)
+                link.unlink(missing_ok=True)
+                os.link(old_path, link)
+                link.replace(path)
 
 
 def _require_replaceable(folder: Path) -> None:

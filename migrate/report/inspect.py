@@ -14,7 +14,7 @@ from migrate.report.facts import document
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
-from migrate.stores.joined import JoinedStore
+from migrate.stores.joined.store import JoinedStore
 from migrate.stores.registry import names_kind, path_in, stores_in
 from migrate.vectors import UNIT_TOLERANCE, squared_norms
 

@@ -84,13 +84,13 @@ class RankComparison:
         if self.new_found > _LATEST:
             self.new_found, self.old_found = self.new_found / 2, self.old_found / 2
 
-    def include(self, later: Self) -> float:
-        """Add queries that were counted elsewhere, and return what part of a mean is theirs, 0-1."""
-        self.queries += later.queries
-        part = min(later.queries / max(min(self.queries, _RECENT), 1), 1.0)
-        self.agreement += (later.agreement - self.agreement) * part
-        self._add_found(later.new_found, later.old_found)
-        return part
+    def include(self, newer: Self) -> float:
+        """Add queries that were counted elsewhere, and return which share of a mean is theirs, 0-1."""
+        self.queries += newer.queries
+        their_share = min(newer.queries / max(min(self.queries, _RECENT), 1), 1.0)
+        self.agreement += (newer.agreement - self.agreement) * their_share
+        self._add_found(newer.new_found, newer.old_found)
+        return their_share
 
     def weight(self, count: int) -> float:
         """Return the weight, 0-2, of the old model's ranks, in a store of `count` documents; the new one has the rest.

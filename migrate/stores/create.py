@@ -176,7 +176,7 @@ class _IndexWriter(BuiltWriter):
     def finish(self, rows: Rows) -> None:
         """Complete both."""
         super().finish(rows)
-        self.remarks = records_without_vector(self._source)
+        self.remarks = tuple(records_without_vector(self._source))
 
 
 class FlatWriter(FlatFileWriter):

@@ -30,7 +30,7 @@ from migrate.stores.driver import Driver, in_parts
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.field_notes import FieldNote, FieldPlace, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256
-from migrate.stores.joined import JoinedStore, require_one
+from migrate.stores.joined.store import JoinedStore, require_one
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.columns import ColumnOutput, ParquetColumns

@@ -24,7 +24,8 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
-from migrate.stores.joined import open_folder, open_pattern, output_of_pattern
+from migrate.stores.joined.opening import open_folder, open_pattern
+from migrate.stores.joined.output import output_of_pattern
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import Output

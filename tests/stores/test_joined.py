@@ -17,7 +17,7 @@ from migrate.selection import draw_sample
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.joined import require_one
+from migrate.stores.joined.store import require_one
 from migrate.stores.records import _warn
 
 SIZES = {"alpha": 60, "beta": 90, "gamma": 25}

@@ -111,8 +111,8 @@ def recipe_of(index: str) -> Recipe | None:
     """
     if match := re.fullmatch(r"IVF([1-9]\d{0,6}),(Flat|SQ8|SQfp16)", index):
         n_lists = int(match[1])
-        names = {name: kind for kind, name in SCALAR_NAMES.items()}
-        code = {"kind": "SQ", "type": names[match[2]]} if match[2] in names else {"kind": match[2]}
+        scalar_types = {name: scalar_type for scalar_type, name in SCALAR_NAMES.items()}
+        code = {"kind": "Flat"} if match[2] == "Flat" else {"kind": "SQ", "type": scalar_types[match[2]]}
         quantizer = {"kind": "Flat"}
         lists = {"nlist": n_lists, "nprobe": round(n_lists**0.5), "by_residual": code["kind"] == "SQ"}
         return {"kind": "IVF", **lists, "quantizer": quantizer, "code": code}

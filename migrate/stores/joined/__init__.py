@@ -1,0 +1,1 @@
+"""Several collections of a place, read as one store and written as such again."""
