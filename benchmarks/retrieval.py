@@ -10,7 +10,8 @@ Printed first: nDCG@10 of the full re-embed, by the audit's own code and by ir_m
 source space and stitch: retention of nDCG@10 and overlap@10 on the held-out collection, which is the collection
 without the documents that the stitch was fitted on, in the index and in the judgements; mean over seeds. At last,
 for the stitches that read texts, how well the confidence ranks the true errors of the held-out documents; and, where
-`auto` is among the stitches, what it took, and what that keeps less than the best of the others does.
+`auto` is among the stitches, what it took, and what that keeps less than the best of the others does: by the queries
+that say which is the best, and by others, since the best of several is ahead by chance alone.
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
 target were behind an API; with `--tokens-of` they are those of another model, as a stitch reads those of a free one
@@ -382,29 +383,56 @@ def print_choices(cells: Cells) -> None:
     """What `auto` took, and how much less it keeps than the best of the other stitches, with its standard error.
 
     The best is that of the mean over seeds. The error is of one seed's queries, asked of both, for seeds share queries.
+    The best of several is ahead by chance alone where the queries that choose it judge it, so the last lines have the
+    loss by other queries too: see `loss_by_halves`.
     """
-    rows, every = [], dict[str, list[tuple[float, float]]]()
+    rows, every = [], dict[str, list[tuple[float, float, float]]]()
     for (name, space), found in cells.items():
         taken = Counter(one.chosen for one in found[AUTO])
         row = [f"{name} {space}", ", ".join(f"{spec} {count}" for spec, count in taken.most_common())]
         for measure, parts in (("retention", attrgetter("scores")), ("overlap", attrgetter("shares"))):
-            others = [several for spec, several in found.items() if spec in KINDS or spec == VECTORS]
-            best = max([found[AUTO], *others], key=lambda several: np.nanmean([parts(one).mean() for one in several]))
-            lost = [parts(one) - parts(own) for one, own in zip(best, found[AUTO], strict=True)]
+            rivals = [several for spec, several in found.items() if spec in KINDS or spec == VECTORS]
+            others = [several for several in rivals if NOT_APPLICABLE not in several]
+            compared = [[parts(one) for one in several] for several in (found[AUTO], *others)]
+            best = max(compared, key=mean_of_means)
+            lost = [one - own for one, own in zip(best, compared[0], strict=True)]
             mean = float(np.mean([each.mean() for each in lost]))
             error = float(np.mean([standard_error(each) for each in lost]))
-            every.setdefault(measure, []).append((mean, error))
+            every.setdefault(measure, []).append((mean, error, loss_by_halves(compared)))
             row.append(f"{mean:.3f} +- {error:.3f}")
         rows.append(row)
     print(f"\nwhat auto took\n\n{table([['set and source', 'taken', 'retention lost', 'overlap lost'], *rows])}")
     for measure, losses in every.items():
-        behind = [(mean, error) for mean, error in losses if mean > 0.005]
+        behind = [(mean, error) for mean, error, _ in losses if mean > 0.005]
         clear = sum(mean > 2 * error for mean, error in behind)
-        worst = max(mean for mean, _ in losses)
+        means, _, halved = zip(*losses, strict=True)
         print(
-            f"{measure}: lost {np.mean([mean for mean, _ in losses]):.3f} on average, {worst:.3f} at worst; more than "
-            f".005 in {len(behind)} of {len(losses)} cells, by more than two standard errors in {clear}"
+            f"{measure}: lost {np.mean(means):.3f} on average, {max(means):.3f} at worst; more than "
+            f".005 in {len(behind)} of {len(losses)} cells, by more than two standard errors in {clear}; "
+            f"to the best by half of the queries, on the other half, {np.mean(halved):.3f} on average, "
+            f"more than .005 in {sum(lost > 0.005 for lost in halved)}"
         )
+
+
+def mean_of_means(seeds: Sequence[NDArray[np.float64]]) -> float:
+    """The mean over seeds of the mean over queries."""
+    return float(np.mean([queries.mean() for queries in seeds]))
+
+
+def loss_by_halves(compared: Sequence[Sequence[NDArray[np.float64]]], draws: int = 200) -> float:
+    """Mean loss of the first stitch to the one that is best by a random half of the queries, on the other half.
+
+    `compared` has the values of each stitch, by seed and query. Below 0 where the best by some queries is not the best.
+    """
+    rng, losses = np.random.default_rng(0), []
+    for _ in range(draws):
+        halves = [rng.permutation(len(queries)) % 2 == 0 for queries in compared[0]]
+        asked = [[queries[half] for queries, half in zip(one, halves, strict=True)] for one in compared]
+        best = compared[max(range(len(compared)), key=lambda number: mean_of_means(asked[number]))]
+        others = [queries[~half] for queries, half in zip(best, halves, strict=True)]
+        own = [queries[~half] for queries, half in zip(compared[0], halves, strict=True)]
+        losses.append(mean_of_means(others) - mean_of_means(own))
+    return float(np.mean(losses))
 
 
 if __name__ == "__main__":
