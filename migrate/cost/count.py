@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.cost.estimate import Estimate
 from migrate.cost.rates import usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts, whole
+from migrate.hashes import HashIndex, grown
 from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
@@ -126,12 +128,12 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
 class Tally:
     """Counts texts as a target model takes them, by the counter that `assess` and the spending commands use.
 
-    Remembers a hash and a number for each text that was counted.
+    Remembers a hash and a number for each text that was counted, of 20 bytes.
     """
 
     def __init__(self, target: Profile) -> None:
         self.target = target
-        self._tokens: dict[bytes, int] = {}
+        self._index, self._tokens = HashIndex(), np.zeros(0, np.uint32)
 
     @property
     def price(self) -> float | None:
@@ -140,26 +142,33 @@ class Tally:
 
     def tokens(self, texts: Sequence[Text]) -> Counts:
         """Count the tokens that the model reads of each text, with prefix and special ones; of a blank text none."""
-        return self._look_up([text_digest(text.text) for text in texts], texts)
+        numbers = self._look_up(texts)
+        return self._tokens[numbers].astype(np.int64)
 
     def cost(self, texts: Iterable[Text]) -> Estimate:
         """Return the cost of these texts; one that comes twice is paid for once."""
-        count, unique = 0, set[bytes]()
+        count, is_among = 0, np.zeros(0, bool)
         for block in _blocks(texts):
-            digests = [text_digest(text.text) for text in block]
-            self._look_up(digests, block)
-            unique.update(digests)
+            numbers = self._look_up(block)
+            is_among = grown(is_among, len(self._index))
+            is_among[numbers] = True
             count += len(block)
-        tokens = sum(self._tokens[digest] for digest in unique)
+        tokens = int(self._tokens[np.flatnonzero(is_among)].sum(dtype=np.int64))
         usd = usd_of(tokens, self.price)
         return Estimate(count, tokens=tokens, usd=usd, is_exact=self.target.counter.exact)
 
-    def _look_up(self, digests: Sequence[bytes], texts: Sequence[Text]) -> Counts:
-        new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in self._tokens}
-        worded = {digest: text for digest, text in new.items() if text.text.strip()}
-        self._tokens |= dict.fromkeys(new.keys() - worded.keys(), 0)
-        self._tokens |= zip(worded, self.target.read(list(worded.values())).tolist(), strict=True)
-        return np.array([self._tokens[digest] for digest in digests], dtype=np.int64)
+    def _look_up(self, texts: Sequence[Text]) -> NDArray[np.int64]:
+        """Return the number under which each text is remembered, (n,)."""
+        hashes = np.frombuffer(b"".join(text_digest(text.text)[:8] for text in texts), np.int64)
+        first = np.sort(np.unique(hashes, return_index=True)[1])
+        new = first[self._index.find(hashes[first]) < 0]
+        is_worded = np.array([bool(texts[place].text.strip()) for place in new.tolist()], bool)
+        tokens = np.zeros(len(new), np.uint32)
+        tokens[is_worded] = self.target.read([texts[place] for place in new[is_worded].tolist()])
+        known, numbers = len(self._index), self._index.number(hashes)
+        self._tokens = grown(self._tokens, len(self._index))
+        self._tokens[known : len(self._index)] = tokens
+        return numbers
 
 
 def tally_of(embedder: Embedder, price_usd_per_mtok: float | None = None) -> Tally:

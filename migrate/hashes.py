@@ -1,0 +1,68 @@
+"""Numbers of texts by their hashes: whatever its length, a text that came before is known by 16 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.int64]
+"""Hashes of 64 bits, (n,)."""
+
+
+def hashes_of(texts: Iterable[str]) -> Hashes:
+    """Return the hashes of texts, (n,): the same within a process, others in another."""
+    return np.fromiter(map(hash, texts), np.int64)
+
+
+class HashIndex:
+    """Hashes, numbered from 0 in the order in which they first came; 16 bytes each.
+
+    Two texts of one hash are taken for one: among 10^7 texts there are such with a chance of 3 in a million.
+    """
+
+    def __init__(self) -> None:
+        # Sorted hashes and their numbers, each array more than twice as long as the next
+        self._runs: list[tuple[Hashes, NDArray[np.int64]]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the number of each hash, (n,); -1 where it never came."""
+        found = np.full(len(hashes), -1, np.int64)
+        for known, numbers in self._runs:
+            positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+            is_known = known[positions] == hashes
+            found[is_known] = numbers[positions[is_known]]
+        return found
+
+    def number(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the number of each hash, (n,), after giving one to those that never came."""
+        distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        numbers = self.find(distinct)
+        new = np.flatnonzero(numbers < 0)
+        if len(new):
+            numbers[new[np.argsort(first[new])]] = np.arange(self._count, self._count + len(new))
+            self._add(distinct[new], numbers[new])
+        return numbers[inverse]
+
+    def _add(self, hashes: Hashes, numbers: NDArray[np.int64]) -> None:
+        self._count += len(hashes)
+        while self._runs and len(self._runs[-1][0]) <= 2 * len(hashes):
+            longer_hashes, longer_numbers = self._runs.pop()
+            positions = np.searchsorted(longer_hashes, hashes)
+            hashes = np.insert(longer_hashes, positions, hashes)
+            del longer_hashes  # of 10^8 of them there is not much room for copies
+            numbers = np.insert(longer_numbers, positions, numbers)
+        self._runs.append((hashes, numbers))
+
+
+def grown(values: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return an array with room for so many values, zeros at its end: itself, or one that is at least twice as long."""
+    if len(values) >= count:
+        return values
+    return np.concatenate([values, np.zeros(max(count, 2 * len(values)) - len(values), values.dtype)])
