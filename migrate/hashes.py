@@ -1,15 +1,17 @@
-"""Numbers of texts by their hashes: whatever its length, a text that came before is known by 16 bytes."""
+"""Numbers of texts by their hashes: whatever its length, a text that came before is known by 12 bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Hashes = NDArray[np.int64]
 """Hashes of 64 bits, (n,)."""
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 def hashes_of(texts: Iterable[str]) -> Hashes:
@@ -18,14 +20,14 @@ def hashes_of(texts: Iterable[str]) -> Hashes:
 
 
 class HashIndex:
-    """Hashes, numbered from 0 in the order in which they first came; 16 bytes each.
+    """Up to 2^32 hashes, numbered from 0 in the order in which they first came; 12 bytes each.
 
     Two texts of one hash are taken for one: among 10^7 texts there are such with a chance of 3 in a million.
     """
 
     def __init__(self) -> None:
         # Sorted hashes and their numbers, each array more than twice as long as the next
-        self._runs: list[tuple[Hashes, NDArray[np.int64]]] = []
+        self._runs: list[tuple[Hashes, NDArray[np.uint32]]] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -47,18 +49,26 @@ class HashIndex:
         new = np.flatnonzero(numbers < 0)
         if len(new):
             numbers[new[np.argsort(first[new])]] = np.arange(self._count, self._count + len(new))
-            self._add(distinct[new], numbers[new])
+            self._add(distinct[new], numbers[new].astype(np.uint32))
         return numbers[inverse]
 
-    def _add(self, hashes: Hashes, numbers: NDArray[np.int64]) -> None:
+    def _add(self, hashes: Hashes, numbers: NDArray[np.uint32]) -> None:
         self._count += len(hashes)
         while self._runs and len(self._runs[-1][0]) <= 2 * len(hashes):
             longer_hashes, longer_numbers = self._runs.pop()
-            positions = np.searchsorted(longer_hashes, hashes)
-            hashes = np.insert(longer_hashes, positions, hashes)
-            del longer_hashes  # of 10^8 of them there is not much room for copies
-            numbers = np.insert(longer_numbers, positions, numbers)
+            is_new = np.zeros(len(longer_hashes) + len(hashes), bool)
+            is_new[np.searchsorted(longer_hashes, hashes) + np.arange(len(hashes))] = True
+            hashes = _merged(longer_hashes, hashes, is_new)
+            del longer_hashes  # which may be long: there is not to be room for two of them and both numbers
+            numbers = _merged(longer_numbers, numbers, is_new)
         self._runs.append((hashes, numbers))
+
+
+def _merged(old: NDArray[Number], new: NDArray[Number], is_new: NDArray[np.bool_]) -> NDArray[Number]:
+    merged = np.empty(len(is_new), old.dtype)
+    merged[is_new] = new
+    merged[~is_new] = old
+    return merged
 
 
 def grown(values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -23,7 +23,7 @@ Rows = NDArray[np.int64]
 
 
 class Names:
-    """The names of up to `count` rows: the bytes of each different one and 24 more; 8 a row where one comes again."""
+    """The names of up to `count` rows: the bytes of each different one and 20 more; 8 a row where one comes again."""
 
     def __init__(self, count: int) -> None:
         self._count, self._room = 0, count

@@ -90,6 +90,7 @@ class Retriever:
     left_out: Collection[str] = frozenset()
     old_answers: bool = False
     progress: Progress = no_progress
+    _token_counts: list[float] = field(default_factory=list, repr=False)  # one at most, also of what is made of this
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
     def in_a_pool(self, pool: Store, keys: Keys, proof: ReferenceProof, depth: int, *, is_whole: bool) -> Retriever:
@@ -194,16 +195,20 @@ class Retriever:
         cost = self.tally.cost(first_of(store.documents(), self.counter, tokens))
         return ArmCost(float(cost.tokens), cost.usd)
 
-    @cached_property
+    @property
     def _tokens(self) -> float | None:
         """Tokens of all texts, each once; for a free model from some, evenly spread, where words are not ranked."""
         store, tally = self.stores[TRANSLATED], self.tally
         if not store.info.has_texts:
             return None
-        if self.ranks_words or tally.target.is_api:
-            return float(tally.cost(store.documents()).tokens)
-        rows = spread(store.info.count, _READ)
-        return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
+        if not self._token_counts:
+            rows = spread(store.info.count, _READ)
+            if self.ranks_words or tally.target.is_api:
+                self._token_counts.append(float(tally.cost(store.documents()).tokens))
+            else:
+                mean = np.mean(tally.tokens(list(store.documents(rows))))
+                self._token_counts.append(float(mean) * store.info.count)
+        return self._token_counts[0]
 
     def search(self, name: str) -> TimedRun:
         """Return the exact search of the store of that name, by the query vectors of its model."""

@@ -1,4 +1,4 @@
-"""Counting the tokens of many texts: streaming, each text once, with a hash in memory for each of them."""
+"""Counting the tokens of many texts: streaming, each text once, with 12 bytes in memory for each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrate.cost.rates import usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts, whole
-from migrate.hashes import HashIndex, grown
+from migrate.hashes import Hashes, HashIndex, grown
 from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
@@ -77,10 +77,10 @@ def count_texts(
 
     With `once`, as where a cache keeps what comes, a text that came before costs nothing again.
     """
-    count, digests = TextCount(), set[bytes]()
+    count, index = TextCount(), HashIndex()
     for block in _blocks(texts):
         progress("count tokens", count.documents, total)
-        _add_block(count, _not_counted(block, digests, count, once=once), target, lookup)
+        _add_block(count, _not_counted(block, index, count, once=once), target, lookup)
     progress("count tokens", count.documents, count.documents)
     return count
 
@@ -91,21 +91,29 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
         yield block
 
 
-def _not_counted(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
+def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, once: bool) -> list[Text]:
     """Return the texts of a block that are not blank and did not come before; the others are counted."""
-    uncounted = []
-    for text in block:
-        count.documents += 1
-        count.text_bytes += len(text.text.encode(errors="surrogatepass"))
-        digest = text_digest(text.text)
-        if not text.text.strip():
-            count.blank += 1
-        elif once and digest in digests:
-            count.duplicates += 1
-        else:
-            digests.add(digest)
-            uncounted.append(text)
-    return uncounted
+    count.documents += len(block)
+    count.text_bytes += sum(len(text.text.encode(errors="surrogatepass")) for text in block)
+    worded = [text for text in block if text.text.strip()]
+    count.blank += len(block) - len(worded)
+    if not once:
+        return worded
+    hashes = _hashes(worded)
+    new = [worded[place] for place in _first_of_new(hashes, index).tolist()]
+    index.number(hashes)
+    count.duplicates += len(worded) - len(new)
+    return new
+
+
+def _hashes(texts: Sequence[Text]) -> Hashes:
+    return np.frombuffer(b"".join(text_digest(text.text)[:8] for text in texts), np.int64)
+
+
+def _first_of_new(hashes: Hashes, index: HashIndex) -> NDArray[np.int64]:
+    """Return the places of hashes that an index does not have, each hash once, ascending."""
+    first = np.sort(np.unique(hashes, return_index=True)[1])
+    return first[index.find(hashes[first]) < 0]
 
 
 def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup: CacheLookup | None) -> None:
@@ -128,7 +136,7 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
 class Tally:
     """Counts texts as a target model takes them, by the counter that `assess` and the spending commands use.
 
-    Remembers a hash and a number for each text that was counted, of 20 bytes.
+    Remembers a hash and a number for each text that was counted, of 16 bytes.
     """
 
     def __init__(self, target: Profile) -> None:
@@ -159,9 +167,8 @@ class Tally:
 
     def _look_up(self, texts: Sequence[Text]) -> NDArray[np.int64]:
         """Return the number under which each text is remembered, (n,)."""
-        hashes = np.frombuffer(b"".join(text_digest(text.text)[:8] for text in texts), np.int64)
-        first = np.sort(np.unique(hashes, return_index=True)[1])
-        new = first[self._index.find(hashes[first]) < 0]
+        hashes = _hashes(texts)
+        new = _first_of_new(hashes, self._index)
         is_worded = np.array([bool(texts[place].text.strip()) for place in new.tolist()], bool)
         tokens = np.zeros(len(new), np.uint32)
         tokens[is_worded] = self.target.read([texts[place] for place in new[is_worded].tolist()])
