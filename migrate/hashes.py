@@ -35,12 +35,12 @@ class HashIndex:
 
     def find(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the number of each hash, (n,); -1 where it never came."""
-        found = np.full(len(hashes), -1, np.int64)
-        for known, numbers in self._runs:
-            positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-            is_known = known[positions] == hashes
-            found[is_known] = numbers[positions[is_known]]
-        return found
+        numbers = np.full(len(hashes), -1, np.int64)
+        for run_hashes, run_numbers in self._runs:
+            positions = np.minimum(np.searchsorted(run_hashes, hashes), len(run_hashes) - 1)
+            is_same = run_hashes[positions] == hashes
+            numbers[is_same] = run_numbers[positions[is_same]]
+        return numbers
 
     def number(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the number of each hash, (n,), after giving one to those that never came."""

@@ -352,7 +352,7 @@ def of_true_vectors(
         )
         yield doubt(text, "store")
     least = 0.95 if choosers.queries else 0.5
-    relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant) - retriever.left_out
+    relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant)
     yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)
 
 

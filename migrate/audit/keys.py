@@ -47,7 +47,7 @@ class Names:
 
     def add(self, names: Sequence[str]) -> None:
         """Take in the names of the next rows."""
-        known, span = self.distinct, slice(self._count, self._count + len(names))
+        n_before, span = self.distinct, slice(self._count, self._count + len(names))
         numbers = self._index.number(hashes_of(names))
         self._count = span.stop
         if self._numbers is None and not self.is_unique:
@@ -55,8 +55,8 @@ class Names:
         if self._numbers is not None:
             self._numbers[span] = numbers
         different, first = np.unique(numbers, return_index=True)
-        new = [names[row].encode(errors="surrogatepass") for row in first[different >= known].tolist()]
-        self._ends[known + 1 : self.distinct + 1] = len(self._content) + np.cumsum([*map(len, new)], dtype=np.int64)
+        new = [names[row].encode(errors="surrogatepass") for row in first[different >= n_before].tolist()]
+        self._ends[n_before + 1 : self.distinct + 1] = len(self._content) + np.cumsum([*map(len, new)], dtype=np.int64)
         self._content += b"".join(new)
 
     def take(self, rows: range | Rows) -> list[str]:
@@ -79,22 +79,22 @@ class Names:
 
     def present(self, names: Iterable[str]) -> set[str]:
         """Return those of some names that a row has."""
-        asked = list(names)
-        return {asked[at] for at in np.flatnonzero(self.rows_of(asked) >= 0).tolist()}
+        candidates = list(names)
+        return {candidates[position] for position in np.flatnonzero(self.rows_of(candidates) >= 0).tolist()}
 
-    def matches(self, others: Names) -> Rows:
-        """Return the first row of others that has the name of each of these rows, (n,); -1 where none has."""
-        matched = np.full(self.distinct, -1, np.int64) if others is not self else self._rows(np.arange(self.distinct))
-        for span in _spans(others.distinct) if others is not self else ():
-            numbers = self._index.find(hashes_of(others._named(span)))
+    def matches(self, names: Names) -> Rows:
+        """Return the first row of another store's names that has the name of each of these, (n,); -1 where none has."""
+        matched = np.full(self.distinct, -1, np.int64) if names is not self else self._rows(np.arange(self.distinct))
+        for span in _spans(names.distinct) if names is not self else ():
+            numbers = self._index.find(hashes_of(names._named(span)))
             is_here = numbers >= 0
-            matched[numbers[is_here]] = others._rows(span[is_here])
+            matched[numbers[is_here]] = names._rows(span[is_here])
         return matched if self._numbers is None else matched[self._numbers[: len(self)]]
 
-    def lacking(self, others: Names) -> Rows:
-        """Return a row of each different name that others lack, ascending."""
+    def lacking(self, names: Names) -> Rows:
+        """Return a row of each different name that another store's names lack, ascending."""
         rows = np.sort(self._rows(np.arange(self.distinct)))
-        return rows[self.matches(others)[rows] < 0]
+        return rows[self.matches(names)[rows] < 0]
 
     def in_order(self) -> Rows:
         """Return a row of each different name, in the order of the names."""
@@ -148,9 +148,9 @@ class Keys:
                 documents.add(page_documents)
         return cls(ids, documents)
 
-    def has_ids_of(self, other: Keys) -> bool:
+    def has_ids_of(self, keys: Keys) -> bool:
         """Return whether both have the same ids, in any order."""
-        return self.ids.distinct == other.ids.distinct and not len(other.ids.lacking(self.ids))
+        return self.ids.distinct == keys.ids.distinct and not len(keys.ids.lacking(self.ids))
 
     def at(self, ids: Names) -> Keys:
         """Return the keys of another store with these ids, which are judged as the same documents."""
@@ -158,9 +158,9 @@ class Keys:
 
         def pages() -> Iterator[tuple[list[str], list[str]]]:
             for span in _spans(len(ids)):
-                names, is_known = ids.take(span), rows[span] >= 0
+                names, is_here = ids.take(span), rows[span] >= 0
                 documents = np.array(names, object)
-                documents[is_known] = self.documents.take(rows[span][is_known])
+                documents[is_here] = self.documents.take(rows[span][is_here])
                 yield names, documents.tolist()
 
         return Keys.of(pages(), len(ids))

@@ -172,9 +172,9 @@ class Tally:
         is_worded = np.array([bool(texts[place].text.strip()) for place in new.tolist()], bool)
         tokens = np.zeros(len(new), np.uint32)
         tokens[is_worded] = self.target.read([texts[place] for place in new[is_worded].tolist()])
-        known, numbers = len(self._index), self._index.number(hashes)
+        n_before, numbers = len(self._index), self._index.number(hashes)
         self._tokens = grown(self._tokens, len(self._index))
-        self._tokens[known : len(self._index)] = tokens
+        self._tokens[n_before : len(self._index)] = tokens
         return numbers
 
 

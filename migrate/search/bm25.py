@@ -41,14 +41,14 @@ def bm25_run(
     best of its texts.
     """
     words_of = [words(query.text) for query in queries]
-    corpus = _Corpus(texts, list(dict.fromkeys(chain.from_iterable(words_of))))
+    corpus = _Corpus(texts, dict.fromkeys(chain.from_iterable(words_of)))
     best = [BestDocuments((), np.empty(0)) for _ in queries]
     if corpus.words:  # rank-bm25 divides by the mean length
-        index, terms_of = corpus.index(), [[corpus.number_of[word] for word in asked] for asked in words_of]
+        index, terms_of = corpus.index(), [[corpus.number_of[word] for word in query_words] for query_words in words_of]
         for rows, postings in corpus.blocks:
             block = _Block.of(postings, index, list(corpus.number_of), names_of(rows))
-            best = [block.joined(found, terms, depth) for found, terms in zip(best, terms_of, strict=True)]
-    return Rankings({query.id: tuple(found.keys) for query, found in zip(queries, best, strict=True)})
+            best = [block.joined(documents, terms, depth) for documents, terms in zip(best, terms_of, strict=True)]
+    return Rankings({query.id: tuple(documents.keys) for query, documents in zip(queries, best, strict=True)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ class _Postings:
 
 
 class _Corpus:
-    """What BM25 asks of texts, which are read once: their lengths, and how often they have the words of queries.
+    """Texts that are read once, as BM25 needs them: their lengths, and how often they have the words of queries.
 
     Of other words there is a hash and the number of texts that have it.
     """
 
-    def __init__(self, texts: Iterable[str], asked: Sequence[str]) -> None:
-        self.number_of = {word: number for number, word in enumerate(asked)}
+    def __init__(self, texts: Iterable[str], query_words: Iterable[str]) -> None:
+        self.number_of = {word: number for number, word in enumerate(query_words)}
         self.blocks: list[tuple[range, _Postings]] = []
         self.count = self.words = 0
-        self._asked, self._vocabulary = HashIndex(), HashIndex()
-        self._asked.number(hashes_of(asked))
+        self._terms, self._vocabulary = HashIndex(), HashIndex()
+        self._terms.number(hashes_of(self.number_of))
         self._texts_with = np.zeros(0, np.uint32)
         for hashes, lengths in _hashed(texts):
             self._add(hashes, lengths)
@@ -83,13 +83,13 @@ class _Corpus:
     def _add(self, hashes: Hashes, lengths: NDArray[np.int64]) -> None:
         rows = np.repeat(np.arange(len(lengths)), lengths)
         numbers = self._vocabulary.number(hashes)
-        known = len(self._vocabulary)
-        texts_with = np.unique(np.unique(rows * known + numbers) % known, return_counts=True)
-        self._texts_with = grown(self._texts_with, known)
+        size = len(self._vocabulary)
+        texts_with = np.unique(np.unique(rows * size + numbers) % size, return_counts=True)
+        self._texts_with = grown(self._texts_with, size)
         self._texts_with[texts_with[0]] += texts_with[1].astype(np.uint32)
-        terms, count = self._asked.find(hashes), max(len(self.number_of), 1)
-        is_asked = terms >= 0
-        pairs, times = np.unique(rows[is_asked] * count + terms[is_asked], return_counts=True)
+        terms, count = self._terms.find(hashes), max(len(self.number_of), 1)
+        is_term = terms >= 0
+        pairs, times = np.unique(rows[is_term] * count + terms[is_term], return_counts=True)
         widths = np.bincount(pairs // count, minlength=len(lengths))
         postings = _Postings(*map(_narrow, (lengths, widths, pairs % count, times)))
         self.blocks.append((range(self.count, self.count + len(lengths)), postings))
@@ -109,7 +109,7 @@ class _Corpus:
         class Index(BM25Okapi):  # type: ignore[misc]
             def _initialize(self, corpus: _Corpus) -> _Corpus:
                 self.corpus_size, self.avgdl = corpus.count, corpus.words / corpus.count
-                self.idf = _AskedWords(len(corpus._vocabulary))
+                self.idf = _TermWeights(len(corpus._vocabulary))
                 return corpus  # of which the weights of words are made
 
         index = Index(self)
@@ -117,8 +117,8 @@ class _Corpus:
         return index
 
 
-class _AskedWords(dict[str | int, float]):
-    """The weights of words of queries; of `count` words in all, the others are left out."""
+class _TermWeights(dict[str | int, float]):
+    """The weights of the words of queries; those of all others, of `count` words, are forgotten."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -134,9 +134,9 @@ class _AskedWords(dict[str | int, float]):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Some texts, of the documents of these `names`: term i adds to the scores of `rows[ends[i]:ends[i + 1]]`.
+    """A block of texts, of documents with these `names`; term i adds `weights` to `rows[ends[i]:ends[i + 1]]`.
 
-    `repeated` is how many of the texts are of a document that another one is of.
+    `repeated` is how many of the texts are of a document that another one of the block is of.
     """
 
     names: Sequence[str]
@@ -146,15 +146,15 @@ class _Block:
     weights: NDArray[np.float64]
 
     @classmethod
-    def of(cls, postings: _Postings, index: BM25Okapi, asked: Sequence[str], names: Sequence[str]) -> _Block:
+    def of(cls, postings: _Postings, index: BM25Okapi, query_words: Sequence[str], names: Sequence[str]) -> _Block:
         """Return a block by the arithmetic of rank-bm25, step by step, so that the scores are the same."""
         lengths = index.k1 * (1 - index.b + index.b * postings.lengths.astype(np.int64) / index.avgdl)
         order = np.argsort(postings.terms, kind="stable")
         rows = np.repeat(np.arange(len(lengths)), postings.widths)[order]
         terms, times = postings.terms[order].astype(np.int64), postings.times[order].astype(np.int64)
-        idf = np.array([index.idf.get(word, 0.0) for word in asked])
+        idf = np.array([index.idf.get(word, 0.0) for word in query_words])
         weights = idf[terms] * (times * (index.k1 + 1) / (times + lengths[rows]))
-        ends = np.searchsorted(terms, np.arange(len(asked) + 1)).tolist()
+        ends = np.searchsorted(terms, np.arange(len(query_words) + 1)).tolist()
         return cls(names, len(names) - len(set(names)), ends, rows, weights)
 
     def joined(self, best: BestDocuments, terms: Sequence[int], depth: int) -> BestDocuments:
@@ -177,9 +177,9 @@ def _hashed(texts: Iterable[str]) -> Iterator[tuple[Hashes, NDArray[np.int64]]]:
     """Yield the hashes of all words of a block of texts, and how many each text has."""
     hashes, lengths = array("q"), array("q")
     for text in texts:
-        found = words(text)
-        hashes.extend(map(hash, found))
-        lengths.append(len(found))
+        text_words = words(text)
+        hashes.extend(map(hash, text_words))
+        lengths.append(len(text_words))
         if len(lengths) == _MOST_TEXTS or len(hashes) >= _MOST_WORDS:
             yield np.array(hashes, np.int64), np.array(lengths, np.int64)
             hashes, lengths = array("q"), array("q")
