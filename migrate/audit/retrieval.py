@@ -230,13 +230,11 @@ class Retriever:
         documents, start = self.keys[name].documents, 0
         left_out = documents.all_rows_of(self.left_out)
         for batch in batches:
-            rows = np.arange(start, start + len(batch))
-            start += len(batch)
-            if not len(left_out):
-                yield Batch(documents.take(rows), batch.vectors)
-                continue
-            is_in = ~np.isin(rows, left_out)
-            yield Batch(documents.take(rows[is_in]), batch.vectors[is_in])
+            stop = start + len(batch)
+            low, high = np.searchsorted(left_out, (start, stop))
+            rows = np.delete(np.arange(start, stop), left_out[low:high] - start)
+            yield Batch(documents.take(rows), batch.vectors if low == high else batch.vectors[rows - start])
+            start = stop
 
     def _checked(self, name: str) -> Iterator[Batch]:
         store = self.stores[name]
