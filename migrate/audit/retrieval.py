@@ -90,7 +90,7 @@ class Retriever:
     left_out: Collection[str] = frozenset()
     old_answers: bool = False
     progress: Progress = no_progress
-    _token_counts: list[float] = field(default_factory=list, repr=False)  # one at most, also of what is made of this
+    _token_counts: list[float] = field(default_factory=list, repr=False)  # shared with copies
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
     def in_a_pool(self, pool: Store, keys: Keys, proof: ReferenceProof, depth: int, *, is_whole: bool) -> Retriever:
