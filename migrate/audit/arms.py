@@ -109,7 +109,7 @@ def _bm25_arms(retriever: Retriever) -> Choices:
 
     In a pool that standard is missing: fused ranks may rise or fall where documents are left out.
     """
-    if retriever.documents is None:
+    if not retriever.ranks_words:
         has_texts = retriever.stores[TRANSLATED].info.has_texts
         yield Skipped(HYBRID, "left out with BM25" if has_texts else _NO_TEXTS)
         yield Skipped(BM25, "left out" if has_texts else _NO_TEXTS)

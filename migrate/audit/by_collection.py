@@ -74,8 +74,8 @@ def queries_of(retriever: Retriever, documents: Mapping[str, NDArray[np.int64]])
     A synthetic query is about the document that it was made of.
     """
     subjects, query_set = retriever.subjects, retriever.query_set
-    keys = retriever.keys[TRANSLATED]
-    documents_asking = set(keys.values()) if query_set.exclude_self else set()
+    ids = query_set.query_ids if query_set.exclude_self else ()
+    documents_asking = retriever.keys[TRANSLATED].documents.present(ids)
     about = [query.id if query.id in documents_asking else subjects.get(query.id, "") for query in query_set.distinct]
     row_of = retriever.rows(TRANSLATED, about)
     collection_of = np.full(retriever.stores[TRANSLATED].info.count, -1, np.int64)

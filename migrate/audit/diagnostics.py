@@ -328,15 +328,10 @@ def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str,
     """Return up to 2,000 ids that all stores have, and their vectors in each; other chunks have other ids."""
     shown = (STAY, TRANSLATED) if retriever.in_pool else (STAY, TRANSLATED, FULL)
     names = [name for name in shown if name in retriever.stores]
-    common = set.intersection(*(set(retriever.keys[name]) for name in names))
-    ids = [doc_id for doc_id in retriever.keys[TRANSLATED] if doc_id in common]
+    ids = retriever.keys[TRANSLATED].ids
+    rows_in = {name: ids.matches(retriever.keys[name].ids) for name in names}
+    is_first = rows_in[TRANSLATED] == np.arange(len(ids))  # not of an id that came before
+    common = np.flatnonzero(is_first & np.logical_and.reduce([rows >= 0 for rows in rows_in.values()]))
     # another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it
-    drawn = np.random.default_rng([seed, 1]).permutation(len(ids))[:2_000]
-    chosen = tuple(ids[i] for i in drawn)
-    return chosen, {name: _vectors(retriever, name, chosen) for name in names}
-
-
-def _vectors(retriever: Retriever, name: str, ids: tuple[str, ...]) -> Vectors:
-    id_set = set(ids)
-    row_of = {doc_id: row for row, doc_id in enumerate(retriever.keys[name]) if doc_id in id_set}
-    return retriever.stores[name].get(np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)).vectors
+    drawn = common[np.random.default_rng([seed, 1]).permutation(len(common))[:2_000]]
+    return tuple(ids.take(drawn)), {name: retriever.stores[name].get(rows_in[name][drawn]).vectors for name in names}

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.query_set import Keys
+from migrate.audit.keys import Keys, id_keys
 from migrate.audit.reference import prove_reference
 from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, Weighting, sentences
 from migrate.errors import DatasetError, VectorError
 from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.similarity.roc import Bounded, auc
-from migrate.stores.base import Store, all_ids
+from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
 from migrate.vectors import Vectors, check_vectors
 
@@ -114,7 +114,7 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
             f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {store.info.location} "
             f"of {store.info.dim}; give a full re-embed as reference"
         )
-    keys = {doc_id: doc_id for doc_id in all_ids(store)}, {doc_id: doc_id for doc_id in all_ids(reference)}
+    keys = id_keys(store), id_keys(reference)
     doubts: tuple[str, ...] = ()
     if not is_proven:
         proof = prove_reference(store, reference, audit.embedder, keys, seed=seed, progress=progress)
@@ -211,15 +211,12 @@ def _read(
     translated: Store, reference: Store, keys: tuple[Keys, Keys], ids: Sequence[str], rng: np.random.Generator
 ) -> _Labelled:
     """Return up to 10,000 of these documents, of those that both stores have, in an order that is always the same."""
-    rows = [{doc_id: row for row, doc_id in enumerate(names)} for names in keys]
-    shared = np.array(sorted(set(ids) & rows[0].keys() & rows[1].keys()), dtype=object)
+    shared = np.array(sorted(set.intersection(*(store_keys.ids.present(ids) for store_keys in keys))), dtype=object)
     if not len(shared):
         none = np.empty((0, translated.info.dim), np.float32)
         return _Labelled([], none, none, np.empty(0, bool))
     chosen = sorted(rng.permutation(shared)[:MOST])
-    translated_rows, reference_rows = (
-        np.array([row_of[doc_id] for doc_id in chosen], dtype=np.int64) for row_of in rows
-    )
+    translated_rows, reference_rows = (store_keys.ids.rows_of(chosen) for store_keys in keys)
     vectors = []
     for store, store_rows in ((reference, reference_rows), (translated, translated_rows)):
         batch = store.get(store_rows)

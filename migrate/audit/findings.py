@@ -5,14 +5,15 @@ Each function returns the findings of one kind, none where there is nothing to s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
 
 from migrate.audit.held_out import HeldOut
+from migrate.audit.keys import Keys
 from migrate.audit.measures import CUT, Scores, ndcg, ndcg_at_random
-from migrate.audit.query_set import Keys, QuerySet
+from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
@@ -26,7 +27,7 @@ from migrate.selection.choosers import Choosers
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
-from migrate.vectors import Document, query_key
+from migrate.vectors import query_key
 
 _BY_LUCK = 0.01
 """A chance that is not taken for luck, below this."""
@@ -99,12 +100,12 @@ def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
             f"{query_set.name}: none of the judgements of {len(query_set.qrels or {}):,} queries is above 0; give "
             "judgements by which some document is relevant"
         )
-    missing = relevant.difference(keys.values())
+    missing = relevant - keys.documents.present(relevant)
     if relevant and missing == relevant:
+        example = next(iter(keys.documents.take(range(len(keys.documents))[:1])), "nothing")
         raise InputError(
             f"{query_set.name}: none of the judged documents is in the stores ({min(relevant)!r} is relevant, the "
-            f"stores have {next(iter(keys.values()), 'nothing')!r}); is it the right BEIR set, and --parent-field the "
-            "right field?"
+            f"stores have {example!r}); is it the right BEIR set, and --parent-field the right field?"
         )
     if not missing:
         return []
@@ -118,7 +119,7 @@ def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
     return [Finding("caveat", text)]
 
 
-def repeated_texts(query_set: QuerySet, keys: Keys, documents: Iterable[Document]) -> list[Finding]:
+def repeated_texts(query_set: QuerySet, translated: Store, keys: Keys) -> list[Finding]:
     """Return a doubt where more than a tenth of the queries are, word for word, a document that they look for.
 
     Every model retrieves a text by itself, however many vectors are wrong.
@@ -126,7 +127,10 @@ def repeated_texts(query_set: QuerySet, keys: Keys, documents: Iterable[Document
     keys_by_text: dict[str, set[str]] = {}
     for query in query_set.queries:
         keys_by_text.setdefault(query_key(query.text), set()).update(query_set.relevant_to(query.id))
-    same = {key for document in documents if keys[document.id] in keys_by_text.get(key := query_key(document.text), ())}
+    rows = keys.documents.all_rows_of(query_set.relevant)
+    texts = [query_key(document.text) for document in translated.documents(rows)] if translated.info.has_texts else []
+    pairs = zip(texts, keys.documents.take(rows), strict=False)
+    same = {text for text, document in pairs if document in keys_by_text.get(text, ())}
     if len(same) <= 0.1 * len(query_set.distinct):
         return []
     text = (
@@ -348,19 +352,19 @@ def of_true_vectors(
         )
         yield doubt(text, "store")
     least = 0.95 if choosers.queries else 0.5
-    yield from sampled(retriever.query_set, true, retriever.names, least=least, is_safe_without=is_safe)
+    relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant)
+    yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)
 
 
 def sampled(
-    query_set: QuerySet, true: Set[str], documents: Set[str], *, least: float = 0.5, is_safe_without: bool
+    relevant: Set[str], true: Set[str], count: int, *, least: float = 0.5, is_safe_without: bool
 ) -> list[Finding]:
-    """Return a doubt where more than `least`, 0-1, of the relevant `documents` have `true` vectors, unlike the others.
+    """Return a doubt where more than `least`, 0-1, of the relevant documents have `true` vectors, unlike all `count`.
 
     Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
     that the store is SAFE without the true vectors too, which leaves no doubt.
     """
-    relevant = query_set.relevant & documents
-    lucky, share = len(relevant & true), len(true) / len(documents)
+    lucky, share = len(relevant & true), len(true) / count
     if is_safe_without or lucky <= least * len(relevant) or _tail(lucky, len(relevant), share) >= _BY_LUCK:
         return []
     text = (

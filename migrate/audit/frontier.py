@@ -8,7 +8,7 @@ as they come, and not kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import Arm, measure_arm
+from migrate.audit.keys import Names, document_keys, id_keys
 from migrate.audit.measures import Scores
 from migrate.audit.query_groups import with_groups
-from migrate.audit.query_set import document_keys
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
@@ -42,7 +42,7 @@ from migrate.steps.translate.choice import (
 )
 from migrate.steps.translate.refit import extended, refit_same_kind
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stores.base import Store, all_ids
+from migrate.stores.base import Store
 from migrate.translate import batch_rows, translated_batches
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class BudgetTrials:
         seed, tally = self.retriever.settings.seed, self.retriever.tally
         choice = choose_within(self.store, self.survey, Budget(share, "share"), policy, tally=tally, seed=seed)
         documents = choice.sample.documents
-        rows = np.array([self._row_of[document.id] for document in documents], dtype=np.int64)
+        rows = self._reference_ids.rows_of([document.id for document in documents])
         true = self.retriever.stores[FULL].get(rows).vectors
         pairs = extended(self.store, self.fitted.sample, documents, true)
         paid = self.survey.paid.copy()
@@ -189,17 +189,17 @@ class BudgetTrials:
         return measure_arm(Arm(FULL, "", search, partial(self.retriever.cost_of_share, 1)), search(), self.retriever)
 
     @cached_property
-    def _row_of(self) -> Mapping[str, int]:
-        """The row of each document in the reference."""
-        reference = self.retriever.stores[FULL]
-        row_of = {doc_id: row for row, doc_id in enumerate(all_ids(reference))}
-        missing = [doc_id for doc_id in all_ids(self.store) if doc_id not in row_of]
-        if missing:
+    def _reference_ids(self) -> Names:
+        """The ids of the reference, all of the store's among them."""
+        reference, ids = self.retriever.stores[FULL], self.retriever.keys[TRANSLATED].ids
+        reference_ids = self.retriever.keys[FULL].ids
+        missing = ids.lacking(reference_ids)
+        if len(missing):
             raise StoreError(
                 f"{reference.info.location} lacks {len(missing)} ids of {self.store.info.location}, such as "
-                f"{missing[0]!r}; re-embed that store for a reference"
+                f"{ids.take(missing[:1])[0]!r}; re-embed that store for a reference"
             )
-        return row_of
+        return reference_ids
 
 
 def check_frontier(audit: Audit, store: Store, fitted: FittedStitch) -> None:
@@ -258,14 +258,13 @@ def find_frontier(
     vectors = audit.embedder.embed_queries(query_set.queries)
     query_set = with_groups(query_set, vectors)
     keys, names = document_keys(store, audit.parent_field), (TRANSLATED, FULL)
-    # The ids of both stores are judged as the same documents
     retriever = Retriever(
         audit.settings,
         query_set,
         audit.embedder,
         tally_of(audit.embedder, audit.price),
         {TRANSLATED: store, FULL: reference},
-        dict.fromkeys(names, keys),
+        {TRANSLATED: keys, FULL: keys.at(id_keys(reference).ids)},
         dict.fromkeys(names, vectors),
         progress=audit.progress,
     )

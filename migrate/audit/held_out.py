@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from migrate.audit.keys import Keys
 from migrate.audit.measures import Qrels
 from migrate.audit.outside import Outside
-from migrate.audit.query_set import Keys, QuerySet
+from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Finding, Verdict
 from migrate.check.comparison import pairwise
 from migrate.selection.choosers import WHOLE, Choosers
-from migrate.stores.base import Store, all_ids
+from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
 
 
@@ -59,24 +60,24 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
         return frozenset()
     translated, full = retriever.stores[TRANSLATED], retriever.stores[FULL]
     keys, is_recorded = retriever.keys[TRANSLATED], true_rows(translated)
-    row_of = {doc_id: row for row, doc_id in enumerate(all_ids(full))}
-    documents, start = set[str](), 0
+    full_rows = keys.ids.matches(retriever.keys[FULL].ids)
+    is_unexplained, start = np.zeros(len(keys.ids), dtype=bool), 0
     for batch in translated.scan():
         rows = slice(start, start + len(batch))
         is_true = is_recorded[rows].copy()
-        both = np.array([position for position, doc_id in enumerate(batch.ids) if doc_id in row_of], dtype=np.int64)
+        both = np.flatnonzero(full_rows[rows] >= 0)
         if len(both):
-            true = full.get(np.array([row_of[batch.ids[position]] for position in both], dtype=np.int64)).vectors
+            true = full.get(full_rows[rows][both]).vectors
             is_true[both] |= pairwise(batch.vectors[both], true) >= choosers.equal
-        documents.update(keys[batch.ids[position]] for position in np.flatnonzero(is_true & candidates[rows]).tolist())
+        is_unexplained[rows] = is_true & candidates[rows]
         start += len(batch)
+    documents = set(keys.documents.take(np.flatnonzero(is_unexplained)))
     return frozenset(documents) if len(documents) < WHOLE * retriever.n_documents else frozenset()
 
 
 def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
     """Return the documents with a true vector among those of their chunks, as `confidence.npy` has them."""
-    rows = np.flatnonzero(true_rows(translated))
-    return frozenset(keys[doc_id] for doc_id in translated.get(rows).ids) if len(rows) else frozenset()
+    return frozenset(keys.documents.take(np.flatnonzero(true_rows(translated))))
 
 
 def audit_held_out(
@@ -91,7 +92,7 @@ def audit_held_out(
     query_set = retriever.query_set
     if outside is not None and not query_set.is_judged:
         return None
-    if not excluded or excluded >= retriever.names:
+    if not excluded or len(excluded) == retriever.n_documents:
         return None
     remaining, rows = _without(query_set, excluded)
     if not len(rows):

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from migrate.audit.keys import key_of
 from migrate.audit.measures import CUT, Scores, ndcg, overlap
 from migrate.audit.query_groups import with_groups
-from migrate.audit.query_set import QuerySet, keys_of
+from migrate.audit.query_set import QuerySet
 from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap
 from migrate.check.comparison import Reembedded, Share
 from migrate.check.retrieval import FEWEST_PAIRS, JudgedRetention, LargerSample, Repair, RetrievalCost
@@ -122,15 +123,15 @@ def _retention(
     store: Store, embedder: Embedder, compared: Reembedded, questions: QuerySet, seed: int
 ) -> JudgedRetention:
     """Embed the queries that sampled documents answer, and return the share of nDCG@10 that is retained."""
-    keys = keys_of(compared.documents)
-    answered = _answered(questions, frozenset(keys.values()))
+    keys = [key_of(document) for document in compared.documents]
+    answered = _answered(questions, frozenset(keys))
     if len(answered.distinct) < FEWEST_QUERIES:
         return JudgedRetention(len(answered.distinct))
     queries, qrels, ids = embedder.embed_queries(answered.queries), answered.qrels or {}, answered.query_ids
     answered = with_groups(answered, queries)
 
     def score(vectors: Vectors) -> Scores:
-        run = search(_batches(list(keys), vectors), ids, queries, metric=store.info.metric, key=keys.__getitem__)
+        run = search(_batches(keys, vectors), ids, queries, metric=store.info.metric)
         return answered.merged(ndcg(without_self(run) if answered.exclude_self else run, qrels, ids, CUT))
 
     bounds = Bootstrap(answered.weighting(), seed).retention(score(compared.stored), score(_as_stored(compared)))

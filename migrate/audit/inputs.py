@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
 from migrate.audit.frontier import check_frontier
+from migrate.audit.keys import Keys, document_keys, id_keys
 from migrate.audit.query_groups import with_groups
-from migrate.audit.query_set import Keys, document_keys, keys_of
 from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan, prefix_name
 from migrate.audit.retrieval import Retriever
@@ -69,12 +70,13 @@ def _check_collections(source: Store, translated: Store) -> None:
     """Make sure that the source has the documents of the translated store, where either is several collections."""
     if not (source.collections() or translated.collections()):
         return
-    old_ids, new_ids = ({*store.ids(range(store.info.count))} for store in (source, translated))
-    if lacking := new_ids - old_ids:
+    old_ids, new_ids = (id_keys(store).ids for store in (source, translated))
+    lacking = new_ids.lacking(old_ids)
+    if len(lacking):
         raise StoreError(
-            f"{source.info.location} lacks {len(lacking):,} of the {len(new_ids):,} documents of "
-            f"{translated.info.location}, such as {min(lacking)!r}; name the store that it was translated from, by the "
-            "pattern that was typed then"
+            f"{source.info.location} lacks {len(lacking):,} of the {new_ids.distinct:,} documents of "
+            f"{translated.info.location}, such as {min(new_ids.take(lacking))!r}; name the store that it was "
+            "translated from, by the pattern that was typed then"
         )
 
 
@@ -157,13 +159,9 @@ def prepare_audit(
     stores = _stores(audit, reference, prefixes)
     for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
         store.verify()
-    documents = list(translated.documents()) if translated.info.has_texts and not audit.no_bm25 else None
-    keys = {
-        name: document_keys(store, audit.parent_field)
-        if documents is None or name != TRANSLATED
-        else keys_of(documents, audit.parent_field)
-        for name, store in stores.items()
-    }
+    different_stores = {id(store): store for store in stores.values()}
+    keys_by_store = {key: document_keys(store, audit.parent_field) for key, store in different_stores.items()}
+    keys = {name: keys_by_store[id(store)] for name, store in stores.items()}
     _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
     models = dict.fromkeys((FULL, *stores), embedder)
@@ -183,8 +181,7 @@ def prepare_audit(
         noticed += proof.findings
     if source is not None and source_model is not None:
         check_source(source, source_model, seed=seed, progress=progress)
-    texts = documents if documents is not None or not translated.info.has_texts else translated.documents()
-    noticed += findings.repeated_texts(query_set, keys[TRANSLATED], texts or ())
+    noticed += findings.repeated_texts(query_set, translated, keys[TRANSLATED])
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
     vectors, bridge, n_bridged = {name: embedded[id(model)] for name, model in models.items()}, audit.bridge_stitch, 0
@@ -202,7 +199,7 @@ def prepare_audit(
         stores,
         keys,
         vectors,
-        documents,
+        translated.info.has_texts and not audit.no_bm25,
         n_bridged,
         tuple(noticed),
         proof,
@@ -224,16 +221,18 @@ def _stores(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]
 
 def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
     """Make sure that every store holds the documents of the store called `standard`."""
-    documents, location = set(keys[standard].values()), stores[standard].info.location
+    expected, location = keys[standard].documents, stores[standard].info.location
     for name, store in stores.items():
-        strange = documents.symmetric_difference(keys[name].values())
-        if documents.isdisjoint(keys[name].values()) and not store.info.has_texts:
+        documents = keys[name].documents
+        strange = expected.lacking(documents), documents.lacking(expected)
+        if len(strange[0]) == expected.distinct and not store.info.has_texts:
             raise StoreError(
                 f"{store.info.location} has row numbers such as '0' instead of the ids of {location}; put the "
                 "docs.jsonl that has these ids beside the index"
             )
-        if strange:
+        if count := sum(map(len, strange)):
+            least = min(chain(expected.take(strange[0]), documents.take(strange[1])))
             raise StoreError(
                 f"{store.info.location} and {location} hold different documents: only one of them has "
-                f"{len(strange):,}, such as {min(strange)!r}; audit stores of the same corpus"
+                f"{count:,}, such as {least!r}; audit stores of the same corpus"
             )

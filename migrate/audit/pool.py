@@ -45,7 +45,7 @@ from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH
 from migrate.selection.choosers import digests_of
 from migrate.selection.sample import known_documents
-from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter, all_ids
+from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.confidence import true_rows
 from migrate.vectors import Batch, Document, Vectors
 
@@ -339,25 +339,21 @@ class _Pool:
         self.seed, self.progress, self.announce = retriever.settings.seed, retriever.progress, announce
         self.translated, self.queries = retriever.stores[TRANSLATED], retriever.vectors[TRANSLATED]
         self.metric = self.translated.info.metric
-        keys = retriever.keys[TRANSLATED]
-        self.ids = list(keys)
-        if len(self.ids) < self.translated.info.count:  # several rows of one id
-            self.ids = list(all_ids(self.translated))
-        self.document_of = [keys[doc_id] for doc_id in self.ids]
+        self.keys, self.count = retriever.keys[TRANSLATED], self.translated.info.count
         self.ranked = rank_rows(self.translated, self.queries, most, progress=self.progress)
         self.arm_run = retriever.search(TRANSLATED).run
         # The other arms bring the pool nearer to the full re-embed, and carry no guarantee
         self.others = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
         if STAY in retriever.stores:
             self.others.append(retriever.together().run)
-        if retriever.documents is not None:
+        if retriever.ranks_words:
             by_words = retriever.bm25
             self.others += [by_words.run, retriever.fuse(retriever.search(TRANSLATED), by_words).run]
         self.true_rows = np.flatnonzero(true_rows(self.translated))
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
-        self.pooled = np.zeros(len(self.ids), dtype=bool)
-        self.sampled = np.zeros(len(self.ids), dtype=bool)
-        self.place = np.full(len(self.ids), -1, dtype=np.int64)
+        self.pooled = np.zeros(self.count, dtype=bool)
+        self.sampled = np.zeros(self.count, dtype=bool)
+        self.place = np.full(self.count, -1, dtype=np.int64)
         self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
         self.steps: list[PoolStep] = []
         in_play = self.query_set.is_judged and STAY in retriever.stores
@@ -370,7 +366,7 @@ class _Pool:
         """
         other_depth = _others_depth(self.query_set) if matters is None else depth // 2
         matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
-        depths = np.where(matters, min(depth, len(self.ids)), self.depths)
+        depths = np.where(matters, min(depth, self.count), self.depths)
         pooled = self.pooled.copy()
         pooled[self._documents_wanted(depths, matters, other_depth)] = True
         surroundings, sampled = None, np.zeros_like(pooled)
@@ -418,14 +414,10 @@ class _Pool:
                 documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in self.others))
             if is_first and not self.query_set.is_judged:
                 documents.update(self.arm_run.top(query_id, CUT))  # all chunks of them
-        rows = [
-            row
-            for row, (doc_id, document) in enumerate(zip(self.ids, self.document_of, strict=True))
-            if document in documents or doc_id in reranked
-        ]
+        rows = self.keys.documents.all_rows_of(documents), self.keys.ids.all_rows_of(reranked)
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
         proof = self._proof_rows() if is_first else np.empty(0, dtype=np.int64)
-        return np.unique(np.concatenate([np.array(rows, dtype=np.int64), proof, *near]))
+        return np.unique(np.concatenate([*rows, proof, *near]))
 
     def _proof_rows(self) -> Rows:
         """Return some rows with true vectors: they show that the store was translated for this model."""
@@ -450,11 +442,10 @@ class _Pool:
     def _prepared(self, *, in_pool: bool) -> Retriever:
         """Return the retriever with the pool in the place of the full re-embed, after it was proven."""
         retriever, rows = self.retriever, np.flatnonzero(self.place >= 0)
-        ids, translated = [self.ids[row] for row in rows], retriever.keys[TRANSLATED]
-        store = PoolStore(self.translated, ids, rows, self.vectors[self.place[rows]])
-        keys = {doc_id: translated[doc_id] for doc_id in ids}
-        proof = prove_pool(self.translated, store, self.embedder, (translated, keys), seed=self.seed)
-        depth = int(self.depths.min()) if in_pool else self.translated.info.count
+        keys = self.keys.some(rows)
+        store = PoolStore(self.translated, self.keys.ids.take(rows), rows, self.vectors[self.place[rows]])
+        proof = prove_pool(self.translated, store, self.embedder, (self.keys, keys), seed=self.seed)
+        depth = int(self.depths.min()) if in_pool else self.count
         return retriever.in_a_pool(store, keys, proof, depth, is_whole=not in_pool)
 
     def _judged(self, surroundings: Surroundings | None) -> GrownPool:
@@ -510,10 +501,11 @@ class _Pool:
         if not query_set.is_judged:
             left_out = {*self.arm_run.top(query_id, CUT), *([query_id] if query_set.exclude_self else [])}
         rows = self.ranked.rows[query, half]
-        is_left = np.array([self.document_of[row] not in left_out for row in rows], dtype=bool)
+        documents = self.keys.documents
+        is_left = np.array([document not in left_out for document in documents.take(rows)], dtype=bool)
         rows = rows[is_left]
         true = self._true_scores(np.full(len(rows), query), rows)
-        names = frozenset(self.document_of[row] for row in rows) - {self.document_of[row] for row in former}
+        names = frozenset(documents.take(rows)).difference(documents.take(former))
         return Lately(self.ranked.scores[query, half][is_left], true, names)
 
     def _summary(self) -> PoolSummary:
@@ -523,7 +515,7 @@ class _Pool:
         return PoolSummary(
             int(self.depths.max()),
             int((self.place >= 0).sum()),
-            len(self.ids),
+            self.count,
             int((self.sampled & ~self.pooled).sum()),
             sum(tokens) if tokens else None,
             usd_of(sum(tokens), retriever.tally.price) if tokens else None,

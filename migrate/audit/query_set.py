@@ -1,4 +1,4 @@
-"""The queries of an audit, and which document each id of a store is judged as.
+"""The queries of an audit.
 
 Queries are those of a BEIR set, with judgements; those in a file, without; or synthetic ones, made from the store.
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.drawn_queries import weighting_of
+from migrate.audit.keys import PARENT_FIELD, key_of
 from migrate.audit.measures import Qrels, Scores
 from migrate.audit.results import AGREEMENT, NDCG
 from migrate.audit.verdict import FEWEST_QUERIES, Weighting
@@ -30,17 +31,11 @@ from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
 from migrate.selection import random_order
 from migrate.selection.choosers import digest_of, is_chooser
-from migrate.stores.base import Store, all_ids
-from migrate.vectors import Document, Progress, Query, no_progress, query_key
-
-PARENT_FIELD = "parent_id"
-"""Metadata field of a chunk that names the document it was cut from."""
+from migrate.stores.base import Store
+from migrate.vectors import Progress, Query, no_progress, query_key
 
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
-
-Keys = Mapping[str, str]
-"""From each id of a store to the document that is judged: the parent of a chunk, else the id itself."""
 
 
 @dataclass(frozen=True)
@@ -243,23 +238,6 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
             "leave --group-field out"
         )
     return grouped
-
-
-def document_keys(store: Store, parent_field: str = PARENT_FIELD) -> Keys:
-    """Return the judged document of each id of a store, in the store's order."""
-    if not store.info.has_texts:
-        return {doc_id: doc_id for doc_id in all_ids(store)}
-    return keys_of(store.documents(), parent_field)
-
-
-def keys_of(documents: Iterable[Document], parent_field: str = PARENT_FIELD) -> Keys:
-    """Return the judged document of each of some documents."""
-    return {document.id: key_of(document, parent_field) for document in documents}
-
-
-def key_of(document: Document, parent_field: str = PARENT_FIELD) -> str:
-    """Return what a document is judged as."""
-    return str(document.metadata.get(parent_field, document.id))
 
 
 def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.query_set import Keys
+from migrate.audit.keys import Keys
 from migrate.audit.verdict import Finding, doubt
 from migrate.check.again import prove_model
 from migrate.check.comparison import agree, pairwise, tolerance_of
@@ -109,7 +109,7 @@ def prove_reference(
 ) -> ReferenceProof:
     """Check a reference against everything that says what it should be; may embed 40 documents.
 
-    `keys` are those of the translated store and of the reference, in the order of their rows.
+    `keys` are those of the translated store and of the reference.
     """
     check_target(translated, embedder)
     for name, named in (("the audited store", translated), ("the source store", source)):
@@ -130,7 +130,7 @@ def prove_reference(
             "it a lower standard than a full re-embed in the translated store's own kind of index"
         )
         doubts.append(doubt(text, "reference"))
-    if keys[0].keys() != keys[1].keys():  # what a model reads of documents then differs too
+    if not keys[0].has_ids_of(keys[1]):  # what a model reads of documents then differs too
         text = "the documents of the reference are cut into other chunks than those of the translated store"
         doubts.append(doubt(text, "reference"))
     prove_model(translated, embedder, seed=seed)
@@ -151,7 +151,7 @@ def prove_pool(
 ) -> ReferenceProof:
     """Check that a pool, which `embedder` has just embedded, is of the model that the store was translated for.
 
-    `keys` are those of the translated store and of the pool, in the order of their rows.
+    `keys` are those of the translated store and of the pool.
     """
     check_target(translated, embedder)
     model, spec = target_of(translated), embedder.identity.spec
@@ -320,13 +320,13 @@ def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[Finding]:
 
 def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Pairs | None:
     """Return up to 10,000 true rows and as many others; None where the stores have no ids in common."""
-    translated_ids, reference_ids = keys
-    if len(translated_ids) != translated.info.count or len(reference_ids) != reference.info.count:
+    translated_ids, reference_ids = (store_keys.ids for store_keys in keys)
+    if not (translated_ids.is_unique and reference_ids.is_unique):
         return None  # two rows of one id: nobody knows which is which
-    row_of = {doc_id: row for row, doc_id in enumerate(reference_ids)}
+    reference_rows = translated_ids.matches(reference_ids)
     values = stored_confidence(translated)
     is_true = np.zeros(translated.info.count, dtype=bool) if values is None else values == 1
-    shared = np.fromiter((doc_id in row_of for doc_id in translated_ids), dtype=bool, count=len(translated_ids))
+    shared = reference_rows >= 0
     rng = np.random.default_rng(seed)
     drawn = [rng.permutation(np.flatnonzero(shared & group))[:10_000] for group in (is_true, ~is_true)]
     rows = np.sort(np.concatenate(drawn))
@@ -334,7 +334,7 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
         return None
     batch = translated.get(rows)
     ids, vectors = list(batch.ids), batch.vectors.copy()
-    matched_rows = np.array([row_of[doc_id] for doc_id in ids], dtype=np.int64)
+    matched_rows = reference_rows[rows]
     true_vectors = reference.get(matched_rows).vectors
     check_vectors(ids, vectors, source=translated.info.location)
     check_vectors(ids, true_vectors, source=reference.info.location)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.drawn_queries import chances_of, greatest_change
+from migrate.audit.keys import Keys, Rows
 from migrate.audit.measures import CUT, Scores, ndcg
-from migrate.audit.query_set import Keys, QuerySet
+from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import (
     BM25,
@@ -39,8 +39,8 @@ from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
-from migrate.stores.base import Store, all_ids
-from migrate.vectors import Batch, Document, Progress, Vectors, check_vectors, no_progress
+from migrate.stores.base import Store
+from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 _READ = 2_000
 """Texts to count the tokens of, for a free model."""
@@ -58,10 +58,10 @@ class TimedRun:
 class Retriever:
     """The inputs of an audit that have been checked, with the queries embedded, and the rankings for these.
 
-    `embedder` is the target model. `stores`, `keys` (the document that each id is judged as) and `vectors` (of the
-    queries, (q, dim)) are by the name of the arm that searches the store. `documents` are those of the translated
-    store, None without BM25, and `n_bridged` those that the bridge was fitted on. `proof` is how the reference was
-    shown to be one, whose doubts are among the `findings`.
+    `embedder` is the target model. `stores`, `keys` (the document that each row is judged as) and `vectors` (of the
+    queries, (q, dim)) are by the name of the arm that searches the store. `ranks_words` says that there are arms of
+    words, and `n_bridged` how many documents the bridge was fitted on. `proof` is how the reference was shown to be
+    one, whose doubts are among the `findings`.
 
     Searches are exact, and each store is searched once, without the documents `left_out`. BM25 runs once too; the time
     of a run that others use counts for each of them.
@@ -81,7 +81,7 @@ class Retriever:
     stores: Mapping[str, Store]
     keys: Mapping[str, Keys]
     vectors: Mapping[str, Vectors]
-    documents: Sequence[Document] | None = None
+    ranks_words: bool = False
     n_bridged: int = 0
     findings: tuple[Finding, ...] = ()
     proof: ReferenceProof | None = None
@@ -90,6 +90,7 @@ class Retriever:
     left_out: Collection[str] = frozenset()
     old_answers: bool = False
     progress: Progress = no_progress
+    _token_counts: list[float] = field(default_factory=list, repr=False)  # shared with copies
     _runs: dict[str, TimedRun] = field(default_factory=dict, init=False, repr=False)
 
     def in_a_pool(self, pool: Store, keys: Keys, proof: ReferenceProof, depth: int, *, is_whole: bool) -> Retriever:
@@ -111,25 +112,16 @@ class Retriever:
         """Return the rules by which the rankings are judged; `floor` is that of a pool."""
         return Rules(self.query_set, self.settings, self.n_documents, self._is_limited, floor)
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """The documents that are judged; one that was cut into chunks is there once."""
-        return frozenset(self.keys[TRANSLATED].values()).difference(self.left_out)
-
     @property
     def n_documents(self) -> int:
-        """The number of these documents."""
-        return len(self.names)
+        """The number of documents that are judged; one that was cut into chunks is there once."""
+        return self.keys[TRANSLATED].documents.distinct - len(self.left_out)
 
-    def rows(self, name: str, documents: Sequence[str]) -> dict[str, int]:
-        """Return the first row of each of some documents in the store of that name."""
-        missing = set(documents)
-        rows: dict[str, int] = {}
-        for row, key in enumerate(self.keys[name].values()):
-            if key in missing:
-                rows[key] = row
-                missing.discard(key)
-        return rows
+    def rows(self, name: str, documents: Iterable[str]) -> dict[str, int]:
+        """Return the first row of each of some documents in the store of that name, in the order of the rows."""
+        different = list(dict.fromkeys(documents))
+        rows = self.keys[name].documents.rows_of(different)
+        return {different[at]: int(rows[at]) for at in np.argsort(rows).tolist() if rows[at] >= 0}
 
     def texts(self, documents: Sequence[str]) -> dict[str, str]:
         """Return the texts of some documents of the translated store; none where it has none."""
@@ -151,7 +143,7 @@ class Retriever:
         Where it retrieves none of them, the relevant one of the highest grade; without judgements, its first document.
         A query without relevant documents has none.
         """
-        present, subjects = set(self.keys[FULL].values()), {}
+        present, subjects = self.keys[FULL].documents.present(self.query_set.relevant), {}
         for query_id in self.query_set.query_ids:
             ranking = self.search(FULL).run.rankings.get(query_id, ())
             grades = {d: grade for d, grade in self.query_set.grades(query_id).items() if grade > 0 and d in present}
@@ -165,7 +157,7 @@ class Retriever:
     @cached_property
     def has_same_ids(self) -> bool:
         """True where translated store and reference hold the same ids, not only chunks of the same documents."""
-        return set(all_ids(self.stores[TRANSLATED])) == set(all_ids(self.stores[FULL]))
+        return self.keys[TRANSLATED].has_ids_of(self.keys[FULL])
 
     @property
     def asked_depths(self) -> list[int]:
@@ -200,20 +192,23 @@ class Retriever:
         store = self.stores[TRANSLATED]
         if not store.info.has_texts:
             return ArmCost()
-        documents = store.documents() if self.documents is None else self.documents
-        cost = self.tally.cost(first_of(documents, self.counter, tokens))
+        cost = self.tally.cost(first_of(store.documents(), self.counter, tokens))
         return ArmCost(float(cost.tokens), cost.usd)
 
-    @cached_property
+    @property
     def _tokens(self) -> float | None:
-        """Tokens of all texts, each once; for a free model from some, evenly spread, where they are not in memory."""
+        """Tokens of all texts, each once; for a free model from some, evenly spread, where words are not ranked."""
         store, tally = self.stores[TRANSLATED], self.tally
         if not store.info.has_texts:
             return None
-        if self.documents is not None or tally.target.is_api:
-            return float(tally.cost(store.documents() if self.documents is None else self.documents).tokens)
-        rows = spread(store.info.count, _READ)
-        return float(np.mean(tally.tokens(list(store.documents(rows))))) * store.info.count
+        if not self._token_counts:
+            rows = spread(store.info.count, _READ)
+            if self.ranks_words or tally.target.is_api:
+                self._token_counts.append(float(tally.cost(store.documents()).tokens))
+            else:
+                mean = np.mean(tally.tokens(list(store.documents(rows))))
+                self._token_counts.append(float(mean) * store.info.count)
+        return self._token_counts[0]
 
     def search(self, name: str) -> TimedRun:
         """Return the exact search of the store of that name, by the query vectors of its model."""
@@ -226,33 +221,41 @@ class Retriever:
 
     def search_batches(self, name: str, batches: Iterable[Batch]) -> TimedRun:
         """Return the exact search of other vectors, as they come, in the place of those of the store of that name."""
-        depth, key, metric = self.depth, self.keys[name].__getitem__, self.stores[name].info.metric
+        depth, judged, metric = self.depth, self._judged(name, batches), self.stores[name].info.metric
         ids, queries = self.query_set.query_ids, self.vectors[name]
-        return self._timed(lambda: search(batches, ids, queries, metric=metric, key=key, depth=depth))
+        return self._timed(lambda: search(judged, ids, queries, metric=metric, depth=depth))
+
+    def _judged(self, name: str, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yield the vectors of all rows with the documents that these are judged as, but for those left out."""
+        documents, start = self.keys[name].documents, 0
+        left_out = documents.all_rows_of(self.left_out)
+        for batch in batches:
+            stop = start + len(batch)
+            low, high = np.searchsorted(left_out, (start, stop))
+            rows = np.delete(np.arange(start, stop), left_out[low:high] - start)
+            yield Batch(documents.take(rows), batch.vectors if low == high else batch.vectors[rows - start])
+            start = stop
 
     def _checked(self, name: str) -> Iterator[Batch]:
-        store, keys = self.stores[name], self.keys[name]
+        store = self.stores[name]
         done, stage = 0, f"search {store.info.name}"
         for batch in store.scan():
             self.progress(stage, done, store.info.count)
             check_vectors(batch.ids, batch.vectors, source=store.info.location)
-            rows = [row for row, doc_id in enumerate(batch.ids) if keys[doc_id] not in self.left_out]
             done += len(batch)
-            yield Batch([batch.ids[row] for row in rows], batch.vectors[rows]) if self.left_out else batch
+            yield batch
         self.progress(stage, done, store.info.count)
 
     @property
     def bm25(self) -> TimedRun:
-        """Words alone, of the translated store's texts, which are read where they are not in memory."""
+        """Words alone, of the translated store's texts."""
         return self._once(BM25, self._ranked_by_words)
 
     def _ranked_by_words(self) -> TimedRun:
-        documents, queries = self.documents, self.query_set.queries
-        if documents is None:
-            documents = list(self.stores[TRANSLATED].documents())
-        key = self.keys[TRANSLATED].__getitem__
+        store, names_of = self.stores[TRANSLATED], self.keys[TRANSLATED].documents.take
         self.progress("rank with BM25", 0, None)
-        return self._timed(lambda: bm25_run(documents, queries, key=key, depth=self.depth))
+        texts = (document.text for document in store.documents())
+        return self._timed(lambda: bm25_run(texts, self.query_set.queries, names_of=names_of, depth=self.depth))
 
     def fuse(self, *runs: TimedRun, weights: Sequence[float] | None = None) -> TimedRun:
         """Return runs fused by their ranks; the time is that of all of them and of the fusion."""
@@ -300,25 +303,21 @@ class Retriever:
 
         def first_of_both() -> TimedRun:
             runs = [self._once(TWO_STAGE, partial(first_of, TRANSLATED)).run, first_of(STAY).run]
-            present = set(self.keys[TRANSLATED])  # a document of the source may be gone from the translated store
             fused = reciprocal_rank_fusion(runs, depth=2 * depth).rankings.items()
+            # A document of the source may be gone from the translated store
+            present = self.keys[TRANSLATED].ids.present({doc_id for _, top in fused for doc_id in top})
             return TimedRun(Rankings({q: tuple(d for d in top if d in present) for q, top in fused}), 0.0)
 
         run = self._once(name, partial(first_of, TRANSLATED) if name == TWO_STAGE else first_of_both).run
         return [run.top(query_id, depth) for query_id in ids]
 
-    @cached_property
-    def _row_in_reference(self) -> Mapping[str, int]:
-        return {doc_id: row for row, doc_id in enumerate(all_ids(self.stores[FULL]))}
-
     def can_rerank(self, name: str, depth: int) -> bool:
         """Return whether the reference has the first `depth` candidates of every query."""
-        return all(doc_id in self._row_in_reference for first in self.candidates(name) for doc_id in first[:depth])
+        return all((rows >= 0).all() for rows in self._candidate_rows(name, depth))
 
     def _candidate_rows(self, name: str, depth: int) -> list[NDArray[np.int64]]:
-        """Return the rows of the first `depth` candidates of each query in the reference."""
-        row_of = self._row_in_reference
-        return [np.array([row_of[doc_id] for doc_id in first[:depth]], np.int64) for first in self.candidates(name)]
+        """Return the rows of the first `depth` candidates of each query in the reference; -1 for one that it lacks."""
+        return [self.keys[FULL].ids.rows_of(first[:depth]) for first in self.candidates(name)]
 
     def rerank(self, depth: int, name: str) -> TimedRun:
         """Rank the first `depth` candidates of each query by their true vectors."""
@@ -337,7 +336,7 @@ class Retriever:
 
     def _ranked(self, block: range, rows_of: Sequence[NDArray[np.int64]]) -> Iterator[Rankings]:
         """Yield for each query of a block some rows of the reference, ranked; what several queries ask is read once."""
-        reference, keys = self.stores[FULL], self.keys[FULL]
+        reference, documents = self.stores[FULL], self.keys[FULL].documents
         rows = np.unique(np.concatenate(rows_of))
         batch = reference.get(rows) if len(rows) else Batch([], np.empty((0, reference.info.dim), np.float32))
         check_vectors(batch.ids, batch.vectors, source=reference.info.location)
@@ -345,7 +344,7 @@ class Retriever:
             query_id, vector = self.query_set.query_ids[number], self.vectors[FULL][number : number + 1]
             top = TopK([query_id], vector, metric=reference.info.metric, depth=self.depth)
             positions = np.searchsorted(rows, query_rows)
-            top.add([keys[batch.ids[position]] for position in positions], batch.vectors[positions])
+            top.add(documents.take(query_rows), batch.vectors[positions])
             yield top.run()
 
     def reranking(self, depth: int, name: str) -> Reranking:
@@ -370,7 +369,7 @@ class Retriever:
 
     def rank_by_id(self) -> TimedRun:
         """Return the same documents for every query: the first by doc_id."""
-        first = tuple(heapq.nsmallest(self.depth, self.names))
+        first = tuple(self.keys[TRANSLATED].documents.take(self._ordered_rows[: self.depth]))
         return self._timed(lambda: Rankings(dict.fromkeys(self.query_set.query_ids, first)))
 
     def rank_at_random(self) -> TimedRun:
@@ -378,10 +377,17 @@ class Retriever:
         return self._timed(self._drawn)
 
     def _drawn(self) -> Rankings:
-        rng, names = np.random.default_rng(self.settings.seed), sorted(self.names)
-        size, query_ids = min(self.depth, len(names)), self.query_set.query_ids
-        draws = (rng.choice(len(names), size, replace=False) for _ in query_ids)
-        return Rankings({q: tuple(names[i] for i in draw) for q, draw in zip(query_ids, draws, strict=True)})
+        rng, rows, query_ids = np.random.default_rng(self.settings.seed), self._ordered_rows, self.query_set.query_ids
+        documents, size = self.keys[TRANSLATED].documents, min(self.depth, len(rows))
+        draws = (rng.choice(len(rows), size, replace=False) for _ in query_ids)
+        return Rankings({q: tuple(documents.take(rows[draw])) for q, draw in zip(query_ids, draws, strict=True)})
+
+    @cached_property
+    def _ordered_rows(self) -> Rows:
+        """A row of each document that is judged, in the order of the documents."""
+        documents = self.keys[TRANSLATED].documents
+        rows = documents.in_order()
+        return rows[~np.isin(rows, documents.all_rows_of(self.left_out))] if self.left_out else rows
 
     @property
     def depth(self) -> int:
@@ -421,7 +427,7 @@ class Retriever:
         Those that the reference ranks high are known from its search, the others are read. A greater score is nearer; a
         document that the reference lacks scores -inf.
         """
-        full, metric = self.search(FULL).run, self.stores[FULL].info.metric
+        full, metric, documents = self.search(FULL).run, self.stores[FULL].info.metric, self.keys[FULL].documents
         ids = self.query_set.query_ids
         worst = np.inf if metric == "l2" else -np.inf
         scores = np.full((len(ids), CUT), worst)
@@ -432,9 +438,9 @@ class Retriever:
             tops = [run.top(ids[i], CUT) for i in block]
             unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, full_scores, strict=True)]
             rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*unknown)}
-            for row, key in enumerate(self.keys[FULL].values() if rows else ()):
-                if key in rows:
-                    rows[key].append(row)
+            known_rows = documents.all_rows_of(rows)
+            for row, key in zip(known_rows.tolist(), documents.take(known_rows), strict=True):
+                rows[key].append(row)
             rows_of = [
                 np.array([row for d in sorted(scores_of) for row in rows[d]], dtype=np.int64) for scores_of in unknown
             ]

@@ -27,9 +27,10 @@ def topics_of(retriever: Retriever, keys: Sequence[str]) -> Mapping[str, str]:
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    seed, names, unique = retriever.settings.seed, sorted(set(retriever.keys[FULL].values())), sorted(set(keys))
-    drawn = np.random.default_rng([seed, 2]).permutation(len(names))[:2_000]
-    sample = list(dict.fromkeys([*unique, *(names[i] for i in drawn)]))[: max(2_000, len(unique))]
+    seed, documents, unique = retriever.settings.seed, retriever.keys[FULL].documents, sorted(set(keys))
+    drawn = np.random.default_rng([seed, 2]).permutation(documents.distinct)[:2_000]
+    names = documents.take(documents.in_order()[drawn])
+    sample = list(dict.fromkeys([*unique, *names]))[: max(2_000, len(unique))]
     count = min(8, len(sample) // 20)  # smaller clusters say nothing of a topic
     texts = retriever.texts(sample)
     if count < 2 or not texts:

@@ -162,10 +162,11 @@ def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progres
         return planner.two_stage(min(QUERIES * DEPTH, total), 0, is_bound=True)
     log = queries[:QUERIES]
     tokens = round(int(planner.target.counter.count([query.text for query in log]).sum()) * QUERIES / len(log))
-    if store.info.count > 50_000:  # BM25 holds all texts in memory
+    if store.info.count > 50_000:  # to rank more takes longer than the estimate is worth
         return planner.two_stage(min(QUERIES * DEPTH, total), tokens, is_bound=True)
     progress("look up the query log", 0, len(log))
-    run = bm25_run(list(store.documents()), log, depth=DEPTH)
+    texts = (document.text for document in store.documents())
+    run = bm25_run(texts, log, names_of=store.ids, depth=DEPTH)
     documents = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
     return planner.two_stage(min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
 

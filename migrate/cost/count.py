@@ -1,4 +1,4 @@
-"""Counting the tokens of many texts: streaming, each text once, with a hash in memory for each of them."""
+"""Counting the tokens of many texts: streaming, each text once, with 12 bytes in memory for each of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.cost.estimate import Estimate
 from migrate.cost.rates import usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts, whole
+from migrate.hashes import Hashes, HashIndex, grown
 from migrate.selection.sample import text_digest
 from migrate.vectors import Document, Progress, Text, no_progress
 
@@ -75,10 +77,10 @@ def count_texts(
 
     With `once`, as where a cache keeps what comes, a text that came before costs nothing again.
     """
-    count, digests = TextCount(), set[bytes]()
+    count, index = TextCount(), HashIndex()
     for block in _blocks(texts):
         progress("count tokens", count.documents, total)
-        _add_block(count, _not_counted(block, digests, count, once=once), target, lookup)
+        _add_block(count, _not_counted(block, index, count, once=once), target, lookup)
     progress("count tokens", count.documents, count.documents)
     return count
 
@@ -89,21 +91,29 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
         yield block
 
 
-def _not_counted(block: Sequence[Text], digests: set[bytes], count: TextCount, *, once: bool) -> list[Text]:
+def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, once: bool) -> list[Text]:
     """Return the texts of a block that are not blank and did not come before; the others are counted."""
-    uncounted = []
-    for text in block:
-        count.documents += 1
-        count.text_bytes += len(text.text.encode(errors="surrogatepass"))
-        digest = text_digest(text.text)
-        if not text.text.strip():
-            count.blank += 1
-        elif once and digest in digests:
-            count.duplicates += 1
-        else:
-            digests.add(digest)
-            uncounted.append(text)
-    return uncounted
+    count.documents += len(block)
+    count.text_bytes += sum(len(text.text.encode(errors="surrogatepass")) for text in block)
+    worded = [text for text in block if text.text.strip()]
+    count.blank += len(block) - len(worded)
+    if not once:
+        return worded
+    hashes = _hashes(worded)
+    new = [worded[place] for place in _first_of_new(hashes, index).tolist()]
+    index.number(hashes)
+    count.duplicates += len(worded) - len(new)
+    return new
+
+
+def _hashes(texts: Sequence[Text]) -> Hashes:
+    return np.frombuffer(b"".join(text_digest(text.text)[:8] for text in texts), np.int64)
+
+
+def _first_of_new(hashes: Hashes, index: HashIndex) -> NDArray[np.int64]:
+    """Return the places of hashes that an index does not have, each hash once, ascending."""
+    first = np.sort(np.unique(hashes, return_index=True)[1])
+    return first[index.find(hashes[first]) < 0]
 
 
 def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup: CacheLookup | None) -> None:
@@ -126,12 +136,12 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
 class Tally:
     """Counts texts as a target model takes them, by the counter that `assess` and the spending commands use.
 
-    Remembers a hash and a number for each text that was counted.
+    Remembers a hash and a number for each text that was counted, of 16 bytes.
     """
 
     def __init__(self, target: Profile) -> None:
         self.target = target
-        self._tokens: dict[bytes, int] = {}
+        self._index, self._tokens = HashIndex(), np.zeros(0, np.uint32)
 
     @property
     def price(self) -> float | None:
@@ -140,26 +150,32 @@ class Tally:
 
     def tokens(self, texts: Sequence[Text]) -> Counts:
         """Count the tokens that the model reads of each text, with prefix and special ones; of a blank text none."""
-        return self._look_up([text_digest(text.text) for text in texts], texts)
+        numbers = self._look_up(texts)
+        return self._tokens[numbers].astype(np.int64)
 
     def cost(self, texts: Iterable[Text]) -> Estimate:
         """Return the cost of these texts; one that comes twice is paid for once."""
-        count, unique = 0, set[bytes]()
+        count, is_among = 0, np.zeros(0, bool)
         for block in _blocks(texts):
-            digests = [text_digest(text.text) for text in block]
-            self._look_up(digests, block)
-            unique.update(digests)
+            numbers = self._look_up(block)
+            is_among = grown(is_among, len(self._index))
+            is_among[numbers] = True
             count += len(block)
-        tokens = sum(self._tokens[digest] for digest in unique)
+        tokens = int(self._tokens[np.flatnonzero(is_among)].sum(dtype=np.int64))
         usd = usd_of(tokens, self.price)
         return Estimate(count, tokens=tokens, usd=usd, is_exact=self.target.counter.exact)
 
-    def _look_up(self, digests: Sequence[bytes], texts: Sequence[Text]) -> Counts:
-        new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in self._tokens}
-        worded = {digest: text for digest, text in new.items() if text.text.strip()}
-        self._tokens |= dict.fromkeys(new.keys() - worded.keys(), 0)
-        self._tokens |= zip(worded, self.target.read(list(worded.values())).tolist(), strict=True)
-        return np.array([self._tokens[digest] for digest in digests], dtype=np.int64)
+    def _look_up(self, texts: Sequence[Text]) -> NDArray[np.int64]:
+        """Return the number under which each text is remembered, (n,)."""
+        hashes = _hashes(texts)
+        new = _first_of_new(hashes, self._index)
+        is_worded = np.array([bool(texts[place].text.strip()) for place in new.tolist()], bool)
+        tokens = np.zeros(len(new), np.uint32)
+        tokens[is_worded] = self.target.read([texts[place] for place in new[is_worded].tolist()])
+        n_before, numbers = len(self._index), self._index.number(hashes)
+        self._tokens = grown(self._tokens, len(self._index))
+        self._tokens[n_before : len(self._index)] = tokens
+        return numbers
 
 
 def tally_of(embedder: Embedder, price_usd_per_mtok: float | None = None) -> Tally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,9 +21,6 @@ _SCORES_AT_ONCE = 1 << 28
 
 Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of queries, and of the row that goes with each."""
-
-DocKey = Callable[[str], str]
-"""From a store's id to the document that is judged: the parent of a chunk, else the id itself."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class TopK:
         self.depth = depth
         self._exact_queries = queries.astype(np.float64)
         self._query_norms = np.sqrt(squared_norms(queries))
-        self._best = [_Best((), np.empty(0)) for _ in query_ids]
+        self._best = [BestDocuments((), np.empty(0)) for _ in query_ids]
         self._floor = np.full(len(query_ids), -np.inf, dtype=np.float32)
 
     def add(self, keys: Sequence[str], vectors: Vectors) -> None:
@@ -204,21 +201,21 @@ def _near_tensors(
 
 
 @dataclass(frozen=True, slots=True)
-class _Best:
+class BestDocuments:
     """The best documents of one query so far, and their scores, descending; no document twice, ties by doc_id."""
 
     keys: Sequence[str]
     scores: NDArray[np.float64]
 
-    def joined(self, keys: Sequence[str], scores: NDArray[np.float64], depth: int) -> _Best:
+    def joined(self, keys: Sequence[str], scores: NDArray[np.float64], depth: int) -> BestDocuments:
         """Return the best `depth` of these and others."""
         names, all_scores = [*self.keys, *keys], np.concatenate([self.scores, scores])
         order = np.argsort(-all_scores, kind="stable")
         ranked, first = all_scores[order[: depth + 1]], [names[i] for i in order[:depth]]
         if (ranked[1:] < ranked[:-1]).all() and len(set(first)) == len(first):
-            return _Best(first, ranked[:depth])
+            return BestDocuments(first, ranked[:depth])
         pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)  # equal scores, or chunks of one document
-        return _Best([name for name, _ in pairs], np.array([score for _, score in pairs]))
+        return BestDocuments([name for name, _ in pairs], np.array([score for _, score in pairs]))
 
 
 def search(
@@ -227,13 +224,12 @@ def search(
     queries: Vectors,
     *,
     metric: Metric,
-    key: DocKey = str,
     depth: int = DEPTH,
 ) -> Rankings:
-    """Rank the documents of a store for each query vector, (q, dim), by exact search."""
+    """Rank the documents of batches for each query vector, (q, dim), by exact search; several rows may be of one."""
     top = TopK(query_ids, queries, metric=metric, depth=depth)
     for batch in batches:
-        top.add([key(doc_id) for doc_id in batch.ids], batch.vectors)
+        top.add(batch.ids, batch.vectors)
     return top.run()
 
 

@@ -18,7 +18,7 @@ from migrate.files import sha256_json
 from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH, Rankings, TopK
 from migrate.stores.base import Metric, Store
-from migrate.vectors import Document, Progress, Query, Vectors, check_vectors, no_progress
+from migrate.vectors import Progress, Query, Vectors, check_vectors, no_progress
 
 MOST_QUERIES = 5_000
 """Queries of a log that are looked up: the most frequent ones."""
@@ -138,10 +138,13 @@ class NearestRows:
 def _by_words(store: Store, queries: Sequence[Query], depth: int, *, seed: int, progress: Progress) -> list[list[int]]:
     progress("rank the query log with BM25", 0, None)
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:BM25_POOL])
-    pairs = zip(rows.tolist(), store.documents(rows), strict=True)
-    documents = [Document(_key(row), document.text) for row, document in pairs]
+    texts = (document.text for document in store.documents(rows))
     numbered = [Query(str(number), query.text) for number, query in enumerate(queries)]  # a log's ids may repeat
-    return _rows(bm25_run(documents, numbered, depth=depth))
+
+    def names_of(span: range) -> list[str]:
+        return [_key(row) for row in rows[span.start : span.stop].tolist()]
+
+    return _rows(bm25_run(texts, numbered, names_of=names_of, depth=depth))
 
 
 def _key(row: int) -> str:

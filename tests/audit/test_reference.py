@@ -26,7 +26,8 @@ from topics import (
 )
 
 from migrate.audit.findings import odd_scores
-from migrate.audit.query_set import QuerySet, document_keys
+from migrate.audit.keys import document_keys
+from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import check_target, prove_reference
 from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.verdict import Bootstrap, Outcome, doubt

@@ -133,15 +133,15 @@ def test_ties_at_the_cut_keep_the_least_doc_ids(metric):
 def test_a_document_ranks_by_its_best_chunk(metric, edges):
     ids, vectors, queries, query_ids = make(300)
     parent = {doc_id: f"p{int(doc_id[1:]) // 7:02}" for doc_id in ids}
-    found = search(cut(ids, vectors, edges), query_ids, queries, metric=metric, key=parent.__getitem__, depth=12)
+    batches = cut([parent[doc_id] for doc_id in ids], vectors, edges)
+    found = search(batches, query_ids, queries, metric=metric, depth=12)
     assert found.rankings == brute_force(ids, vectors, queries, query_ids, metric, 12, parent.__getitem__)
 
 
 def test_many_good_chunks_of_one_document_do_not_crowd_out_the_others():
     vectors = np.concatenate([np.full((500, 1), 9), np.arange(8)[:, None]]).astype(np.float32)
-    ids = [*(f"big-{row}" for row in range(500)), *(f"small{row}" for row in range(8))]
-    batches = cut(ids, vectors, [250])
-    found = search(batches, ["q"], vectors[:1], metric="ip", key=lambda doc_id: doc_id.split("-")[0], depth=5)
+    documents = [*["big"] * 500, *(f"small{row}" for row in range(8))]
+    found = search(cut(documents, vectors, [250]), ["q"], vectors[:1], metric="ip", depth=5)
     assert found.rankings["q"] == ("big", "small7", "small6", "small5", "small4")
 
 
