@@ -25,6 +25,7 @@ from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, R
 from migrate.files import allow_open_files, output_errors
 from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
+from migrate.pace import rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import ClientDriver
 from migrate.stores.driver import Page, in_parts
@@ -189,7 +190,7 @@ class ChromaDriver(ClientDriver):
         """Read the records in Chroma's order."""
         include = [*(_FIELDS if records else ()), *(["embeddings"] if vectors else [])]
         # a number is an object of Python's until it is in an array
-        at_once = min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
+        at_once = rows_at_once(min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE)
         for page in self._pages(include, at_once):
             yield Page(page["ids"], page["embeddings"], _records(page) if records else None)
 

@@ -23,6 +23,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
+from migrate.pace import rest, rows_at_once, with_this_pace
 from migrate.stores.base import Store
 from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
@@ -150,7 +151,8 @@ class FieldOutput(ServerOutput):
                 written = found.is_written
                 if found.has_others and not self.updates and not force:
                     raise self._not_ours()
-            remarks = [*driver.write_field(self.field, dim, work.batches(~written, driver.at_once, self._report))]
+            batches = work.batches(~written, rows_at_once(driver.at_once), self._report)
+            remarks = [*driver.write_field(self.field, dim, with_this_pace(batches))]
         with self._opened() as driver:
             found = work.found(driver)
             remarks += work.check(driver, found, self.location)
@@ -291,6 +293,7 @@ class _FieldWork:
         for page in driver.pages():
             vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
             yield self._lookup.rows_of(page.ids), vectors
+            rest()
 
     @cached_property
     def _lookup(self) -> IdLookup:
@@ -320,6 +323,7 @@ class _FieldWork:
             report(done, total)
             yield self.index.ids(rows), self.rows.take(rows)
             done += len(rows)
+            rest()
         report(done, total)
 
     def check(self, driver: Driver, found: _FoundField, location: str) -> list[str]:
