@@ -7,8 +7,8 @@ PostgreSQL is `pgserver`'s, with an HNSW index of pgvector; Qdrant is its engine
 tests/stores/qdrant_server.py, a process of Python, indexed before it serves. Both hold vectors of 384 dimensions with
 texts. A process of its own asks for the ten nearest documents, `--rate` times a second by the clock: the latency of a
 query counts from when it was due, whatever became of those before it. Beside it `lead-migrate translate` runs over and
-over, into Parquet or into a new store of the same server (`own`), and is ended after `--most-s`. `--nice` adds rows of a
-client under `nice -n 19`, which tell its share of the processor from the load of the server.
+over, into Parquet or into a new store of the same server (`own`), and is ended after `--most-s`. `--nice` adds rows of
+a client under `nice -n 19`, which tell its share of the processor from the load of the server.
 
 The ways take turns, each after a rest in which nothing but the queries runs, and each row is of all its turns together:
 rows that a whole translation moves a second (none where it was ended), p50 and p99 of the queries, and both divided by
@@ -34,7 +34,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from kills import Setting, start_postgres

@@ -500,8 +500,8 @@ class PgvectorDriver(Driver):
             "AND {where}",
             table.path, name, self.key_column, table.column, kind=table.types[self.key_column], where=self.where,
         )  # fmt: skip
-        if has_pace():  # the indexes take rows as they come: see `_copy`
-            self._index_field(name, dim)
+        if has_pace():  # see `_copy`
+            self._index_field(name, dim, is_empty=True)
         for ids, vectors in batches:
             with self._transaction():
                 columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
@@ -516,10 +516,10 @@ class PgvectorDriver(Driver):
         """Let a transaction that changes the table give up soon, as others wait behind it."""
         self._ask("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
 
-    def _index_field(self, name: str, dim: int) -> list[str]:
+    def _index_field(self, name: str, dim: int, *, is_empty: bool = False) -> list[str]:
         """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
         table, most = self.table, _MOST_INDEXED[self.table.type]
-        pairs = tables.index_names(table, name)
+        pairs = [pair for pair in tables.index_names(table, name) if pair[0].takes_rows or not is_empty]
         if pairs and dim > most:
             return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
         if pairs and self._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
@@ -735,9 +735,11 @@ class PgvectorDriver(Driver):
                 values=SQL(", ").join(values), rows=rows, where=source.where,
             )  # fmt: skip
 
-        new_name, key = self._target(self.name)[1], source.key_column
+        new_name, key, indexes = self._target(self.name)[1], source.key_column, table.indexes
         if has_pace() and table.is_indexed(key):
-            tables.copy_indexes(self._ask, table, staging, new_name, dim)
+            before = [index for index in indexes if index.takes_rows]
+            tables.copy_indexes(self._ask, table, staging, new_name, dim, before)
+            indexes = tuple(index for index in indexes if not index.takes_rows)
             for page in pages:
                 self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors([page]))
                 self._ask(copying(sql("t.{} = ANY({ids})", key, ids=source._array(page.ids))))
@@ -747,7 +749,7 @@ class PgvectorDriver(Driver):
             self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
             self._ask("ANALYZE lead_migrate_vectors")
             self._ask(copying(sql("true")))
-            tables.copy_indexes(self._ask, table, staging, new_name, dim)
+        tables.copy_indexes(self._ask, table, staging, new_name, dim, indexes)
         return list(tables.copy_rest(self._ask, table, staging, new_name))
 
     def _fill(
@@ -759,7 +761,7 @@ class PgvectorDriver(Driver):
         self._ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
         rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
                 for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
-        if has_pace():
+        if has_pace() and self.address.options.get("index") != "ivfflat":  # whose lists are made of the rows
             remarks = self._index_new(staging, column, dim, source)
             self._copy_in(staging, 4, rows)
             return remarks

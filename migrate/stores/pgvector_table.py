@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
@@ -123,6 +123,11 @@ class Index:
     options: dict[str, str]
     distance: str | None
     constraint: str | None
+
+    @property
+    def takes_rows(self) -> bool:
+        """True if it is as good when it is there before the rows; lists are made of those that there are."""
+        return self.method != "ivfflat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +308,11 @@ def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str], table: str)
         ask(go_on, [quoted(staging), column])
 
 
-def copy_indexes(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> None:
-    """Build the indexes and constraints of the source on the copy, with their parameters."""
-    for index in source.indexes:
+def copy_indexes(
+    ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int, indexes: Iterable[Index]
+) -> None:
+    """Build some indexes and constraints of the source on the copy, with their parameters."""
+    for index in indexes:
         name = _free_name(ask, staging[0], index.name, source.path[1], table)
         if index.constraint is not None:
             ask(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint), ())
