@@ -6,8 +6,8 @@
 PostgreSQL is `pgserver`'s, with an HNSW index of pgvector; Qdrant is its engine `qdrant-edge-py` behind the HTTP of
 tests/stores/qdrant_server.py, a process of Python, indexed before it serves. Both hold vectors of 384 dimensions with
 texts. A process of its own asks for the ten nearest documents, `--rate` times a second by the clock: the latency of a
-query counts from when it was due, whatever became of those before it. Beside it `lead-migrate translate` runs over and
-over, into Parquet or into a new store of the same server (`own`), and is ended after `--most-s`. `--nice` adds rows of
+query counts from when it was due, whatever became of those before it. Beside it `lead-migrate translate` runs, into
+Parquet or into a new store of the same server (`own`), and is ended after `--most-s`. `--nice` adds rows of
 a client under `nice -n 19`, which tell its share of the processor from the load of the server.
 
 The ways take turns, each after a rest in which nothing but the queries runs, and each row is of all its turns together:
@@ -50,6 +50,7 @@ ASKERS = 8
 """Queries that are under way at once, at most."""
 
 Vectors = NDArray[np.float32]
+Latencies = NDArray[np.float64]
 Ask = Callable[[int], object]
 
 
@@ -153,7 +154,10 @@ def asker(location: str) -> Ask:
 
 
 def ask_on(location: str, rate: float) -> None:
-    """Ask by the clock until the input ends; then print when each query was due, and its latency, in seconds."""
+    """Ask by the clock until the input ends, and print a line once that has begun.
+
+    At the end, print when each query was due, and its latency, in seconds.
+    """
     numbers, is_over, answered = count(), threading.Event(), list[tuple[float, float]]()
     asks = [asker(location) for _ in range(ASKERS)]
     start = time.monotonic() + 0.5
@@ -169,6 +173,7 @@ def ask_on(location: str, rate: float) -> None:
     threads = [threading.Thread(target=ask_by_turns, args=[ask]) for ask in asks]
     for thread in threads:
         thread.start()
+    print(flush=True)
     sys.stdin.read()
     is_over.set()
     for thread in threads:
@@ -178,10 +183,10 @@ def ask_on(location: str, rate: float) -> None:
 
 @dataclass(frozen=True)
 class Way:
-    """A way to translate: where to, at which pace (1 is without), by a client under `nice` or not; None is a rest."""
+    """A way to translate: where to (None is a rest), at which pace, by a client under `nice` or not."""
 
     to: str | None
-    pace: float = 1.0
+    pace: float | None = None
     is_nice: bool = False
 
     @property
@@ -189,16 +194,31 @@ class Way:
         """Its name in the table."""
         if self.to is None:
             return f"{'rest':10}{'':>6}{'':>6}"
-        return f"{self.to:10}{'-' if self.pace == 1 else f'{self.pace:g}':>6}{'nice' if self.is_nice else '':>6}"
+        return f"{self.to:10}{self.pace or '-':>6}{'nice' if self.is_nice else '':>6}"
 
 
 @dataclass
 class Turns:
-    """When a way had its turns, with the rests before, as begin and end in seconds; and rows a second of each."""
+    """Latencies of queries in the turns of a way, and in the rests before; and the rows that each moved a second."""
 
-    rests: list[tuple[float, float]] = field(default_factory=list)
-    runs: list[tuple[float, float]] = field(default_factory=list)
+    rests: list[Latencies] = field(default_factory=list)
+    runs: list[Latencies] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
+
+    def columns(self) -> str:
+        """The columns of the table."""
+        rest, busy = 1_000 * np.concatenate(self.rests), 1_000 * np.concatenate(self.runs)
+        p50, p99 = np.percentile(busy, [50, 99])
+        ratios = np.array([p50, p99]) / np.percentile(rest, [50, 99])
+        each = [
+            np.percentile(run, 99) / np.percentile(before, 99)
+            for before, run in zip(self.rests, self.runs, strict=True)
+        ]
+        rate = f"{np.mean(self.rates):>9,.0f}" if self.rates else f"{'-':>9}"
+        return (
+            f"{rate}{len(busy):>9,}{p50:>9.2f}{p99:>9.2f}{ratios[0]:>9.2f}{ratios[1]:>9.2f}"
+            f"   {min(each):.2f}-{max(each):.2f}"
+        )
 
 
 class Trial:
@@ -206,7 +226,7 @@ class Trial:
 
     def __init__(self, location: str, folder: Path, options: argparse.Namespace) -> None:
         self.location, self.folder, self.options = location, folder, options
-        self.stitch = folder / "stitch"
+        self.stitch, self.work = folder / "stitch", folder / "work"
         old = clustered_vectors(2_000, 3)
         turn = np.linalg.qr(np.random.default_rng(4).standard_normal((DIM, DIM)))[0].astype(np.float32)
         pairs = Pairs(tuple(f"pair-{row}" for row in range(len(old))), old, old @ turn)
@@ -216,18 +236,13 @@ class Trial:
     def run(self, ways: list[Way]) -> None:
         """Take all turns, and print the table."""
         turns = {way: Turns() for way in ways}
-        command = [sys.executable, __file__, "--ask", self.location, "--rate", str(self.options.rate)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        time.sleep(3)
         for _ in range(self.options.repeats):
             for way in ways:
                 with self._calm():
-                    begin = time.monotonic()
-                    time.sleep(self.options.idle_s)
-                    turns[way].rests.append((begin, time.monotonic()))
-                    self._take(way, turns[way])
-        answered = np.array(json.loads(process.communicate()[0]))
-        self._print(turns, answered)
+                    self._take_turn(way, turns[way])
+        kind = self.location.partition(":")[0]
+        for way, taken in turns.items():
+            print(f"{kind:10}{way.label}{taken.columns()}", flush=True)
 
     @contextmanager
     def _calm(self) -> Iterator[None]:
@@ -239,81 +254,70 @@ class Trial:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _take(self, way: Way, turns: Turns) -> None:
+    def _take_turn(self, way: Way, turns: Turns) -> None:
+        command = [sys.executable, __file__, "--ask", self.location, "--rate", str(self.options.rate)]
+        asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert asking.stdout is not None
+        asking.stdout.readline()
+        time.sleep(2)
         begin = time.monotonic()
+        time.sleep(self.options.idle_s)
+        middle = time.monotonic()
+        seconds = self._translate(way)
+        end = time.monotonic()
+        answered = np.array(json.loads(asking.communicate()[0]))
+        due, latencies = answered.T
+        turns.rests.append(latencies[(due >= begin) & (due < middle)])
+        turns.runs.append(latencies[(due >= middle) & (due < end)])
+        turns.rates += [] if seconds is None else [self.options.rows / seconds]
+        self._tidy()
+
+    def _translate(self, way: Way) -> float | None:
+        """Translate in a way, or rest; return the seconds of a translation that came to its end."""
         if way.to is None:
             time.sleep(self.options.idle_s)
-            turns.runs.append((begin, time.monotonic()))
-            return
+            return None
         place = self.location.partition("#")[0]
         output = f"parquet:{self.folder / 'new'}" if way.to == "parquet" else f"{place}#docs_new"
         program = ["nice", "-n", "19"] if way.is_nice else []
         program += [sys.executable, "-m", "migrate", "translate", self.location, str(self.stitch), "-o", output]
-        program += ["--any-store", "--quiet", *([] if way.pace == 1 else ["--pace", str(way.pace)])]
-        work = self.folder / "work"
-        names = ("LEAD_MIGRATE_WORK_FOLDER", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-        process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   env={**os.environ, **{name: str(work) for name in names}})  # fmt: skip
-        is_ended = False
+        program += ["--any-store", "--quiet", *([] if way.pace is None else ["--pace", str(way.pace)])]
+        folders = dict.fromkeys(("LEAD_MIGRATE_WORK_FOLDER", "XDG_STATE_HOME", "XDG_CACHE_HOME"), str(self.work))
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **folders}
+        )
         try:
-            said = process.communicate(timeout=self.options.most_s)[0]
+            printed = process.communicate(timeout=self.options.most_s)[0]
         except subprocess.TimeoutExpired:
             process.terminate()
-            said, is_ended = process.communicate()[0], True
-        end = time.monotonic()
-        if process.returncode not in ((143,) if is_ended else (0,)):
-            raise SystemExit(said)
-        turns.runs.append((begin, end))
-        turns.rates += [] if is_ended else [self.options.rows / (end - begin)]
-        self._remove(work)
+            process.communicate()
+            return None
+        if process.returncode != 0:
+            raise SystemExit(printed)
+        return time.monotonic() - begin
 
-    def _remove(self, work: Path) -> None:
+    def _tidy(self) -> None:
         """Remove the new store, or what is there of it, and what was exported."""
-        shutil.rmtree(work, ignore_errors=True)
-        for path in (self.folder / "new", self.folder / ".new.work"):
+        for path in (self.work, self.folder / "new", self.folder / ".new.work"):
             shutil.rmtree(path, ignore_errors=True)
         kind, _, place = self.location.partition(":")
+        place = place.partition("#")[0]
         if kind == "pgvector":
             import psycopg
 
-            with psycopg.connect(place.partition("#")[0], autocommit=True) as connection:
-                tables = connection.execute(
-                    "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^docs_new'"
-                )
-                for (table,) in tables.fetchall():
+            with psycopg.connect(place, autocommit=True) as connection:
+                made = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^docs_new'"
+                for (table,) in connection.execute(made).fetchall():
                     connection.execute(f'DROP TABLE "{table}"')
                 connection.execute("CHECKPOINT")
         else:
             from qdrant_client import QdrantClient
 
-            client = QdrantClient(url=place.partition("#")[0], check_compatibility=False)
+            client = QdrantClient(url=place, check_compatibility=False)
             for collection in client.get_collections().collections:
                 if collection.name != "docs":
                     client.delete_collection(collection.name)
-        time.sleep(1)
-
-    def _print(self, turns: dict[Way, Turns], answered: NDArray[np.float64]) -> None:
-        kind = self.location.partition(":")[0]
-        for way, taken in turns.items():
-            rest, busy = (1_000 * _within(answered, spans) for spans in (taken.rests, taken.runs))
-            p50, p99 = np.percentile(busy, [50, 99])
-            ratios = np.array([p50, p99]) / np.percentile(rest, [50, 99])
-            each = [
-                np.percentile(_within(answered, [run]), 99) / np.percentile(_within(answered, [before]), 99)
-                for before, run in zip(taken.rests, taken.runs, strict=True)
-            ]
-            rate = f"{np.mean(taken.rates):>9,.0f}" if taken.rates else f"{'-':>9}"
-            print(f"{kind:10}{way.label}{rate}{len(busy):>9,}{p50:>9.2f}{p99:>9.2f}{ratios[0]:>9.2f}{ratios[1]:>9.2f}"
-                  f"   {min(each):.2f}-{max(each):.2f}", flush=True)  # fmt: skip
-
-
-def _within(answered: NDArray[np.float64], spans: list[tuple[float, float]]) -> NDArray[np.float64]:
-    """Latencies of the queries that were due in some spans of time."""
-    due = answered[:, 0]
-    chosen = np.zeros(len(due), bool)
-    for begin, end in spans:
-        chosen |= (due >= begin) & (due < end)
-    return answered[chosen, 1]
 
 
 def main() -> None:
@@ -321,7 +325,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", choices=SERVERS, default=[*SERVERS])
     parser.add_argument("--to", nargs="+", choices=("parquet", "own"), default=["parquet", "own"])
-    parser.add_argument("--paces", nargs="+", type=float, default=[1, 0.25])
+    parser.add_argument("--paces", nargs="+", type=float, default=[1, 0.25, 0.1], help="1 is for none")
     parser.add_argument("--nice", action="store_true")
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rate", type=float, default=200)
@@ -339,7 +343,12 @@ def main() -> None:
         ask_on(options.ask, options.rate)
         return
     niceness = (False, True) if options.nice else (False,)
-    ways = [Way(to, pace, is_nice) for to in options.to for pace in options.paces for is_nice in niceness]
+    ways = [
+        Way(to, None if pace == 1 else pace, is_nice)
+        for to in options.to
+        for pace in options.paces
+        for is_nice in niceness
+    ]
     print(f"{options.rows:,} x {DIM}, {options.rate:g} queries a second\n")
     print(f"{'kind':10}{'to':10}{'pace':>6}{'':>6}{'rows/s':>9}{'queries':>9}{'p50 ms':>9}{'p99 ms':>9}{'p50 x':>9}"
           f"{'p99 x':>9}   each turn")  # fmt: skip

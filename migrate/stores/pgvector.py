@@ -271,6 +271,8 @@ class PgvectorDriver(Driver):
 
     def version(self) -> Any:
         """Return a sum over the rows, in any order: every change gives a row another `xmin`."""
+        if has_pace():
+            self._ask("SET max_parallel_workers_per_gather = 0")
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
         return [*self._ask(self._select(f"count(*), {changes}"))[0], *self._collections_now()]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE,
-    GENERAL,
     PRICE,
     QUERY_LOG,
     RESTART,
@@ -132,9 +131,9 @@ class Translate(PaidStep["Translation"]):
         default=None,
         metadata=option(
             "Share of the time to work in, with small requests and rests between them, for a store that serves "
-            "meanwhile: 0.25 takes four times as long.",
-            "share",
-            section=GENERAL,
+            "meanwhile: 0.25 takes about four times as long.",
+            "pace",
+            metavar="SHARE",
         ),
     )
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
