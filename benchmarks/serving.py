@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def clustered_vectors(rows: int, seed: int) -> Vectors:
     plane = rng.standard_normal((LATENT, DIM))
     rng = np.random.default_rng(seed)
     vectors = rng.standard_normal((rows, LATENT)) @ plane + 0.5 * rng.standard_normal((rows, DIM))
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    units: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return units
 
 
 @contextmanager
@@ -120,10 +122,8 @@ SERVERS = {"pgvector": postgres, "qdrant": qdrant}
 def serve(folder: Path) -> None:
     """Serve collections of Qdrant until the input ends, and print where."""
     sys.path.insert(0, str(ROOT / "tests" / "stores"))
-    from qdrant_server import serving
-
     folder.mkdir()
-    with serving(folder) as url:
+    with import_module("qdrant_server").serving(folder) as url:
         print(url, flush=True)
         sys.stdin.read()
 
