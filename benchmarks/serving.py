@@ -13,7 +13,7 @@ a client under `nice -n 19`, which tell its share of the processor from the load
 The ways take turns, each after a rest in which nothing but the queries runs, and each row is of all its turns together:
 rows that a whole translation moves a second (none where it was ended), p50 and p99 of the queries, and both divided by
 those of the rests before. `rest` is a rest measured like a translation, and shows the noise. With `--lock` each rest
-and the translation after it hold that file.
+and the translation after it hold that file. Ctrl-C ends the turns, and those that were taken are printed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import count
@@ -236,12 +237,14 @@ class Trial:
     def run(self, ways: list[Way]) -> None:
         """Take all turns, and print the table."""
         turns = {way: Turns() for way in ways}
-        for _ in range(self.options.repeats):
-            for way in ways:
+        with suppress(KeyboardInterrupt):
+            for way in ways * self.options.repeats:
                 with self._calm():
                     self._take_turn(way, turns[way])
         kind = self.location.partition(":")[0]
         for way, taken in turns.items():
+            if not taken.runs:
+                continue
             print(f"{kind:10}{way.label}{taken.columns()}", flush=True)
 
     @contextmanager
@@ -253,6 +256,7 @@ class Trial:
         with self.options.lock.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+        time.sleep(1)  # or whoever waits for it never gets it
 
     def _take_turn(self, way: Way, turns: Turns) -> None:
         command = [sys.executable, __file__, "--ask", self.location, "--rate", str(self.options.rate)]
@@ -342,6 +346,7 @@ def main() -> None:
     if options.ask is not None:
         ask_on(options.ask, options.rate)
         return
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored
     niceness = (False, True) if options.nice else (False,)
     ways = [
         Way(to, None if pace == 1 else pace, is_nice)
