@@ -10,20 +10,26 @@ from typing import Final, TypeVar
 
 _Item = TypeVar("_Item")
 
-_PARTS: Final = 20
-"""How many times smaller the requests to a store are under a pace: a query waits for one of them at most."""
+_REQUEST_S: Final = 0.01
+"""Seconds that a request is to take under a pace, about: a query waits for one of them at most."""
+_SMALLEST: Final = 1 / 1_024
 
 
 class _Pace:
-    """The share of the time, 0 to 1, in which a command works."""
+    """The share of the time, 0 to 1, in which a command works; `size` of usual requests are as long as they may be."""
 
     def __init__(self, share: float) -> None:
-        self._rest_for_work = 1 / share - 1
+        self._rest_for_work, self.size = 1 / share - 1, 1 / 16
         self._resumed = time.monotonic()
 
     def rest(self) -> None:
-        """Sleep as long as the work since the last rest asks for."""
-        time.sleep((time.monotonic() - self._resumed) * self._rest_for_work)
+        """Sleep as long as the work since the last rest asks for; after a long one, requests become smaller."""
+        worked = time.monotonic() - self._resumed
+        if worked > 2 * _REQUEST_S:
+            self.size = max(self.size / 2, _SMALLEST)
+        elif _REQUEST_S / 20 < worked < _REQUEST_S / 2:  # less is what others have rested for
+            self.size = min(self.size * 2, 1)
+        time.sleep(worked * self._rest_for_work)
         self._resumed = time.monotonic()
 
 
@@ -55,8 +61,9 @@ def has_pace() -> bool:
 
 
 def rows_at_once(most: int) -> int:
-    """Return how many rows to read or to write in one request: `most`, fewer under a pace."""
-    return max(most // _PARTS, 1) if has_pace() else most
+    """Return how many rows to read or to write in one request: `most`, or as few as a pace asks for now."""
+    pace = _pace.get()
+    return most if pace is None else max(int(most * pace.size), 1)
 
 
 def with_this_pace(items: Iterable[_Item]) -> Iterator[_Item]:

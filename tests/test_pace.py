@@ -44,9 +44,24 @@ def test_without_a_pace_nothing_rests_and_requests_are_as_large_as_ever():
         assert time.monotonic() - begin < 0.01
 
 
-def test_requests_are_smaller_under_a_pace_and_never_empty():
-    with keep_pace(0.5):
-        assert has_pace() and rows_at_once(1_000) < 100 and rows_at_once(1) == 1
+def test_requests_are_small_under_a_pace_and_smaller_where_they_take_long():
+    with keep_pace(0.9):
+        first = rows_at_once(1_000)
+        assert has_pace() and first < 100 and rows_at_once(1) == 1
+        work(0.03)
+        rest()
+        assert rows_at_once(1_000) < first
+        for _ in range(20):
+            work(0.03)
+            rest()
+        assert rows_at_once(1_000) == 1
+        for _ in range(20):
+            rest()  # for nothing: no request was as short
+        assert rows_at_once(1_000) == 1
+        for _ in range(20):
+            work(0.002)
+            rest()
+        assert rows_at_once(1_000) == 1_000
     assert not has_pace()
 
 

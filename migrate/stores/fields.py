@@ -27,7 +27,7 @@ from migrate.pace import rest, rows_at_once, with_this_pace
 from migrate.stores.base import Store
 from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver, in_parts
+from migrate.stores.driver import Driver
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.field_notes import FieldNote, FieldPlace, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256
@@ -151,7 +151,7 @@ class FieldOutput(ServerOutput):
                 written = found.is_written
                 if found.has_others and not self.updates and not force:
                     raise self._not_ours()
-            batches = work.batches(~written, rows_at_once(driver.at_once), self._report)
+            batches = work.batches(~written, driver.at_once, self._report)
             remarks = [*driver.write_field(self.field, dim, with_this_pace(batches))]
         with self._opened() as driver:
             found = work.found(driver)
@@ -318,8 +318,9 @@ class _FieldWork:
 
     def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
         """Yield the ids and vectors of the records that are to be written."""
-        done, total = int((~selected).sum()), len(selected)
-        for rows in in_parts(np.flatnonzero(selected), at_once):
+        done, total, remaining = int((~selected).sum()), len(selected), np.flatnonzero(selected)
+        while len(remaining):
+            rows, remaining = np.split(remaining, [rows_at_once(at_once)])
             report(done, total)
             yield self.index.ids(rows), self.rows.take(rows)
             done += len(rows)

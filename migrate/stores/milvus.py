@@ -27,7 +27,7 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import secrets_of
-from migrate.pace import rows_at_once
+from migrate.pace import rest, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts, is_lossy
@@ -170,7 +170,7 @@ class MilvusDriver(AliasDriver):
     def records(self) -> Iterator[Any]:
         """Read all fields but vectors, by partition."""
         for partition in self.partitions:
-            for rows in self._batches(self._plain_fields, partition, self.at_once):
+            for rows in self._batches(self._plain_fields, partition, rows_at_once(self.at_once)):
                 yield partition, rows
 
     @property
@@ -190,6 +190,7 @@ class MilvusDriver(AliasDriver):
         try:
             while rows := iterator.next():
                 yield [_plain(row) for row in rows]
+                rest()
         finally:
             iterator.close()
 

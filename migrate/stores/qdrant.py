@@ -31,7 +31,7 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import scrub
-from migrate.pace import rows_at_once
+from migrate.pace import rest, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts
@@ -166,12 +166,14 @@ class QdrantDriver(AliasDriver):
 
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
         # The local mode looks at all each time
-        offset, at_once = None, rows_at_once(self.at_once) if self.is_server else 4 * self.at_once
+        offset = None
         while True:
+            at_once = rows_at_once(self.at_once) if self.is_server else 4 * self.at_once
             points, offset = self.client.scroll(
                 self.name, chosen, at_once, offset=offset, with_payload=payload, with_vectors=vectors
             )
             yield from points
+            rest()
             if offset is None:
                 return
 
