@@ -182,7 +182,7 @@ class ChromaDriver(ClientDriver):
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
         """Read all records as Chroma gives them, in bounded memory."""
         offset = 0
-        while (page := self.handle.get(limit=at_once, offset=offset, include=[*include]))["ids"]:
+        while (page := self.handle.get(limit=rows_at_once(at_once), offset=offset, include=[*include]))["ids"]:
             yield page
             rest()
             offset += len(page["ids"])
@@ -191,7 +191,7 @@ class ChromaDriver(ClientDriver):
         """Read the records in Chroma's order."""
         include = [*(_FIELDS if records else ()), *(["embeddings"] if vectors else [])]
         # a number is an object of Python's until it is in an array
-        at_once = rows_at_once(min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE)
+        at_once = min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
         for page in self._pages(include, at_once):
             yield Page(page["ids"], page["embeddings"], _records(page) if records else None)
 

@@ -168,9 +168,9 @@ class MilvusDriver(AliasDriver):
         return {name: sorted(files) for name, files in states.items()}
 
     def records(self) -> Iterator[Any]:
-        """Read all fields but vectors, by partition."""
+        """Read all fields but vectors, by partition; at any pace as many at a time, as the version depends on that."""
         for partition in self.partitions:
-            for rows in self._batches(self._plain_fields, partition, rows_at_once(self.at_once)):
+            for rows in self._batches(self._plain_fields, partition, self.at_once):
                 yield partition, rows
 
     @property
