@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+import migrate
+from migrate.errors import UsageError
 from migrate.pace import has_pace, keep_pace, rest, rows_at_once, with_this_pace
 
 
@@ -63,6 +65,12 @@ def test_requests_are_small_under_a_pace_and_smaller_where_they_take_long():
             rest()
         assert rows_at_once(1_000) == 1_000
     assert not has_pace()
+
+
+@pytest.mark.parametrize("pace", [0, -1, 1.5, float("nan"), "fast", "2000/s"])
+def test_what_is_no_share_is_refused_before_anything_is_opened(pace):
+    with pytest.raises(UsageError, match="is a share of the time, above 0 and at most 1"):
+        migrate.translate("no-store", "no-stitch", "new", pace=pace)
 
 
 def test_a_signal_ends_a_rest():

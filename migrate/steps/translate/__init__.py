@@ -160,7 +160,7 @@ class Translate(PaidStep["Translation"]):
             )
         if self.output is not None and self.into is not None:
             raise UsageError("`output=` and `into=` exclude each other; leave one of them out")
-        if self.pace is not None and not 0 < self.pace <= 1:
+        if self.pace is not None and not (isinstance(self.pace, int | float) and 0 < self.pace <= 1):
             raise UsageError("`pace=` is a share of the time, above 0 and at most 1; give one such as 0.25")
         if self.into is None:
             self.job.refuse_overlap()
