@@ -96,7 +96,9 @@ def qdrant(folder: Path, rows: int) -> Iterator[str]:
     from qdrant_client import QdrantClient, models
 
     command = [sys.executable, __file__, "--serve", str(folder / "qdrant")]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdin is not None and process.stdout is not None
     try:
         url = process.stdout.readline().strip()
@@ -260,7 +262,9 @@ class Trial:
 
     def _take_turn(self, way: Way, turns: Turns) -> None:
         command = [sys.executable, __file__, "--ask", self.location, "--rate", str(self.options.rate)]
-        asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        asking = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert asking.stdout is not None
         asking.stdout.readline()
         time.sleep(2)
@@ -289,14 +293,21 @@ class Trial:
         folders = dict.fromkeys(("LEAD_MIGRATE_WORK_FOLDER", "XDG_STATE_HOME", "XDG_CACHE_HOME"), str(self.work))
         begin = time.monotonic()
         process = subprocess.Popen(
-            program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **folders}
+            program,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **folders},
+            start_new_session=True,
         )
         try:
             printed = process.communicate(timeout=self.options.most_s)[0]
         except subprocess.TimeoutExpired:
-            process.terminate()
-            process.communicate()
             return None
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate()
         if process.returncode != 0:
             raise SystemExit(printed)
         return time.monotonic() - begin
