@@ -18,7 +18,7 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "reading": 0, "progress": 0, "devices": 0,
+    "reading": 0, "progress": 0, "devices": 0, "pace": 0,
     "redirects": 0, "display": 0, "locations": 0, "hashes": 0,
     "stores": 1, "embedders": 1, "datasets": 1,
     "stitch": 2, "search": 2,

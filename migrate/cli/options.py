@@ -336,6 +336,17 @@ def usd(value: object) -> float:
     return amount
 
 
+def _pace(value: object) -> float:
+    """Read a share of the time, which a rate is not."""
+    try:
+        share = float(str(value))
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise click.BadParameter(f"{value!r} is not a share of the time, above 0 and at most 1; give one such as 0.25")
+    return share
+
+
 def _sample(value: Any) -> int | str:
     """Read a number of documents, or `all`."""
     return "all" if value == "all" else int(click.IntRange(min=1).convert(value, None, None))
@@ -354,6 +365,7 @@ _KINDS: dict[str, Any] = {
     "tokens": click.IntRange(1, 10**8),
     "sample": _sample,
     "share": FiniteRange(0, 1, min_open=True),
+    "pace": _pace,
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000, min_open=True),
     "usd": usd,

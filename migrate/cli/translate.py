@@ -129,6 +129,7 @@ def run_translation(
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
         fitted = with_views(loaded, folder, model)
         step = replace(request, store=opened, stitch=fitted, runner=runner, progress=progress)
+        step.job.check_pace()
         if step.reembed is not None:
             request.job.refuse_outputs()
             reporter = _Reporter(paid, fitted, request.policy, step.job.refit_folder, progress)

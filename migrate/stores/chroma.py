@@ -25,6 +25,7 @@ from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, R
 from migrate.files import allow_open_files, output_errors
 from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
+from migrate.pace import rest, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import ClientDriver
 from migrate.stores.driver import Page, in_parts
@@ -181,8 +182,9 @@ class ChromaDriver(ClientDriver):
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
         """Read all records as Chroma gives them, in bounded memory."""
         offset = 0
-        while (page := self.handle.get(limit=at_once, offset=offset, include=[*include]))["ids"]:
+        while (page := self.handle.get(limit=rows_at_once(at_once), offset=offset, include=[*include]))["ids"]:
             yield page
+            rest()
             offset += len(page["ids"])
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:

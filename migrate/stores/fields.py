@@ -23,10 +23,11 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
+from migrate.pace import rest, rows_at_once, with_this_pace
 from migrate.stores.base import Store
 from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver, in_parts
+from migrate.stores.driver import Driver
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.field_notes import FieldNote, FieldPlace, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256
@@ -150,7 +151,8 @@ class FieldOutput(ServerOutput):
                 written = found.is_written
                 if found.has_others and not self.updates and not force:
                     raise self._not_ours()
-            remarks = [*driver.write_field(self.field, dim, work.batches(~written, driver.at_once, self._report))]
+            batches = work.batches(~written, driver.at_once, self._report)
+            remarks = [*driver.write_field(self.field, dim, with_this_pace(batches))]
         with self._opened() as driver:
             found = work.found(driver)
             remarks += work.check(driver, found, self.location)
@@ -291,6 +293,7 @@ class _FieldWork:
         for page in driver.pages():
             vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
             yield self._lookup.rows_of(page.ids), vectors
+            rest()
 
     @cached_property
     def _lookup(self) -> IdLookup:
@@ -315,11 +318,13 @@ class _FieldWork:
 
     def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
         """Yield the ids and vectors of the records that are to be written."""
-        done, total = int((~selected).sum()), len(selected)
-        for rows in in_parts(np.flatnonzero(selected), at_once):
+        done, total, remaining = int((~selected).sum()), len(selected), np.flatnonzero(selected)
+        while len(remaining):
+            rows, remaining = np.split(remaining, [rows_at_once(at_once)])
             report(done, total)
             yield self.index.ids(rows), self.rows.take(rows)
             done += len(rows)
+            rest()
         report(done, total)
 
     def check(self, driver: Driver, found: _FoundField, location: str) -> list[str]:

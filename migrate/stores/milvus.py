@@ -27,6 +27,7 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import secrets_of
+from migrate.pace import rest, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts, is_lossy
@@ -167,7 +168,7 @@ class MilvusDriver(AliasDriver):
         return {name: sorted(files) for name, files in states.items()}
 
     def records(self) -> Iterator[Any]:
-        """Read all fields but vectors, by partition."""
+        """Read all fields but vectors, by partition; at any pace as many at a time, as the version depends on that."""
         for partition in self.partitions:
             for rows in self._batches(self._plain_fields, partition, self.at_once):
                 yield partition, rows
@@ -189,6 +190,7 @@ class MilvusDriver(AliasDriver):
         try:
             while rows := iterator.next():
                 yield [_plain(row) for row in rows]
+                rest()
         finally:
             iterator.close()
 
@@ -196,7 +198,7 @@ class MilvusDriver(AliasDriver):
         """Read records by partition, in each by id; `raw` is a partition and its rows without the vector."""
         fields = [name for name in self._written_fields if name != self.vector] if records else [self.key_field]
         fields += [self.vector] if vectors else []
-        at_once = self.at_once if vectors or records else 10 * self.at_once
+        at_once = rows_at_once(self.at_once if vectors or records else 10 * self.at_once)
         for partition in self.partitions:
             for rows in self._batches(fields, partition, at_once):
                 values = [row.pop(self.vector) for row in rows] if vectors else []

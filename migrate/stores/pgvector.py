@@ -27,6 +27,7 @@ from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, R
 from migrate.files import atomic_folder, cache_folder, canonical_json, write_bytes
 from migrate.locations import Address, fits, meant_by, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.pace import has_pace, rows_at_once
 from migrate.stores import pgvector_table as tables
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page
@@ -270,6 +271,8 @@ class PgvectorDriver(Driver):
 
     def version(self) -> Any:
         """Return a sum over the rows, in any order: every change gives a row another `xmin`."""
+        if has_pace():
+            self._ask("SET max_parallel_workers_per_gather = 0")
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
         return [*self._ask(self._select(f"count(*), {changes}"))[0], *self._collections_now()]
 
@@ -305,7 +308,7 @@ class PgvectorDriver(Driver):
             with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
                 copy.set_types(["text", "bytea"] if vectors else ["text"])
                 rows = copy.rows()
-                while chunk := list(islice(rows, 1_000)):
+                while chunk := list(islice(rows, rows_at_once(1_000))):
                     ids = [row[0] for row in chunk]
                     if None in ids:
                         raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
@@ -499,6 +502,8 @@ class PgvectorDriver(Driver):
             "AND {where}",
             table.path, name, self.key_column, table.column, kind=table.types[self.key_column], where=self.where,
         )  # fmt: skip
+        if has_pace():  # see `_copy`
+            self._index_field(name, dim, is_empty=True)
         for ids, vectors in batches:
             with self._transaction():
                 columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
@@ -513,10 +518,10 @@ class PgvectorDriver(Driver):
         """Let a transaction that changes the table give up soon, as others wait behind it."""
         self._ask("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
 
-    def _index_field(self, name: str, dim: int) -> list[str]:
+    def _index_field(self, name: str, dim: int, *, is_empty: bool = False) -> list[str]:
         """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
         table, most = self.table, _MOST_INDEXED[self.table.type]
-        pairs = tables.index_names(table, name)
+        pairs = [pair for pair in tables.index_names(table, name) if pair[0].takes_rows or not is_empty]
         if pairs and dim > most:
             return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
         if pairs and self._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
@@ -707,7 +712,11 @@ class PgvectorDriver(Driver):
         return column or (replaced[0] if len(replaced) == 1 else "embedding")
 
     def _copy(self, staging: Sequence[str], source: PgvectorDriver, dim: int, pages: Iterator[Page]) -> list[str]:
-        """Let PostgreSQL copy the table of the source with other vectors."""
+        """Let PostgreSQL copy the table of the source with other vectors.
+
+        Under a pace that is done some rows at a time, with indexes that take them as they come: one statement for all
+        rows, and one that builds an index of vectors over them, would keep the server busy without a rest.
+        """
         from psycopg.sql import SQL, Identifier
 
         table = source.table
@@ -716,20 +725,34 @@ class PgvectorDriver(Driver):
             kind = f"{table.type}({dim})"
             self._ask(sql("ALTER TABLE {} ALTER COLUMN {} TYPE {kind}", staging, table.column, kind=kind))
         self._ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
-        rows = ((doc_id.encode(), vector) for page in pages
-                for doc_id, vector in zip(page.ids, _as_sent(page.vectors), strict=True))  # fmt: skip
-        self._copy_in(["lead_migrate_vectors"], 2, rows)
-        self._ask("ANALYZE lead_migrate_vectors")
         names = [name for name in table.types if name not in table.generated]
         values = [sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END" if name == table.column else "t.{}", name)
                   for name in names]  # fmt: skip
-        self._ask(sql(
-            "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
-            "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {where}",
-            staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
-            values=SQL(", ").join(values), where=source.where,
-        ))  # fmt: skip
-        return list(tables.copy_rest(self._ask, table, staging, self._target(self.name)[1], dim))
+
+        def copying(rows: Composed) -> Composed:
+            return sql(
+                "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
+                "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {rows} AND {where}",
+                staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
+                values=SQL(", ").join(values), rows=rows, where=source.where,
+            )  # fmt: skip
+
+        new_name, key, indexes = self._target(self.name)[1], source.key_column, table.indexes
+        if has_pace() and table.is_indexed(key):
+            before = [index for index in indexes if index.takes_rows]
+            tables.copy_indexes(self._ask, table, staging, new_name, dim, before)
+            indexes = tuple(index for index in indexes if not index.takes_rows)
+            for page in pages:
+                self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors([page]))
+                self._ask(copying(sql("t.{} = ANY({ids})", key, ids=source._array(page.ids))))
+                self._ask("TRUNCATE lead_migrate_vectors")
+            self._ask(copying(sql("t.{} IS NULL", table.column)))
+        else:
+            self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
+            self._ask("ANALYZE lead_migrate_vectors")
+            self._ask(copying(sql("true")))
+        tables.copy_indexes(self._ask, table, staging, new_name, dim, indexes)
+        return list(tables.copy_rest(self._ask, table, staging, new_name))
 
     def _fill(
         self, staging: Sequence[str], column: str, dim: int, source: StoreInfo, pages: Iterator[Page]
@@ -740,7 +763,15 @@ class PgvectorDriver(Driver):
         self._ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
         rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
                 for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
+        if has_pace() and self.address.options.get("index") != "ivfflat":  # whose lists are made of the rows
+            remarks = self._index_new(staging, column, dim, source)
+            self._copy_in(staging, 4, rows)
+            return remarks
         self._copy_in(staging, 4, rows)
+        return self._index_new(staging, column, dim, source)
+
+    def _index_new(self, staging: Sequence[str], column: str, dim: int, source: StoreInfo) -> list[str]:
+        """Give a table of documents its key, and the index that is asked for; return a remark where there is none."""
         self._ask(sql("ALTER TABLE {} ADD PRIMARY KEY (id)", staging))
         options, most = dict(self.address.options), _MOST_INDEXED["vector"]
         method, source_distance = options.pop("index", "hnsw"), str(source.details.get("distance")).lower()
@@ -906,6 +937,12 @@ def _as_sent(vectors: Vectors) -> list[bytes]:
     """Return rows as pgvector receives them: dimension and a zero as 16-bit numbers, then elements, big-endian."""
     head = struct.pack(">hh", vectors.shape[1], 0)
     return [head + row.tobytes() for row in vectors.astype(">f4")]
+
+
+def _ids_and_vectors(pages: Iterable[Page]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of pages as PostgreSQL receives them."""
+    for page in pages:
+        yield from zip(map(str.encode, page.ids), _as_sent(page.vectors), strict=True)
 
 
 def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
@@ -124,6 +124,11 @@ class Index:
     distance: str | None
     constraint: str | None
 
+    @property
+    def takes_rows(self) -> bool:
+        """True if it is as good when it is there before the rows; lists are made of those that there are."""
+        return self.method != "ivfflat"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -151,6 +156,10 @@ class Table:
     def vector_indexes(self) -> list[Index]:
         """The indexes that compare vectors."""
         return [index for index in self.indexes if index.distance is not None]
+
+    def is_indexed(self, column: str) -> bool:
+        """Return whether rows are found by a column without reading all."""
+        return any(index.method == "btree" and index.expression in (column, quoted([column])) for index in self.indexes)
 
     def is_of_column(self, index: Index) -> bool:
         """Return whether an index compares the vectors of the column, or of an expression that casts it."""
@@ -235,11 +244,13 @@ def dependents(ask: Ask, oid: int) -> list[str]:
     return views + [f"foreign key {name} of {table} points at it" for name, table, is_other in pointing if is_other]
 
 
-def copy_rest(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> Iterator[str]:
-    """Give a copy `staging`, which has its rows and will be called `table`, all else; yield what is not copied."""
+def copy_rest(ask: Ask, source: Table, staging: Sequence[str], table: str) -> Iterator[str]:
+    """Give a copy `staging`, which has its rows and indexes and will be called `table`, all else.
+
+    Yields what is not copied.
+    """
     pointing = sorted({row[1] for row in ask(_POINTING, [source.oid])})
     _copy_sequences(ask, source, staging, table)
-    _copy_indexes(ask, source, staging, table, dim)
     statements = ask(_REST, {"oid": source.oid, "new": quoted(staging)})
     for (statement,) in statements:
         ask(statement, ())
@@ -297,9 +308,11 @@ def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str], table: str)
         ask(go_on, [quoted(staging), column])
 
 
-def _copy_indexes(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> None:
-    """Build the indexes and constraints of the source on the copy, with their parameters."""
-    for index in source.indexes:
+def copy_indexes(
+    ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int, indexes: Iterable[Index]
+) -> None:
+    """Build some indexes and constraints of the source on the copy, with their parameters."""
+    for index in indexes:
         name = _free_name(ask, staging[0], index.name, source.path[1], table)
         if index.constraint is not None:
             ask(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint), ())

@@ -196,6 +196,8 @@ class Server:
             self.aliases = {one: to for one, to in self.aliases.items() if to != name}
             return True
         collection = self.collections[named]
+        if not rest and method == "PATCH":  # a server optimizes by itself, and anew when settings change
+            return collection.shard.optimize()
         if not rest:
             return collection.info()
         if rest[0] == "vectors":
@@ -227,6 +229,7 @@ def serving(folder: Path):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def handle_one(self):
             length = int(self.headers.get("Content-Length") or 0)

@@ -127,6 +127,15 @@ class Translate(PaidStep["Translation"]):
         ),
     )
     price: float | None = field(default=None, metadata=PRICE)
+    pace: float | None = field(
+        default=None,
+        metadata=option(
+            "Share of the time to work in, with small requests and rests between them, for a store that serves "
+            "meanwhile: 0.25 takes about four times as long.",
+            "pace",
+            metavar="SHARE",
+        ),
+    )
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
@@ -151,8 +160,11 @@ class Translate(PaidStep["Translation"]):
             )
         if self.output is not None and self.into is not None:
             raise UsageError("`output=` and `into=` exclude each other; leave one of them out")
+        if self.pace is not None and not (isinstance(self.pace, int | float) and 0 < self.pace <= 1):
+            raise UsageError("`pace=` is a share of the time, above 0 and at most 1; give one such as 0.25")
         if self.into is None:
             self.job.refuse_overlap()
+        self.job.check_pace()
         self.job.check_device()
 
     @cached_property

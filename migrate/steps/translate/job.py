@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -18,10 +18,11 @@ from migrate.devices import check_device, device_name, set_device
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
-from migrate.errors import LeadMigrateError, StitchError, StoreError
+from migrate.errors import LeadMigrateError, StitchError, StoreError, UsageError
 from migrate.files import refuse_overlap, refuse_unwritable, sha256_json, write_bytes
 from migrate.locations import known_secrets, remember_secrets
 from migrate.manifest import Manifest, StoreFacts
+from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
 from migrate.steps.opening import runner_at, stitch_at, store_of
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
@@ -42,12 +43,14 @@ from migrate.translate import translated_blocks
 from migrate.vectors import Document
 from migrate.work.jobs import Configuration, Task, Work, shard_maker
 from migrate.work.outputs import rows_left, write_store
+from migrate.work.runner import LocalRunner
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import NoParts
 
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
 
+_ALONE: Final = LocalRunner(1)
 _PART_BYTES = 64 << 20
 _LARGEST_SENT = 256 << 20
 """Bytes of the largest part of a store that is sent: it is in memory as a whole."""
@@ -144,6 +147,11 @@ class TranslateJob:
         if self.step.reembed is not None or runner_at(self.step.runner).is_local:
             check_device()
 
+    def check_pace(self) -> None:
+        """Make sure that whoever keeps a pace is one process; raises a UsageError."""
+        if self.step.pace is not None and runner_at(self.step.runner) not in (LocalRunner(), _ALONE):
+            raise UsageError("`pace=` is kept by one process alone; leave it out, or the workers or the runner")
+
     def check_target(self) -> None:
         """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
         if self.step.target is None or self.step.reembed is not None:  # a budget is not spent on another model
@@ -199,6 +207,10 @@ class TranslateJob:
         Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says
         so.
         """
+        with keep_pace(self.step.pace):
+            return self._run()
+
+    def _run(self) -> Translation:
         self.check_target()
         step, store, output = self.step, self.source, self.output
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
@@ -213,7 +225,7 @@ class TranslateJob:
         fallback = fitted.fallback_use() if not store.info.has_texts else None
         fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
         job = self.store_job(StoreTranslation(store, output, snapshot, fitted, fallback, same_store))
-        runner = runner_at(step.runner)
+        runner = runner_at(step.runner) if step.pace is None else _ALONE
         details = write_store(
             output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
         )
