@@ -55,6 +55,12 @@ _LARGEST_SENT = 256 << 20
 _LARGEST_WRITTEN = 4 << 30
 """Bytes of the largest part that is written where it is made: a minute's work, which is lost with the process."""
 
+_FEWEST_READ = 32
+"""Parts from which on many cores share them evenly, where texts are read."""
+
+_LONGEST_READ = 1 << 17
+"""Rows of the longest part whose texts are read where it is written: half a minute's work."""
+
 _MANY_TEXTS = 20_000
 """Documents whose texts take longer to read than processes take to start."""
 
@@ -295,10 +301,9 @@ class StoreTranslation(RewriteJob):
 
     def shards(self, work: Work) -> Iterable[Shard]:
         """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
-        if not self.fitted.reads_texts or self.output.is_shared:
-            parts = work.writer(self.dim).shards()
-            if parts is not None and self._takes_parts(work, parts):
-                return parts
+        parts = work.writer(self.dim).shards()
+        if parts is not None and self._takes_parts(work, parts):
+            return parts
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
         return shards_of(self.total, batches * self.rows)
 
@@ -306,8 +311,14 @@ class StoreTranslation(RewriteJob):
         """Return whether each part is a shard, which saves writing its vectors twice: as an earlier run has begun."""
         if len(work.shards):
             return set(work.shards) <= set(parts)
+        longest = max(map(len, parts), default=0)
+        if self.fitted.reads_texts and not self.output.is_shared:
+            is_paid = self.fitted.reader is not None and bool(self.fitted.reader.models)
+            is_even = len(parts) >= _FEWEST_READ and longest <= _LONGEST_READ
+            if is_paid or not is_even or len(parts) * self.rows > self.total:  # parts of less than a batch are slower
+                return False
         largest = _LARGEST_WRITTEN if work.sees_files or self.output.is_shared else _LARGEST_SENT
-        return max(map(len, parts), default=0) * 4 * self.dim <= largest
+        return longest * 4 * self.dim <= largest
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Translate a shard."""
