@@ -95,7 +95,7 @@ def ridge_path(
             # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
             factors = penalty / (eigenvalues + penalty)
             slack = squares @ factors - 1 / n
-        errors = scores @ (moments * factors[:, None]).astype(scores.dtype)
+        errors: AnyMatrix = scores @ (moments * factors[:, None]).astype(scores.dtype)
         errors += residuals
         errors /= slack[:, None].astype(scores.dtype)
         return errors
