@@ -31,6 +31,9 @@ _WORD: Final = 1 << 64
 _HALF: Final = re.compile("[\ud800-\udfff]")
 """Half of a character; none is in text that was decoded from UTF-8, unless JSON escapes it."""
 
+_ESCAPED_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""The beginning of one in JSON, alone or before the other half."""
+
 _DIGITS: Final = 300
 """The length of a number that may be too large."""
 
@@ -93,7 +96,7 @@ def parse_json(content: bytes | str) -> Any:
 
 def _may_be_odd(text: str) -> bool:
     """Return whether some JSON of whole characters may hold what `_check` refuses."""
-    if "\\u" in text or text.count("[") + text.count("{") > DEEPEST:
+    if ("\\u" in text and _ESCAPED_HALF.search(text)) or text.count("[") + text.count("{") > DEEPEST:
         return True
     # A long number has a digit at a multiple of its length: most texts are done with after a few characters.
     return _DIGIT.search(text[::_DIGITS]) is not None and _LONG_NUMBER.search(text) is not None

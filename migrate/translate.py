@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 import numpy as np
@@ -27,13 +28,17 @@ def batch_rows(dim: int) -> int:
 def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Iterator[Block]:
     """Yield the rows of a shard, translated, `rows` at a time: the same whoever does it.
 
-    With them go their confidence, and checksums of what they were made of.
+    With them go their confidence, and checksums of what they were made of, which a thread takes meanwhile.
     """
-    sources: list[Checksums] = []
-    for done in translated_batches(
-        store, fitted, rows, shard, patch=patch, on_batch=lambda batch: sources.append(vector_checksums(batch.vectors))
-    ):
-        yield Block({"vectors": done.vectors, "confidence": done.confidence, "sources": sources.pop()})
+    checksums: list[Future[Checksums]] = []
+    with ThreadPoolExecutor(1) as thread:
+
+        def take_checksums(batch: Batch) -> None:
+            checksums.append(thread.submit(vector_checksums, batch.vectors))
+
+        for done in translated_batches(store, fitted, rows, shard, patch=patch, on_batch=take_checksums):
+            sources = checksums.pop().result()  # before the next batch is read into the place of this one
+            yield Block({"vectors": done.vectors, "confidence": done.confidence, "sources": sources})
 
 
 def translated_batches(

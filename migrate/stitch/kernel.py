@@ -9,7 +9,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,12 @@ from migrate.devices import Tensor, chosen_device, map_rows
 from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
 from migrate.vectors import Vectors, squared_norms
+
+_KERNEL_ROWS: Final = 768
+"""Documents whose kernel with the fit documents is in memory at once.
+
+A multiple of what products of matrices do together, so that each row has the same digits in a block of any size.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +110,10 @@ class GaussianPart(KernelPart):
         if device is not None:
             columns = partial(_gaussian_columns, scale=self.scale, width=self.width)
             return device.map_rows(columns, view.matrix(), self.rows, alpha)
-        products: Vectors = self._kernel(view.matrix()) @ alpha
+        rows, products = view.matrix(), np.empty((len(view), alpha.shape[1]), np.float32)
+        for start in range(0, len(rows), _KERNEL_ROWS):
+            block = slice(start, start + _KERNEL_ROWS)
+            np.matmul(self._kernel(rows[block]), alpha, out=products[block])
         return products
 
     def diagonal(self, view: View) -> Vectors:
@@ -112,7 +121,9 @@ class GaussianPart(KernelPart):
         return np.full(len(view), self.scale, dtype=np.float32)
 
     def _kernel(self, rows: Vectors) -> Vectors:
-        return np.float32(self.scale) * gaussian(rows, np.asarray(self.rows), self.width)
+        kernel = gaussian(rows, np.asarray(self.rows), self.width)
+        kernel *= np.float32(self.scale)
+        return kernel
 
     def arrays(self) -> Arrays:
         """Return the arrays of any view, and the width of the kernel."""
@@ -121,8 +132,12 @@ class GaussianPart(KernelPart):
 
 def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     """`exp(-|x - y|² / width)` for rows of (m, p) and (n, p): (m, n), float32."""
-    distances = squared_norms(x)[:, None] + squared_norms(y) - 2 * (x @ y.T)
-    return np.asarray(np.exp(-np.maximum(distances, 0) / np.float32(width)), dtype=np.float32)
+    kernel: Vectors = x @ y.T
+    kernel *= 2
+    np.subtract(squared_norms(x)[:, None] + squared_norms(y), kernel, out=kernel)
+    np.maximum(kernel, 0, out=kernel)
+    kernel /= -np.float32(width)
+    return np.exp(kernel, out=kernel)
 
 
 def _gaussian_columns(rows: Tensor, documents: Tensor, alpha: Tensor, *, scale: float, width: float) -> Tensor:

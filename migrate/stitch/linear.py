@@ -21,14 +21,14 @@ from migrate.stitch.base import Stitch, StretchableStitch, centred, check_pairs
 from migrate.stitch.kernel_ridge import RidgeNear
 from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
-from migrate.stitch.text_features import Matrix, TextRows
-from migrate.vectors import Vectors, unit_rows
+from migrate.stitch.text_features import AnyMatrix, Matrix, TextRows
+from migrate.vectors import Vectors, squared_norms, unit_rows
 
 RELATIVE_GRID = np.logspace(-4, 2, 13)
 """The default λ grid, in units of the mean non-zero eigenvalue of the centred Gram matrix."""
 
 
-Loss = Callable[[Matrix], float]
+Loss = Callable[[AnyMatrix], float]
 """Judgement of a λ: a number from the leave-one-out residuals, (n, q); less is better."""
 
 
@@ -39,8 +39,8 @@ class RidgePath:
     The intercept is not penalised: centring solves it exactly, and it puts 1/n into the leverage of every row. The
     leave-one-out residual of a linear smoother is r_i / (1 - h_ii), exactly (Allen 1974, PRESS; Hastie, Tibshirani &
     Friedman 2009, eq. 7.64); means and all are refitted without row i. `loo_mse`, (l,), is the mean of its squares for
-    each λ; `best` is the index of the λ with the least loss, whose `coefficients`, (p, q), and `loo_residuals`, (n, q),
-    these are.
+    each λ, from products in float32; `best` is the index of the λ with the least loss, whose `coefficients`, (p, q),
+    and `loo_residuals`, (n, q), these are, in float64.
     """
 
     lambdas: Matrix
@@ -55,9 +55,9 @@ class RidgePath:
         return float(self.lambdas[self.best])
 
 
-def mean_square(residuals: Matrix) -> float:
+def mean_square(residuals: AnyMatrix) -> float:
     """Mean over rows and columns of the squared residual."""
-    return float(np.einsum("ij,ij->", residuals, residuals)) / residuals.size
+    return float(squared_norms(residuals).sum(dtype=np.float64)) / residuals.size
 
 
 def ridge_path(
@@ -80,23 +80,35 @@ def ridge_path(
     scores = x @ basis if is_primal else basis
     moments, squares = scores.T @ y, scores**2
     grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
-    loo_mse, best, best_loss, best_errors = np.empty(len(grid)), 0, (np.inf, np.inf), np.empty(0)
-    for index, penalty in enumerate(grid.tolist()):
+    # Residuals of the smallest λ, from which those of a larger one differ by a sum of which no part is taken away again
+    least = float(grid.min())
+    residuals = y - scores @ (moments / (eigenvalues + least)[:, None]) if is_primal else np.zeros_like(y)
+
+    def errors_of(penalty: float, scores: AnyMatrix, residuals: AnyMatrix) -> AnyMatrix:
+        """Return the leave-one-out errors for a λ, in the precision of what is given."""
         if is_primal:
-            shrink = 1 / (eigenvalues + penalty)
-            slack, errors = 1 - 1 / n - squares @ shrink, scores @ (moments * -shrink[:, None])
-            errors += y
+            factors = (penalty - least) / ((eigenvalues + least) * (eigenvalues + penalty))
+            slack = 1 - 1 / n - squares @ (1 / (eigenvalues + penalty))
         else:
             # Both parts of the quotient vanish with λ, so neither may be a difference of larger numbers: I - H is
             # written with the factors λ/(e+λ). The constant vector has eigenvalue 0 and factor 1, but belongs to the
             # intercept: its 1/n leaves the denominator, and it is orthogonal to the centred y.
-            keep = penalty / (eigenvalues + penalty)
-            slack, errors = squares @ keep - 1 / n, scores @ (moments * keep[:, None])
-        errors /= slack[:, None]
+            factors = penalty / (eigenvalues + penalty)
+            slack = squares @ factors - 1 / n
+        errors: AnyMatrix = scores @ (moments * factors[:, None]).astype(scores.dtype)
+        errors += residuals
+        errors /= slack[:, None].astype(scores.dtype)
+        return errors
+
+    loo_mse, best, best_loss = np.empty(len(grid)), 0, (np.inf, np.inf)
+    narrow = scores.astype(np.float32), residuals.astype(np.float32)  # enough to tell one λ from the next
+    for index, penalty in enumerate(grid.tolist()):
+        errors = errors_of(penalty, *narrow)
         loo_mse[index] = mean_square(errors)
         current_loss = (loss(errors) if len(grid) > 1 else 0.0, float(loo_mse[index]))
         if current_loss <= best_loss:
-            best, best_loss, best_errors = index, current_loss, errors
+            best, best_loss = index, current_loss
+    best_errors = errors_of(float(grid[best]), scores, residuals)
     solved = basis @ (moments / (eigenvalues + grid[best])[:, None])
     return RidgePath(grid, loo_mse, best, solved if is_primal else x.T @ solved, best_errors)
 
@@ -171,8 +183,8 @@ def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
     def neighbours() -> Neighbours:
         return Neighbours(truth)
 
-    def loss(residuals: Matrix) -> float:
-        return 1 - float(neighbours().overlap(truth - residuals.astype(np.float32)).mean())
+    def loss(residuals: AnyMatrix) -> float:
+        return 1 - float(neighbours().overlap(truth - residuals.astype(np.float32, copy=False)).mean())
 
     return loss
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -86,14 +87,26 @@ class Rows:
     def batches(
         self, rows: int | None = None, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[int, Vectors]]:
-        """Yield first row and vectors of each batch of rows `start` to `stop`, overwritten by those of the next one."""
+        """Yield first row and vectors of each batch of rows `start` to `stop`, overwritten once the next is asked for.
+
+        That one is read meanwhile.
+        """
         at_once = rows or max((16 << 20) // (4 * self.dim), 1)
         stop = self.count if stop is None else min(stop, self.count)
-        buffer = np.empty((min(at_once, self.count), self.dim), np.float32)
-        with self._open() as descriptor_of:
-            for first in range(start, stop, at_once):
-                vectors = buffer[: min(at_once, stop - first)]
-                self._fill(descriptor_of, vectors, np.arange(first, first + len(vectors)))
+        starts = range(start, stop, at_once)
+        buffers = [np.empty((min(at_once, stop - start), self.dim), np.float32) for _ in starts[:2]]
+
+        def read(number: int) -> Vectors:
+            first = starts[number]
+            vectors = buffers[number % 2][: stop - first]
+            self._fill(descriptor_of, vectors, np.arange(first, first + len(vectors)))
+            return vectors
+
+        ahead: Future[Vectors] | None = None
+        with self._open() as descriptor_of, ThreadPoolExecutor(1) as thread:
+            for number, first in enumerate(starts):
+                vectors = read(number) if ahead is None else ahead.result()
+                ahead = thread.submit(read, number + 1) if number + 1 < len(starts) else None
                 yield first, vectors
 
     @contextmanager

@@ -126,7 +126,7 @@ def test_a_path_has_the_errors_and_coefficients_of_scikit_learn(n, p, q):
     path = ridge_path(x, y, LAMBDAS)
     residuals = [y - refitted_predictions(x, y, penalty) for penalty in LAMBDAS]
     errors = [np.square(rest).mean() for rest in residuals]
-    np.testing.assert_allclose(path.loo_mse, errors, rtol=1e-7)
+    np.testing.assert_allclose(path.loo_mse, errors, rtol=1e-6)
     np.testing.assert_allclose(path.loo_residuals, residuals[np.argmin(errors)], atol=1e-8)
     judge = RidgeCV(LAMBDAS, store_cv_results=True, scoring=None).fit(x, y)
     np.testing.assert_allclose(path.loo_mse, judge.cv_results_.mean(axis=(0, 1)), rtol=1e-6)

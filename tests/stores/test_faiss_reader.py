@@ -41,7 +41,7 @@ def test_every_vector_is_read_exactly_under_its_label(factory, metric, vectors, 
     assert np.array_equal(batch.vectors, found[rows])
 
 
-def test_batches_are_aligned_contiguous_float32_in_one_reused_buffer(vectors, tmp_path):
+def test_batches_are_aligned_contiguous_float32_in_two_reused_buffers(vectors, tmp_path):
     save(build("Flat", vectors), tmp_path)
     batches = open_store(tmp_path).scan(batch_size=100)
     first = next(batches).vectors
@@ -49,6 +49,7 @@ def test_batches_are_aligned_contiguous_float32_in_one_reused_buffer(vectors, tm
     assert first.dtype == np.float32
     assert first.flags.c_contiguous
     assert first.flags.aligned
+    assert next(batches).vectors.ctypes.data != address  # is read meanwhile
     assert next(batches).vectors.ctypes.data == address
 
 

@@ -32,7 +32,9 @@ from migrate.stores.parquet import store as store_of_parquet
 from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
+from migrate.translate import translated_blocks
 from migrate.vectors import Document
+from migrate.work.runner import LocalRunner
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import write_rows
 
@@ -659,3 +661,78 @@ def test_a_run_goes_on_with_the_shards_that_it_was_begun_with(
     migrate.translate(open_store(location), fitted, tmp_path / "new")
     for path in (tmp_path / "undisturbed").iterdir():
         assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("largest", [0, 1 << 30])
+def test_batches_are_of_one_file_whether_or_not_each_file_is_a_shard(largest, tmp_path, monkeypatch, one_file):
+    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_WRITTEN", largest)
+    fitted, table = one_file[1], table_of(example_documents(), example_vectors())
+    for number in range(3):
+        path = tmp_path / "three" / f"part-{number}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(table.slice(20 * number, 20), path)
+    store, begun = open_store(f"parquet:{tmp_path}/three"), []
+
+    def noted(*arguments):
+        for block in translated_blocks(*arguments):
+            begun.append(len(block.arrays["confidence"]))
+            yield block
+
+    monkeypatch.setattr("migrate.steps.translate.job.translated_blocks", noted)
+    migrate.translate(store, fitted, tmp_path / "new", runner=LocalRunner(1), any_store=True)
+    assert begun == [8, 8, 4] * 3
+
+
+@pytest.fixture
+def many_files(tmp_path, monkeypatch):
+    """The location of 60 documents in six files, and a stitch that reads their texts; work is in batches of 8."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr("migrate.translate._BATCH_BYTES", 1)
+    monkeypatch.setattr("migrate.translate._FEWEST_ROWS", 8)
+    monkeypatch.setattr("migrate.steps.translate.job._FEWEST_READ", 6)
+    monkeypatch.setattr("migrate.steps.translate.job._MANY_TEXTS", 1)
+    (tmp_path / "old").mkdir()
+    table = table_of(example_documents(), example_vectors())
+    for number in range(6):
+        pq.write_table(table.slice(10 * number, 10), tmp_path / "old" / f"part-{number}.parquet")
+    location = f"parquet:{tmp_path}/old"
+    return location, migrate.fit(open_store(location), load_embedder("tfidf:4"), kind="ridge+text", sample=40)
+
+
+def shards_begun(many_files, output):
+    """Interrupt a translation of 60 documents in one process, and return its shards."""
+
+    def interrupt(stage, done, total):
+        if done >= 20:
+            raise KeyboardInterrupt
+
+    location, fitted = many_files
+    with pytest.raises(KeyboardInterrupt):
+        migrate.translate(open_store(location), fitted, output, runner=LocalRunner(1), progress=interrupt)
+    return ShardFolder(output.with_name(f".{output.name}.work") / "shards")
+
+
+@pytest.mark.slow
+def test_a_stitch_that_reads_texts_writes_many_files_once_whoever_does_it(many_files, tmp_path):
+    location, fitted = many_files
+    shards = shards_begun(many_files, tmp_path / "new")
+    assert {(shard.start, shard.stop) for shard in shards} >= {(0, 10), (10, 20)}
+    assert {*map(tuple, map(shards.names, shards))} == {("confidence", "sources")}
+    migrate.translate(open_store(location), fitted, tmp_path / "new", runner=LocalRunner(2))
+    migrate.translate(open_store(location), fitted, tmp_path / "undisturbed", runner=LocalRunner(1))
+    contents = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("new", "undisturbed")
+    ]
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(("constant", "value"), [("_FEWEST_READ", 7), ("_LONGEST_READ", 9)])
+def test_files_that_are_few_or_long_are_read_batch_by_batch(constant, value, many_files, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"migrate.steps.translate.job.{constant}", value)
+    shards = shards_begun(many_files, tmp_path / "new")
+    assert all(len(shard) == 8 and "vectors" in shards.names(shard) for shard in shards)
+
+
+def test_files_of_less_than_a_batch_are_read_batch_by_batch(many_files, tmp_path, monkeypatch):
+    monkeypatch.setattr("migrate.translate._FEWEST_ROWS", 16)
+    assert all(len(shard) == 16 for shard in shards_begun(many_files, tmp_path / "new"))

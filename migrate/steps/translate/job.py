@@ -58,6 +58,12 @@ _LARGEST_SENT = 256 << 20
 _LARGEST_WRITTEN = 4 << 30
 """Bytes of the largest part that is written where it is made: a minute's work, which is lost with the process."""
 
+_FEWEST_READ = 32
+"""Parts from which on many cores share them evenly, where texts are read."""
+
+_LONGEST_READ = 1 << 17
+"""Rows of the longest part whose texts are read where it is written: half a minute's work."""
+
 _MANY_TEXTS = 20_000
 """Documents whose texts take longer to read than processes take to start."""
 
@@ -306,13 +312,25 @@ class StoreTranslation(RewriteJob):
         return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows, **named}
 
     def shards(self, work: Work) -> Iterable[Shard]:
-        """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds."""
-        if not self.fitted.reads_texts or self.output.is_shared:
-            parts = work.writer(self.dim).shards()
-            if parts is not None and self._takes_parts(work, parts):
-                return parts
+        """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds.
+
+        Smaller shards begin anew with each part: batches of other rows differ in the last digits of their products.
+        """
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
-        return shards_of(self.total, batches * self.rows)
+        parts = work.writer(self.dim).shards()
+        if parts is None or not self._goes_by_parts(parts):
+            return shards_of(self.total, batches * self.rows)
+        if self._takes_parts(work, parts):
+            return parts
+        return [shard for part in parts for shard in shards_of(len(part), batches * self.rows, part.start)]
+
+    def _goes_by_parts(self, parts: Sequence[Shard]) -> bool:
+        """Return whether batches are within parts, whoever makes them; not where texts are read and that is slower."""
+        if not self.fitted.reads_texts or self.output.is_shared:
+            return True
+        is_paid = self.fitted.reader is not None and bool(self.fitted.reader.models)
+        is_even = len(parts) >= _FEWEST_READ and max(map(len, parts)) <= _LONGEST_READ
+        return is_even and not is_paid and len(parts) * self.rows <= self.total  # parts of less than a batch are slower
 
     def _takes_parts(self, work: Work, parts: Sequence[Shard]) -> bool:
         """Return whether each part is a shard, which saves writing its vectors twice: as an earlier run has begun."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 import platform
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import RawIOBase
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
-from migrate.vectors import Vectors
+from migrate.vectors import Vectors, squared_norms
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, shards_of
 from migrate.work.writer import StoreWriter
@@ -88,6 +90,8 @@ class ParquetWriter(StoreWriter):
             self._files = [(shard, f"part-{number:05d}{SUFFIX}") for number, shard in enumerate(shards)]
         self._parts = {shard: name for shard, name in self._files if len(shard)}
         self._hashes: dict[str, str] = {}
+        self._unnamed: list[tuple[Path, str]] = []
+        """Files that are written, and their names, which they get once they are durable."""
 
     def begin(self) -> None:
         """Claim the place on object storage."""
@@ -102,6 +106,22 @@ class ParquetWriter(StoreWriter):
         """Write the file of a shard, if it has one."""
         name = self._parts.get(shard)
         return None if name is None else self._write(shard, name, batches)
+
+    def sync(self) -> None:
+        """Make the files that were put durable, and give them their names."""
+        while self._unnamed:
+            path, name = self._unnamed.pop(0)
+            with output_errors(path.parent):
+                try:
+                    if self._storage is not None:
+                        self._storage.files().put(path, name)
+                    else:
+                        sync_path(path)
+                        path.chmod(0o644)
+                        path.replace(self.folder / name)
+                        sync_path(self.folder)
+                finally:
+                    path.unlink(missing_ok=True)
 
     def is_sound(self, shard: Shard, details: Mapping[str, Any]) -> bool:
         """Return whether the file is there: by its hash, or by its size where it would have to be fetched."""
@@ -126,6 +146,7 @@ class ParquetWriter(StoreWriter):
                     stretches = shards_of(len(shard), self._at_once, shard.start)
                     batches = (rows.read(stretch.start, stretch.stop) for stretch in stretches)
                     written[name] = self._write(shard, name, batches)
+                    self.sync()
             self._hashes = {name: entry["sha256"] for name, entry in written.items()}
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
@@ -140,7 +161,10 @@ class ParquetWriter(StoreWriter):
         return self._hashes.get(path.name) or sha256_file(path)
 
     def _write(self, shard: Shard, name: str, batches: Iterable[Vectors]) -> dict[str, Any]:
-        """Write one file, and return its entry in `_shards.json`."""
+        """Write one file, which has no name yet, and return its entry in `_shards.json`.
+
+        Some rows are encoded, written and hashed while the next ones are made.
+        """
         import pyarrow.parquet
 
         vectors, summary = RowStream(batches, self.dim), []
@@ -152,17 +176,27 @@ class ParquetWriter(StoreWriter):
             key, vector = self._like.columns.id, self._column or self._like.columns.vector
             number = [file.name for file in self._like.shards].index(name)
             schema = self._schema_like(self._like, self._like.schemas[number])
-            records = self._like.whole(self._like.shards[number], self._at_once)
+            records = self._like.whole(self._like.shards[number], self._at_once, but=vector)
         at, row = schema.get_field_index(vector), shard.start
+        vector_columns = (
+            {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.field_notes}
+        )
+        encoded = leaves(schema, but=vector_columns)  # numbers of vectors are hardly ever the same
         folder = self.folder if self._storage is None else Path(tempfile.gettempdir())
         with output_errors(folder), tempfile.NamedTemporaryFile(prefix=_UNFINISHED, dir=folder, delete=False) as file:
-            path = Path(file.name)
+            path, hashed = Path(file.name), _HashedFile(file)
+
+            def encode(batch: Any, rows: Vectors) -> None:
+                lists = lists_of_vectors(rows, schema.field(at).type)
+                columns = [lists if field.name == vector else batch.column(field.name) for field in schema]
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+
             try:
-                vector_columns = (
-                    {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.field_notes}
-                )
-                encoded = leaves(schema, but=vector_columns)  # numbers of vectors are hardly ever the same
-                with pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=encoded) as writer:
+                with (
+                    pyarrow.parquet.ParquetWriter(hashed, schema, use_dictionary=encoded) as writer,
+                    ThreadPoolExecutor(1) as thread,
+                ):
+                    encoding: Future[None] | None = None
                     for batch in records:
                         if not batch.num_rows:
                             continue
@@ -171,24 +205,20 @@ class ParquetWriter(StoreWriter):
                         if key is not None:
                             column = batch.column(key)
                             ids = [column[0].as_py(), column[len(rows) - 1].as_py()]
-                        norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+                        norms = np.sqrt(squared_norms(rows).astype(np.float64))
                         summary.append((len(rows), *map(str, ids), norms.min(), norms.sum(), norms.max()))
                         row += len(rows)
-                        lists = lists_of_vectors(rows, schema.field(at).type)
-                        columns = [lists if field.name == vector else batch.column(field.name) for field in schema]
-                        writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+                        if encoding is not None:
+                            encoding.result()
+                        encoding = thread.submit(encode, batch, rows)
+                    if encoding is not None:
+                        encoding.result()
                 file.flush()
-                entry = {"name": name, "bytes": file.tell(), "sha256": sha256_file(path), **_summed(summary)}
-                if self._storage is not None:
-                    self._storage.files().put(path, name)
-                else:
-                    os.fsync(file.fileno())
-                    path.chmod(0o644)
-                    path.replace(self.folder / name)
-                    sync_path(self.folder)
-            finally:
+            except BaseException:
                 path.unlink(missing_ok=True)
-        return entry
+                raise
+            self._unnamed.append((path, name))
+            return {"name": name, "bytes": file.tell(), "sha256": hashed.sha256.hexdigest(), **_summed(summary)}
 
     def _schema_like(self, source: ParquetStore, schema: Any) -> Any:
         import pyarrow as pa
@@ -241,6 +271,26 @@ class ParquetWriter(StoreWriter):
                                 f"document {document.id!r}: {name} with half a character; write it again"
                             ) from error
                 raise
+
+
+class _HashedFile(RawIOBase):
+    """A file that is hashed while it is written, from its beginning to its end."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes so far."""
+        return self._file.tell()
+
+    def write(self, content: Any) -> int:
+        """Hash and write bytes."""
+        self.sha256.update(content)
+        return self._file.write(content)
 
 
 def _summed(batches: Sequence[tuple[int, str, str, float, float, float]]) -> dict[str, Any]:

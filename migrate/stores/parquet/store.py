@@ -190,10 +190,11 @@ class ParquetStore(Store):
             values[first : first + batch.num_rows] = batch.column(column).to_numpy(zero_copy_only=False)
         return values
 
-    def whole(self, shard: ParquetFile, rows: int) -> Iterator[Any]:
-        """Yield all columns of a file, some rows at a time."""
+    def whole(self, shard: ParquetFile, rows: int, *, but: str | None = None) -> Iterator[Any]:
+        """Yield all columns of a file, some rows at a time; one may be left out if there are others."""
         with self._opened(shard) as parquet:
-            for batch in parquet.iter_batches(rows):
+            names = [name for name in parquet.schema_arrow.names if name != but] or None
+            for batch in parquet.iter_batches(rows, columns=names):
                 batch.validate(full=True)
                 yield batch
 
@@ -424,10 +425,10 @@ class RowStream:
 
     def take(self, count: int) -> Vectors:
         """Return the next rows, (count, dim)."""
-        chunks = [self._rest[:count]]
-        missing, self._rest = count - len(chunks[0]), self._rest[count:]
+        chunks = [self._rest[:count]] if len(self._rest) else []
+        missing, self._rest = count - sum(map(len, chunks)), self._rest[count:]
         while missing:
             batch = next(self._batches)
             chunks.append(batch[:missing])
             self._rest, missing = batch[missing:], missing - len(chunks[-1])
-        return np.concatenate(chunks)
+        return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
