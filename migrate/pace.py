@@ -49,7 +49,7 @@ def keep_pace(share: float | None) -> Iterator[None]:
         _pace.reset(token)
 
 
-def rest() -> None:
+def rest_for_pace() -> None:
     """Rest, under a pace; called after each part of a work, however small."""
     if (pace := _pace.get()) is not None:
         pace.rest()

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from migrate.pace import rest
+from migrate.pace import rest_for_pace
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores.base import Store
 from migrate.stores.sources import Checksums, vector_checksums
@@ -68,4 +68,4 @@ def translated_batches(
             batch = Batch([document.id for document in chunk], batch.vectors)
         on_batch(batch)
         yield fitted.translate(batch, texts, source=store.info.location, patch=patch)
-        rest()
+        rest_for_pace()

@@ -8,7 +8,7 @@ import pytest
 
 import migrate
 from migrate.errors import UsageError
-from migrate.pace import has_pace, keep_pace, rest, rows_at_once, with_this_pace
+from migrate.pace import has_pace, keep_pace, rest_for_pace, rows_at_once, with_this_pace
 
 
 def work(seconds):
@@ -23,17 +23,17 @@ def test_no_more_than_the_share_of_the_time_is_work(share):
     with keep_pace(share):
         for _ in range(5):
             work(0.01)
-            rest()
+            rest_for_pace()
     assert 0.05 / (time.monotonic() - begin) <= share
 
 
 def test_work_is_rested_for_once():
     with keep_pace(0.25):
         work(0.05)
-        rest()
+        rest_for_pace()
         begin = time.monotonic()
         for _ in range(100):  # deeper and deeper in calls that have nothing left to rest for
-            rest()
+            rest_for_pace()
     assert time.monotonic() - begin < 0.15
 
 
@@ -42,7 +42,7 @@ def test_without_a_pace_nothing_rests_and_requests_are_as_large_as_ever():
         assert not has_pace() and rows_at_once(1_000) == 1_000
         work(0.01)
         begin = time.monotonic()
-        rest()
+        rest_for_pace()
         assert time.monotonic() - begin < 0.01
 
 
@@ -51,18 +51,18 @@ def test_requests_are_small_under_a_pace_and_smaller_where_they_take_long():
         first = rows_at_once(1_000)
         assert has_pace() and first < 100 and rows_at_once(1) == 1
         work(0.03)
-        rest()
+        rest_for_pace()
         assert rows_at_once(1_000) < first
         for _ in range(20):
             work(0.03)
-            rest()
+            rest_for_pace()
         assert rows_at_once(1_000) == 1
         for _ in range(20):
-            rest()  # for nothing: no request was as short
+            rest_for_pace()  # for nothing: no request was as short
         assert rows_at_once(1_000) == 1
         for _ in range(20):
             work(0.002)
-            rest()
+            rest_for_pace()
         assert rows_at_once(1_000) == 1_000
     assert not has_pace()
 
@@ -85,7 +85,7 @@ def test_a_signal_ends_a_rest():
         with keep_pace(1e-6), pytest.raises(Ended):  # which rests for hours
             work(0.01)
             signal.setitimer(signal.ITIMER_REAL, 0.05)
-            rest()
+            rest_for_pace()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -353,7 +353,7 @@ class _Pool:
         self.depths = np.zeros(len(self.queries), dtype=np.int64)
         self.pooled = np.zeros(self.count, dtype=bool)
         self.sampled = np.zeros(self.count, dtype=bool)
-        self.place = np.full(self.count, -1, dtype=np.int64)
+        self.vector_row = np.full(self.count, -1, dtype=np.int64)
         self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
         self.steps: list[PoolStep] = []
         in_play = self.query_set.is_judged and STAY in retriever.stores
@@ -382,7 +382,7 @@ class _Pool:
             sampled[surroundings.rows] = True
             if (pooled | sampled).all():  # nothing is left outside
                 pooled, sampled, surroundings = pooled | sampled, np.zeros_like(pooled), None
-        new = np.flatnonzero((pooled | sampled) & (self.place < 0))
+        new = np.flatnonzero((pooled | sampled) & (self.vector_row < 0))
         has_texts = self.translated.info.has_texts
         cost = self.retriever.tally.cost(self.translated.documents(new)) if has_texts else None
         price = (None, None) if cost is None else (cost.tokens, cost.usd)
@@ -429,21 +429,21 @@ class _Pool:
         embedder = self.embedder.chosen_by(digests_of(self.query_set.queries))
         documents = list(known_documents(self.translated, rows))
         vectors = embedder.embed_documents(documents, progress=self.progress)
-        self.place[rows] = len(self.vectors) + np.arange(len(rows))
+        self.vector_row[rows] = len(self.vectors) + np.arange(len(rows))
         self.vectors = np.concatenate([self.vectors, vectors])
 
     def prove_answers(self) -> None:
         """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
-        rows = np.flatnonzero(self.place >= 0)
+        rows = np.flatnonzero(self.vector_row >= 0)
         sample = rows[some_places(len(rows), np.random.default_rng(self.seed))]
-        documents, vectors = list(known_documents(self.translated, sample)), self.vectors[self.place[sample]]
+        documents, vectors = list(known_documents(self.translated, sample)), self.vectors[self.vector_row[sample]]
         prove_answers(self.embedder, documents, vectors, source=self.translated.info.location)
 
     def _prepared(self, *, in_pool: bool) -> Retriever:
         """Return the retriever with the pool in the place of the full re-embed, after it was proven."""
-        retriever, rows = self.retriever, np.flatnonzero(self.place >= 0)
+        retriever, rows = self.retriever, np.flatnonzero(self.vector_row >= 0)
         keys = self.keys.some(rows)
-        store = PoolStore(self.translated, self.keys.ids.take(rows), rows, self.vectors[self.place[rows]])
+        store = PoolStore(self.translated, self.keys.ids.take(rows), rows, self.vectors[self.vector_row[rows]])
         proof = prove_pool(self.translated, store, self.embedder, (self.keys, keys), seed=self.seed)
         depth = int(self.depths.min()) if in_pool else self.count
         return retriever.in_a_pool(store, keys, proof, depth, is_whole=not in_pool)
@@ -465,7 +465,7 @@ class _Pool:
     def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
         """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
         query_set, run, seed = self.query_set, retriever.search(FULL).run, self.seed
-        extra = np.flatnonzero((self.place >= 0) & ~self.pooled)
+        extra = np.flatnonzero((self.vector_row >= 0) & ~self.pooled)
         unseen = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, self.metric))
         errors = [self._true_scores(drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
         for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
@@ -485,7 +485,7 @@ class _Pool:
         ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
         for query in np.unique(queries):
             span = slice(ends[query], ends[query + 1])
-            vectors = self.vectors[self.place[rows[span]]]
+            vectors = self.vectors[self.vector_row[rows[span]]]
             scores[span] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
         return scores
 
@@ -514,7 +514,7 @@ class _Pool:
         full = retriever.cost_of_share(1)
         return PoolSummary(
             int(self.depths.max()),
-            int((self.place >= 0).sum()),
+            int((self.vector_row >= 0).sum()),
             self.count,
             int((self.sampled & ~self.pooled).sum()),
             sum(tokens) if tokens else None,
@@ -523,5 +523,5 @@ class _Pool:
             full.usd,
             tuple(self.steps),
             provisional=not self.query_set.is_judged,
-            true_outside=int((self.place[self.true_rows] < 0).sum()),
+            true_outside=int((self.vector_row[self.true_rows] < 0).sum()),
         )

@@ -25,7 +25,7 @@ from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, R
 from migrate.files import allow_open_files, output_errors
 from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
-from migrate.pace import rest, rows_at_once
+from migrate.pace import rest_for_pace, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import ClientDriver
 from migrate.stores.driver import Page, in_parts
@@ -184,7 +184,7 @@ class ChromaDriver(ClientDriver):
         offset = 0
         while (page := self.handle.get(limit=rows_at_once(at_once), offset=offset, include=[*include]))["ids"]:
             yield page
-            rest()
+            rest_for_pace()
             offset += len(page["ids"])
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:

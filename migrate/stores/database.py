@@ -33,7 +33,7 @@ from migrate.files import (
 )
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
-from migrate.pace import rest, rows_at_once, with_this_pace
+from migrate.pace import rest_for_pace, rows_at_once, with_this_pace
 from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
@@ -178,7 +178,7 @@ class DatabaseStore(Store):
         with self.driver.errors():
             for page in self.driver.pages(**columns):
                 yield replace(page, vectors=self._as_matrix(page)) if columns.get("vectors", True) else page
-                rest()
+                rest_for_pace()
 
     def _as_matrix(self, page: Page) -> Vectors:
         return np.asarray(page.vectors, np.float32).reshape(len(page.ids), self.info.dim)
@@ -297,7 +297,7 @@ class DatabaseStore(Store):
         size = rows_at_once(self.driver.at_once)
         for chunk in zip(in_parts(ids, size), repeat(None) if at is None else in_parts(at, size), strict=False):
             yield chunk
-            rest()
+            rest_for_pace()
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Read the documents of some rows, or of all."""
@@ -560,7 +560,7 @@ class DatabaseWriter(StoreWriter):
         for _, vectors in rows.batches(rows_at_once(1_000)):
             chunk = list(islice(documents, len(vectors)))
             yield Page([document.id for document in chunk], vectors.copy(), documents=chunk)
-            rest()
+            rest_for_pace()
 
 
 class DatabaseFolder(Output):

@@ -23,7 +23,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
-from migrate.pace import rest, rows_at_once, with_this_pace
+from migrate.pace import rest_for_pace, rows_at_once, with_this_pace
 from migrate.stores.base import Store
 from migrate.stores.confidence import read_row_values
 from migrate.stores.database import DatabaseStore
@@ -293,7 +293,7 @@ class _FieldWork:
         for page in driver.pages():
             vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
             yield self._lookup.rows_of(page.ids), vectors
-            rest()
+            rest_for_pace()
 
     @cached_property
     def _lookup(self) -> IdLookup:
@@ -324,7 +324,7 @@ class _FieldWork:
             report(done, total)
             yield self.index.ids(rows), self.rows.take(rows)
             done += len(rows)
-            rest()
+            rest_for_pace()
         report(done, total)
 
     def check(self, driver: Driver, found: _FoundField, location: str) -> list[str]:

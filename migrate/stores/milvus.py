@@ -27,7 +27,7 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import secrets_of
-from migrate.pace import rest, rows_at_once
+from migrate.pace import rest_for_pace, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts, is_lossy
@@ -190,7 +190,7 @@ class MilvusDriver(AliasDriver):
         try:
             while rows := iterator.next():
                 yield [_plain(row) for row in rows]
-                rest()
+                rest_for_pace()
         finally:
             iterator.close()
 

@@ -739,8 +739,8 @@ class PgvectorDriver(Driver):
 
         new_name, key, indexes = self._target(self.name)[1], source.key_column, table.indexes
         if has_pace() and table.is_indexed(key):
-            before = [index for index in indexes if index.takes_rows]
-            tables.copy_indexes(self._ask, table, staging, new_name, dim, before)
+            early_indexes = [index for index in indexes if index.takes_rows]
+            tables.copy_indexes(self._ask, table, staging, new_name, dim, early_indexes)
             indexes = tuple(index for index in indexes if not index.takes_rows)
             for page in pages:
                 self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors([page]))

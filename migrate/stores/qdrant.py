@@ -31,7 +31,7 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import scrub
-from migrate.pace import rest, rows_at_once
+from migrate.pace import rest_for_pace, rows_at_once
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts
@@ -173,7 +173,7 @@ class QdrantDriver(AliasDriver):
                 self.name, chosen, at_once, offset=offset, with_payload=payload, with_vectors=vectors
             )
             yield from points
-            rest()
+            rest_for_pace()
             if offset is None:
                 return
 
