@@ -13,6 +13,10 @@ _Item = TypeVar("_Item")
 _REQUEST_S: Final = 0.01
 """Seconds that a request is to take under a pace, about: a query waits for one of them at most."""
 _SMALLEST: Final = 1 / 1_024
+_LONGEST_S: Final = 10.0
+"""Seconds of work that are rested for at most: a process that was stopped for hours goes on."""
+LEAST: Final = 0.001
+"""The smallest share that is a pace."""
 
 
 class _Pace:
@@ -29,7 +33,7 @@ class _Pace:
             self.size = max(self.size / 2, _SMALLEST)
         elif _REQUEST_S / 20 < worked < _REQUEST_S / 2:  # less is what others have rested for
             self.size = min(self.size * 2, 1)
-        time.sleep(worked * self._rest_for_work)
+        time.sleep(min(worked, _LONGEST_S) * self._rest_for_work)
         self._resumed = time.monotonic()
 
 

@@ -67,10 +67,20 @@ def test_requests_are_small_under_a_pace_and_smaller_where_they_take_long():
     assert not has_pace()
 
 
-@pytest.mark.parametrize("pace", [0, -1, 1.5, float("nan"), "fast", "2000/s"])
+@pytest.mark.parametrize("pace", [0, 1e-12, -1, 1.5, float("nan"), "fast", "2000/s"])
 def test_what_is_no_share_is_refused_before_anything_is_opened(pace):
-    with pytest.raises(UsageError, match="is a share of the time, above 0 and at most 1"):
+    with pytest.raises(UsageError, match=r"is a share of the time, from 0\.001 to 1"):
         migrate.translate("no-store", "no-stitch", "new", pace=pace)
+
+
+def test_a_process_that_was_stopped_for_long_rests_for_ten_seconds_of_work_at_most(monkeypatch):
+    rests = []
+    monkeypatch.setattr("migrate.pace.time.sleep", rests.append)
+    with keep_pace(0.5):
+        now = time.monotonic()
+        monkeypatch.setattr("migrate.pace.time.monotonic", lambda: now + 3_600)
+        rest_for_pace()
+    assert rests == [10]
 
 
 def test_a_signal_ends_a_rest():

@@ -20,6 +20,7 @@ from migrate.devices import DEVICE
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, json_text, output_errors, real_path, refuse_file, write_bytes
 from migrate.locations import hide_secrets, place_of
+from migrate.pace import LEAST
 from migrate.steps.base import (
     FORCE,
     FORCE_REPORTS,
@@ -342,8 +343,11 @@ def _pace(value: object) -> float:
         share = float(str(value))
     except ValueError:
         share = math.nan
-    if not 0 < share <= 1:
-        raise click.BadParameter(f"{value!r} is not a share of the time, above 0 and at most 1; give one such as 0.25")
+    if not LEAST <= share <= 1:
+        raise click.BadParameter(
+            f"{value!r} is not a share of the time, from {LEAST} to 1; give one such as 0.25; rates such as 20/s are "
+            "for `live run`"
+        )
     return share
 
 

@@ -61,6 +61,7 @@ def run(
     by a new one that takes its place in one step.
     """
     from migrate.live.control import note_command
+    from migrate.live.paying import Pace
     from migrate.live.report import run_text
     from migrate.live.worker import Worker, planned_model
     from migrate.stores import open_store
@@ -73,6 +74,8 @@ def run(
         model = replace(model, cache=str(model.cache_file.absolute()))
     embedder = load_model_of(opened, target, "--target", models_for(model, dry_run=dry_run))
     if dry_run:
+        if request.pace is not None:
+            Pace.parse(request.pace)
         planned = planned_model(opened, embedder, request)
         stop_if_dry(dry_run, reads=[store], writes=[store], models=[planned], as_json=as_json)
     if request.budget is None and not yes and embedder.profile.is_paid is not False:

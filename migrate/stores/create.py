@@ -162,7 +162,8 @@ class FaissOutput(Output):
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the hashes of index and documents, and that this kind was asked for."""
-        written_as = StoreFacts(written_as={"kind": "faiss"}).as_details()
+        index = {"index": self._index} if self._index else {}
+        written_as = StoreFacts(written_as={"kind": "faiss", **index}).as_details()
         return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
 
 

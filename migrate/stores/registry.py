@@ -168,6 +168,8 @@ def output_of(location: Path | str) -> Output:
     """
     scheme = None if isinstance(location, Path) else _scheme_of(location)
     if scheme is None:
+        if "#?index=" in str(location):
+            raise UsageError(f"{location}: a path alone is a store like the source; write faiss:{location}")
         return Output(Path(location))
     kind = _kind_called(scheme[1])
     if not isinstance(kind, WritableKind):

@@ -49,7 +49,7 @@ def test_sigterm_ends_a_rest_at_once_and_the_work_goes_on_at_another_pace(here, 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     command = "translate store stitch -o other --pace"
     process = subprocess.Popen(
-        [sys.executable, "-m", "migrate", *shlex.split(command), "1e-6"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "migrate", *shlex.split(command), "0.001"], stderr=subprocess.PIPE, text=True
     )
     wait_for_rest(process)
     process.send_signal(signal.SIGTERM)

@@ -166,6 +166,13 @@ def test_a_store_of_another_kind_is_translated_into_an_index_of_a_kind(index, tm
 def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(UsageError, match=r"index=PQ8: this is no index that can be made; write IVF1024,Flat, "):
         output_of(f"faiss:{tmp_path}/new#?index=PQ8")
+    for output in (f"faiss:{tmp_path}/new?index=IVF8,Flat", f"faiss:{tmp_path}/new#x?index=IVF8,Flat"):
+        with pytest.raises(UsageError, match=r"an index is named after #\?; write faiss:FOLDER#\?index=IVF1024,Flat"):
+            output_of(output)
+    with pytest.raises(UsageError, match=r"a path alone is a store like the source; write faiss:.*/new#\?index=IVF8"):
+        output_of(f"{tmp_path}/new#?index=IVF8,Flat")
+    with pytest.raises(UsageError, match=r"index=HNSW1: this is no index that can be made"):
+        output_of(f"faiss:{tmp_path}/new#?index=HNSW1")
     with pytest.raises(UsageError, match=r"there is no option text; .* there are index"):
         output_of(f"faiss:{tmp_path}/new#?text=body")
     np.save(tmp_path / "vectors.npy", np.eye(8, dtype=np.float32))

@@ -309,6 +309,18 @@ def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_o
     assert (index.method, index.options, store.driver.table.column) == ("ivfflat", {"lists": "7"}, "vectors")
 
 
+def test_an_index_that_was_asked_for_by_name_keeps_its_kind(kind_of, tmp_path):
+    kind, records = kind_of("Parquet"), some_records()
+    old = kind.make(tmp_path / "old", records)
+    fitted = migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40)
+    migrate.translate(open_store(old), fitted, f"faiss:{tmp_path}/new#?index=IVF4,SQ8")
+    kind.change(old, records, changed(records))
+    assert sync(open_store(old), open_store(tmp_path / "new"), target=Hashed()).written
+    store = open_store(tmp_path / "new")
+    assert store.info.details["factory"] == "IVF4,SQ8"
+    assert store.info.count == len(changed(records))
+
+
 def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):
     old, new = pair
     (Path(new) / SOURCES_NAME).write_bytes(b"not numbers")

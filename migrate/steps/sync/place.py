@@ -36,7 +36,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
             f"{location}: other files lie in the folder, which is replaced as a whole: {', '.join(strangers[:5])}; "
             "move the store into a folder of its own"
         )
-    was_faiss = (manifest.store.written_as or {}).get("kind") == "faiss"
+    written_as = manifest.store.written_as or {}
+    was_faiss = written_as.get("kind") == "faiss"
     if files is not None and new.info.kind == "parquet":  # of any number of files, which may be another one by now
         return output_of(f"parquet:{folder}")
     is_in_folders = any(as_files(member) is not None for member in new.joined_stores())
@@ -46,7 +47,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         (INDEX_NAME,),
         (INDEX_NAME, DOCS_NAME),
     ):
-        return output_of(f"faiss:{folder}")
+        index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
+        return output_of(f"faiss:{folder}{index}")
     if files is None and new.opened_as:
         name = new.opened_as.partition("?")[0].rpartition("#")[2]
         return output_of(f"{new.info.kind}:{folder}#{name}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
+from migrate.pace import LEAST
 from migrate.steps.base import (
     FORCE,
     PRICE,
@@ -160,8 +161,8 @@ class Translate(PaidStep["Translation"]):
             )
         if self.output is not None and self.into is not None:
             raise UsageError("`output=` and `into=` exclude each other; leave one of them out")
-        if self.pace is not None and not (isinstance(self.pace, int | float) and 0 < self.pace <= 1):
-            raise UsageError("`pace=` is a share of the time, above 0 and at most 1; give one such as 0.25")
+        if self.pace is not None and not (isinstance(self.pace, int | float) and LEAST <= self.pace <= 1):
+            raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
         if self.into is None:
             self.job.refuse_overlap()
         self.job.check_pace()

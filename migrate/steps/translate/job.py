@@ -213,13 +213,13 @@ class TranslateJob:
         Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says
         so.
         """
-        with keep_pace(self.step.pace):
-            return self._run()
-
-    def _run(self) -> Translation:
         self.check_target()
-        step, store, output = self.step, self.source, self.output
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
+        with keep_pace(self.step.pace):
+            return self._write(fitted)
+
+    def _write(self, fitted: FittedStitch) -> Translation:
+        step, store, output = self.step, self.source, self.output
         started = time.perf_counter()
         store.verify()
         snapshot = store.snapshot()

@@ -116,7 +116,7 @@ def recipe_of(index: str) -> Recipe | None:
         quantizer = {"kind": "Flat"}
         lists = {"nlist": n_lists, "nprobe": round(n_lists**0.5), "by_residual": code["kind"] == "SQ"}
         return {"kind": "IVF", **lists, "quantizer": quantizer, "code": code}
-    if match := re.fullmatch(r"HNSW([1-9]\d{0,2})(,Flat)?", index):
+    if match := re.fullmatch(r"HNSW([2-9]|[1-9]\d{1,2})(,Flat)?", index):
         graph = {"M": int(match[1]), "efConstruction": 40, "efSearch": 64}
         return {"kind": "HNSW", **graph, "storage": {"kind": "Flat"}}
     return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, real_path
 from migrate.locations import Address
 from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
@@ -69,6 +69,10 @@ class FaissKind:
 
         address = Address.parse(location) if "#?" in location else Address(location)
         check_options(f"{self.name}:{location}", address.options, ("index",))
+        if "?index=" in address.place or (address.name and address.options):
+            raise UsageError(
+                f"{self.name}:{location}: an index is named after #?; write {self.name}:FOLDER#?index=IVF1024,Flat"
+            )
         return FaissOutput(Path(address.place), address.options.get("index", ""))
 
     def open(self, location: str) -> FaissStore:
