@@ -122,13 +122,19 @@ def test_what_json_cannot_hold_is_refused(document, vectors, tmp_path):
         writer.append([document], vectors[:1])
 
 
-def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
-    documents = [Document(f"d{row}", f"words {row} and {row % 7}", {"page": row}) for row in range(80)]
-    model, folder = load_embedder("tfidf:8"), tmp_path / "old"
+def arrays_folder(folder, count):
+    """A folder of vectors.npy and docs.jsonl, and its documents."""
+    documents = [Document(f"d{row}", f"words {row} and {row % 7}", {"page": row}) for row in range(count)]
+    model = load_embedder("tfidf:8")
     model.fit(documents)
     folder.mkdir()
     np.save(folder / "vectors.npy", model.embed_documents(documents))
     write_docs(folder, documents)
+    return folder, documents
+
+
+def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
+    folder, documents = arrays_folder(tmp_path / "old", 80)
     fitted = migrate.fit(folder, "tfidf:6", sample=40)
     done = migrate.translate(folder, fitted, f"faiss:{tmp_path}/new")
     same_kind = migrate.translate(folder, fitted, tmp_path / "same")
@@ -141,12 +147,7 @@ def test_a_store_of_another_kind_is_translated_into_a_flat_index(tmp_path):
 
 @pytest.mark.parametrize("index", ["IVF8,Flat", "IVF8,SQ8", "IVF8,SQfp16", "HNSW12"])
 def test_a_store_of_another_kind_is_translated_into_an_index_of_a_kind(index, tmp_path):
-    documents = [Document(f"d{row}", f"words {row} and {row % 7}", {"page": row}) for row in range(200)]
-    model, folder = load_embedder("tfidf:8"), tmp_path / "old"
-    model.fit(documents)
-    folder.mkdir()
-    np.save(folder / "vectors.npy", model.embed_documents(documents))
-    write_docs(folder, documents)
+    folder, documents = arrays_folder(tmp_path / "old", 200)
     fitted = migrate.fit(folder, "tfidf:6", sample=40)
     flat = open_store(migrate.translate(folder, fitted, f"faiss:{tmp_path}/flat").path)
     new = open_store(migrate.translate(folder, fitted, f"faiss:{tmp_path}/new#?index={index}").path, verify=True)
