@@ -11,8 +11,8 @@ written. A store is a FAISS index with a docs.jsonl, whose coordinator hashes th
 which `fit` has read for their fingerprint on the coordinator's machine: what that takes is printed beside it, and no
 part of a translation. Where it is of Parquet, workers put the vectors into the new one's parts themselves, and the
 coordinator has 12 bytes of each row. The store has 384 dimensions, the new one 768; documents have 150 words. Money is
-that of cores by the hour; an API's is that of its tokens. With `--of FOLDER` there is one more kind of work: that of
-`benchmarks/ten_million.py FOLDER`, by what its translations of Parquet took by one process, and of sockets by `dask`.
+that of cores by the hour; an API's is that of its tokens. With `--of FOLDER` there are two more kinds of work: those of
+`benchmarks/ten_million.py FOLDER`, by the processor time of one process and the sockets of `dask-local` and `dask`.
 
 The last column says what most of the hours go to: `workers`, so that more of them help; `opening` and `reading` of the
 whole store by a single process at the beginning and at the end; `coordinator`, which cannot put shards into their
@@ -302,16 +302,22 @@ def simulate(work: Work, rates: Rates, count: int, workers: int, rng: np.random.
     return Run(wall_s / 3_600, (workers + 1) * wall_s / 3_600, lost, max(parts, key=lambda name: parts[name]))
 
 
-def work_of_ten_million(folder: Path, like: Work) -> Work:
-    """Return the work of `ten_million.py`, by its own figures; what a store takes to open is `like` that of another."""
+def works_of_ten_million(folder: Path, like: Work) -> list[Work]:
+    """Return the work of `ten_million.py` by its own figures: written where it is made, or sent to the coordinator.
+
+    What a store takes to open is `like` that of another.
+    """
     lines = map(json.loads, (folder / "figures.jsonl").read_text().splitlines())
     line_of = {line["run"]: line for line in lines if not line["code"]}
+    works = []
     try:
-        one, dask = line_of["parquet, one"], line_of["parquet, dask"]
+        row_s = line_of["parquet, one"]["cpu_s"] / line_of["parquet, one"]["rows"]
+        for run, name in (("parquet, dask-local", "ten million"), ("parquet, dask", "ten million, sent")):
+            moved_bytes = line_of[run]["socket_bytes"] / line_of[run]["rows"]
+            works.append(replace(like, name=name, row_s=row_s, moved_bytes=moved_bytes, dim=_OLD_DIM))
     except KeyError as error:
         raise SystemExit(f"{folder}: {error} was not run; see benchmarks/ten_million.py") from None
-    row_s, moved_bytes = one["cpu_s"] / one["rows"], dask["socket_bytes"] / dask["rows"]
-    return replace(like, name="ten million's", row_s=row_s, moved_bytes=moved_bytes, dim=_OLD_DIM)
+    return works
 
 
 def print_rates(rates: Rates, works: Sequence[Work], core_hour_usd: float) -> None:
@@ -390,7 +396,7 @@ def main() -> None:
         rates, works = measure(arguments.rows, arguments.texts, Path(name))
     if arguments.of:
         like = next(work for work in works if work.name == "old vectors of Parquet")
-        works.append(work_of_ten_million(arguments.of, like))
+        works += works_of_ten_million(arguments.of, like)
     print_rates(rates, works, arguments.core_hour)
     print()
     print_runs(rates, works, arguments.workers, arguments.core_hour, arguments.memory)
