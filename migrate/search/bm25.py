@@ -106,13 +106,13 @@ class _Corpus:
         """Return rank-bm25's index of the texts without what it has of each; there is a word in some."""
         from rank_bm25 import BM25Okapi
 
-        class Index(BM25Okapi):  # type: ignore[misc]
+        class CorpusIndex(BM25Okapi):  # type: ignore[misc]
             def _initialize(self, corpus: _Corpus) -> _Corpus:
                 self.corpus_size, self.avgdl = corpus.count, corpus.words / corpus.count
                 self.idf = _TermWeights(len(corpus._vocabulary))
                 return corpus  # of which the weights of words are made
 
-        index = Index(self)
+        index = CorpusIndex(self)
         self._vocabulary, self._texts_with = HashIndex(), np.zeros(0, np.uint32)  # which are large
         return index
 
