@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -93,14 +94,17 @@ class Texts:
 
     def vectors_there(self, ids: Sequence[str]) -> Batch | None:
         """Return the vectors of those documents that are in the store; None where they cannot be read now."""
-        present = [doc_id for doc_id in ids if doc_id in self.rows]
-        rows = np.array([self.rows[doc_id] for doc_id in present], np.int64)
-        held = self._index.held_vectors(rows) if self._records is None else None
-        if held is not None:
-            return Batch(present, held)
         try:
+            if self._records is not None:
+                with self.turn:
+                    return self._records.find_vectors(ids)
+            rows = np.fromiter(map(self.rows.get, ids, repeat(-1)), np.int64, len(ids))
+            if (is_missing := rows < 0).any():
+                rows, ids = rows[~is_missing], [ids[row] for row in np.flatnonzero(~is_missing).tolist()]
+            if (held := self._index.held_vectors(rows)) is not None:
+                return Batch(ids, held)
             with self.turn:
-                return self._store.get(rows) if self._records is None else self._records.find_vectors(ids)
+                return self._store.get(rows)
         except LeadMigrateError:  # another store has come to its place
             return None
 
@@ -112,7 +116,8 @@ class Texts:
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
         """Return the hash of the text that each document has now; None where it has none, or cannot be read now."""
         now, hashes = time.monotonic(), self._hashes
-        new = [doc_id for doc_id in ids if doc_id not in hashes or hashes[doc_id][1] < now - self._valid_s]
+        oldest, entries = now - self._valid_s, list(map(hashes.get, ids))
+        new = [doc_id for doc_id, entry in zip(ids, entries, strict=True) if entry is None or entry[1] < oldest]
         if new and self._pause.is_over:
             try:
                 documents = self.find(new)
@@ -124,15 +129,18 @@ class Texts:
                 for doc_id in new:
                     text = documents[doc_id].text if doc_id in documents else ""
                     hashes[doc_id] = text_hash(text) if text.strip() else None, now
-        return [hashes[doc_id][0] if doc_id in hashes else None for doc_id in ids]
+                entries = list(map(hashes.get, ids))
+        return [None if entry is None else entry[0] for entry in entries]
 
 
 @dataclass(frozen=True)
 class Generation:
     """A store as it was opened.
 
-    `is_translated` says whether there are vectors in it that are not the model's own; `true_in_store` has the hash of
-    the text of each document that was noted as true, `marker` is what `_marker` says of it.
+    `is_translated` says whether there are vectors in it that are not the model's own; `made_true` are documents with
+    true vectors from the beginning, as far as their texts are still those of then, which those in files are.
+    `true_in_store` has the hash of the text of each document that was noted as true since, `marker` is what `_marker`
+    says of it.
     """
 
     key: str
@@ -142,6 +150,7 @@ class Generation:
     texts: Texts
     is_translated: bool
     confidence: Vectors | None
+    made_true: frozenset[str]
     marker: Any
     true_in_store: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -171,15 +180,10 @@ class Generation:
             return np.empty(0, np.intp)
         if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
             return np.arange(len(ids))
-        digest_of = self.true_in_store.get
-        pairs = enumerate(zip(ids, hashes, strict=True))
-        lacking = np.array([p for p, (i, digest) in pairs if digest is None or digest_of(i) != digest], np.intp)
-        # Texts in files are still those that the store was made of; those of a database may be others.
-        if not len(lacking) or self.confidence is None or as_files(self.store) is None:
-            return lacking
-        row_of = self.texts.rows.get
-        rows = np.array([row_of(ids[position], -1) for position in lacking.tolist()], np.int64)
-        return lacking[~((rows >= 0) & (self.confidence[rows] >= 1))]
+        made_true, true_hashes = self.made_true, map(self.true_in_store.get, ids)
+        rows = enumerate(zip(ids, true_hashes, hashes, strict=True))
+        untrue = [row for row, (i, true, now) in rows if (true is None or true != now) and i not in made_true]
+        return np.array(untrue, np.intp)
 
     def uncertainties(self, ids: Collection[str]) -> list[float]:
         """Return 1 - confidence of each document; 1 where nothing is known of it."""
@@ -218,14 +222,19 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
     # The old model may be unknown: nothing says it of a store that lead-migrate has not made
     translated = manifest is not None and (manifest.store.made_by == "translate" or manifest.source_model is not None)
     n_true = manifest.counts.get("true vectors", 0) if manifest is not None else 0
+    texts, confidence = Texts(store, index, valid_s=valid_s), confidence_of(store)
+    made_true: frozenset[str] = frozenset()
+    if confidence is not None and as_files(store) is not None and (is_true := confidence >= 1).any():
+        made_true = frozenset(doc_id for doc_id, row in texts.rows.items() if is_true[row])
     return Generation(
         generation_of(store),
         store,
         index,
         vectors[model],
-        Texts(store, index, valid_s=valid_s),
+        texts,
         translated and (as_files(store) is None or n_true < store.info.count),
-        confidence_of(store),
+        confidence,
+        made_true,
         marker,
     )
 

@@ -264,23 +264,28 @@ def joined(info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Seque
     summed[found[is_in_both]] += reciprocal[is_in_both]
     lacking = np.flatnonzero(~is_in_both)
     order = np.argsort(-np.concatenate([summed, reciprocal[lacking]]), kind="stable")
-    names = [*hits.ids, *(old[row] for row in lacking.tolist())]
-    scores = dict(zip(hits.ids, np.asarray(hits.scores, np.float64).tolist(), strict=True))
-    first = [names[row] for row in order[:depth].tolist()]
-    if not _score_more(scores, info, texts, query, first):  # the next ones come up, whichever those are
-        _score_more(scores, info, texts, query, names)
-    ids = list(islice((names[row] for row in order.tolist() if names[row] in scores), depth))
-    return Hits(tuple(ids), np.array([scores[doc_id] for doc_id in ids], np.float32))
+    ids = [*hits.ids, *(old[row] for row in lacking.tolist())]
+    scores = np.concatenate([hits.scores, np.empty(len(lacking), np.float32)])
+    is_scored = np.arange(len(ids)) < len(hits.ids)
+    for rows in (order[:depth], order):  # the next ones come up where some are not in the new store
+        if is_scored[order[:depth]].all():
+            break
+        unscored = rows[~is_scored[rows]]
+        lacking_ids = [ids[row] for row in unscored.tolist()]
+        scored = _scores(info, texts, query, lacking_ids)
+        scores[unscored] = [scored.get(doc_id, np.nan) for doc_id in lacking_ids]
+        is_scored[unscored] = [doc_id in scored for doc_id in lacking_ids]
+    first = order[is_scored[order]][:depth]
+    return Hits(tuple([ids[row] for row in first.tolist()]), scores[first])
 
 
-def _score_more(scores: dict[str, float], info: StoreInfo, texts: Texts, query: Vectors, ids: Sequence[str]) -> bool:
-    """Add the scores of documents that have none, by their vectors in the new store; return whether it has them all."""
-    lacking = [doc_id for doc_id in ids if doc_id not in scores]
-    batch = texts.vectors_there(lacking) if lacking else None
-    if batch is not None and len(batch):
-        rows = unit_rows(batch.vectors) if is_cosine(info) else batch.vectors
-        near = rows.astype(np.float64) @ query.astype(np.float64)
-        if info.metric == "l2":
-            near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
-        scores.update(zip(batch.ids, near.tolist(), strict=True))
-    return all(doc_id in scores for doc_id in lacking)
+def _scores(info: StoreInfo, texts: Texts, query: Vectors, ids: Sequence[str]) -> dict[str, float]:
+    """Return the scores of documents by their vectors in the new store, as far as it has them."""
+    batch = texts.vectors_there(ids)
+    if batch is None or not len(batch):
+        return {}
+    rows = unit_rows(batch.vectors) if is_cosine(info) else batch.vectors
+    near = rows.astype(np.float64) @ query.astype(np.float64)
+    if info.metric == "l2":
+        near = float(query @ query) - 2 * near + np.einsum("nd,nd->n", rows, rows)
+    return dict(zip(batch.ids, near.tolist(), strict=True))

@@ -124,10 +124,11 @@ class LiveAnswer:
 
 @dataclass
 class _Buffer:
-    """Counts since they were last written down."""
+    """Counts since they were last written down; `pools` are those of queries, which are counted as wanted then."""
 
     counts: Tally[Counter] = field(default_factory=Tally)
     wanted: Tally[str] = field(default_factory=Tally)
+    pools: list[tuple[Sequence[str], NDArray[np.intp]]] = field(default_factory=list)
     choosers: set[str] = field(default_factory=set)
     queries: list[ServedQuery] = field(default_factory=list)
 
@@ -147,12 +148,11 @@ class _Untrue:
 
     def missing(self, present: NDArray[np.intp], scores: NDArray[np.floating] | None = None) -> dict[str, bytes]:
         """Return those with a text and no vector at hand, by id, the best `scores` first if they are given."""
-        order = np.arange(len(self.ids))
+        at_hand, order = set(present.tolist()), range(len(self.ids))
         if scores is not None:
-            order = np.argsort(scores if self.generation.store.info.metric == "l2" else -scores, kind="stable")
-        at_hand = set(present.tolist())
-        pairs = ((self.ids[row], self.digests[row]) for row in order.tolist() if row not in at_hand)
-        return {doc_id: digest for doc_id, digest in pairs if digest is not None}
+            order = np.argsort(scores if self.generation.store.info.metric == "l2" else -scores, kind="stable").tolist()
+        ids, digests = self.ids, self.digests
+        return {ids[row]: digest for row in order if row not in at_hand and (digest := digests[row]) is not None}
 
     def estimates(self, present: NDArray[np.intp], true: Vectors) -> NDArray[np.floating]:
         """Return the scores, (n,), in which those at the places `present` count by their true vectors."""
@@ -513,7 +513,7 @@ class LiveSearcher:
         with self._lock:
             if ids:
                 self._buffer.choosers.add(chooser)
-            self._buffer.wanted.update(dict(zip(ids, (1 / (positions + 1)).tolist(), strict=True)))
+                self._buffer.pools.append((ids, positions))
 
     def _allowed(self) -> int:
         """Return how many documents a query may have embedded now."""
@@ -603,6 +603,8 @@ class LiveSearcher:
             self._embedded += int(buffer.counts["embedded_by_queries"])
         uncertainties = self.generation.uncertainties
         new_additions, all_additions = None if self._old is None else self._old.take_counted(), None
+        for ids, positions in buffer.pools:
+            buffer.wanted.update(dict(zip(ids, (1 / (positions + 1)).tolist(), strict=True)))
         try:
             with self._state.transaction():
                 if buffer.wanted:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,32 +56,40 @@ class VectorMemory:
     """The vectors, (dim,), that were used last, by the hash of their text; `most` are held."""
 
     def __init__(self, dim: int, most: int) -> None:
-        self._most = most
-        self._vectors = np.empty((0, dim), np.float32)
-        self._row_of: OrderedDict[bytes, int] = OrderedDict()
+        self._most, self._clock = most, 0
+        self._vectors, self._used_at = np.empty((0, dim), np.float32), np.empty(0, np.int64)
+        self._row_of: dict[bytes, int] = {}
+        self._digests: list[bytes] = []
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._row_of
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """Return the places of those digests that are known, (n,), and copies of their vectors, (n, dim)."""
-        row_of = self._row_of
-        present = [(position, digest) for position, digest in enumerate(digests) if digest in row_of]
-        for _, digest in present:
-            row_of.move_to_end(digest)  # type: ignore[arg-type]
-        rows = np.array([row_of[digest] for _, digest in present], np.intp)  # type: ignore[index]
-        return np.array([position for position, _ in present], np.intp), self._vectors[rows]
+        rows = np.fromiter(map(self._row_of.get, digests, repeat(-1)), np.intp, len(digests))  # type: ignore[arg-type]
+        present = np.flatnonzero(rows >= 0)
+        rows = rows[present]
+        self._used_at[rows] = self._ticks(len(rows))
+        return present, self._vectors[rows]
 
     def keep(self, digest: bytes, vector: Vectors) -> None:
         """Hold a copy of a vector, in the row of the one that was used longest ago where there are enough."""
-        row = self._row_of.pop(digest, len(self._row_of))
+        row = self._row_of.get(digest, len(self._digests))
         if row == self._most:
-            row = self._row_of.popitem(last=False)[1]
+            row = int(self._used_at.argmin())
+            del self._row_of[self._digests[row]]
         if row == len(self._vectors):
-            more = np.empty((min(max(row, 256), self._most - row), self._vectors.shape[1]), np.float32)
-            self._vectors = np.concatenate([self._vectors, more])
-        self._vectors[row] = vector
-        self._row_of[digest] = row
+            more = min(max(row, 256), self._most - row)
+            self._vectors = np.concatenate([self._vectors, np.empty((more, self._vectors.shape[1]), np.float32)])
+            self._used_at = np.concatenate([self._used_at, np.zeros(more, np.int64)])
+        self._digests[row : row + 1] = [digest]
+        self._vectors[row], self._row_of[digest] = vector, row
+        self._used_at[row] = self._ticks(1)[0]
+
+    def _ticks(self, count: int) -> NDArray[np.int64]:
+        """Return the next times of a clock that counts uses."""
+        self._clock += count
+        return np.arange(self._clock - count, self._clock)
 
 
 class LiveVectors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import neg
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,7 +59,8 @@ def by_score(scores: Mapping[str, float], depth: int) -> list[str]:
     if 0 < depth < len(scores):  # strings take longer to sort than numbers
         least = sorted(scores.values(), reverse=True)[depth - 1]
         best = {doc_id: score for doc_id, score in scores.items() if score >= least}
-    return sorted(sorted(best), key=scores.__getitem__, reverse=True)[:depth]  # a sort keeps the order of equals
+    pairs = sorted(zip(map(neg, best.values()), best, strict=True))  # documents are compared where scores are equal
+    return [doc_id for _, doc_id in pairs[:depth]]
 
 
 class TopK:
