@@ -8,7 +8,7 @@ busy cores as with one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,6 +45,21 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
     environment.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # sleep soon instead of spinning
 
 
+def thread_count(environment: Mapping[str, str] = os.environ) -> int:
+    """Return how many threads may compute: what a user or `limit_threads` says, else as many as there are cores."""
+    counts = [environment[name] for name in COUNTS if environment.get(name, "").isdecimal()]
+    return max(min(available_cores(), *map(int, counts)), 1) if counts else available_cores()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep the BLAS of NumPy, and of what else is loaded, to one thread within, for the whole process."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
 @contextmanager
 def threads_for(pairs: int) -> Iterator[None]:
     """Keep the BLAS to one thread within, where a problem is small: the number that a user gives is the most to use."""
@@ -52,7 +67,6 @@ def threads_for(pairs: int) -> Iterator[None]:
         yield
         return
     import scipy.linalg  # noqa: F401 - it has a BLAS of its own, which is limited only once it is loaded
-    from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_thread():
         yield

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 import numpy as np
 
-from migrate.pace import rest_for_pace
+from migrate.devices import chosen_device
+from migrate.pace import has_pace, rest_for_pace
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores.base import Store
-from migrate.stores.sources import Checksums, vector_checksums
+from migrate.stores.sources import vector_checksums
+from migrate.threads import one_thread, thread_count
 from migrate.vectors import Batch
 from migrate.work.shards import Block, Shard
 
 _BATCH_BYTES = 16 << 20
+_PART_BYTES = 2 << 20
 _FEWEST_ROWS = 256
 
 
@@ -26,46 +30,63 @@ def batch_rows(dim: int) -> int:
 
 
 def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Iterator[Block]:
-    """Yield the rows of a shard, translated, `rows` at a time: the same whoever does it.
+    """Yield the rows of a shard, translated: the same whoever does it.
 
-    With them go their confidence, and checksums of what they were made of, which a thread takes meanwhile.
+    `rows` are read at a time. With them go their confidence, and checksums of what they were made of.
     """
-    checksums: list[Future[Checksums]] = []
-    with ThreadPoolExecutor(1) as thread:
 
-        def take_checksums(batch: Batch) -> None:
-            checksums.append(thread.submit(vector_checksums, batch.vectors))
+    def translate(batch: Batch, texts: list[str] | None) -> Block:
+        done = fitted.translate(batch, texts, source=store.info.location, patch=patch)
+        checksums = vector_checksums(batch.vectors)
+        return Block({"vectors": done.vectors, "confidence": done.confidence, "sources": checksums})
 
-        for done in translated_batches(store, fitted, rows, shard, patch=patch, on_batch=take_checksums):
-            sources = checksums.pop().result()  # before the next batch is read into the place of this one
-            yield Block({"vectors": done.vectors, "confidence": done.confidence, "sources": sources})
+    batches = _read_batches(store, fitted, rows, shard)
+    # models read one batch after the other, and a device computes so; nothing is done while a pace rests
+    if fitted.reads_texts or has_pace() or chosen_device() is not None:
+        for batch, texts in batches:
+            yield translate(batch, texts)
+            rest_for_pace()
+        return
+    parts = (part for batch, _ in batches for part in _parts(batch, max(store.info.dim, fitted.dim)))
+    count, translating = thread_count(), deque[Future[Block]]()
+    with one_thread(), ThreadPoolExecutor(count) as threads:
+        for part in parts:
+            translating.append(threads.submit(translate, part, None))
+            if len(translating) > count:
+                yield translating.popleft().result()
+        while translating:
+            yield translating.popleft().result()
+
+
+def _parts(batch: Batch, dim: int) -> Iterator[Batch]:
+    """Yield copies of parts of a batch that fit into the cache of a processor."""
+    rows = 1 << (max(_PART_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
+    for start in range(0, len(batch), rows):
+        part = slice(start, start + rows)
+        yield Batch(batch.ids[part], np.array(batch.vectors[part]))
 
 
 def translated_batches(
-    store: Store,
-    fitted: FittedStitch,
-    rows: int,
-    shard: Shard | None = None,
-    *,
-    patch: bool = True,
-    on_batch: Callable[[Batch], None] = lambda _: None,
+    store: Store, fitted: FittedStitch, rows: int, *, patch: bool = True
 ) -> Iterator[TranslatedBatch]:
-    """Yield the vectors of a store, or of a shard, after the stitch, `rows` at a time, with their confidence.
-
-    `on_batch` is called with each batch as it was before.
+    """Yield the vectors of a store after the stitch, `rows` at a time, with their confidence.
 
     Raises VectorError: a vector is zero or not finite, before or after.
     """
-    start, stop = (0, store.info.count) if shard is None else (shard.start, shard.stop)
-    documents = None
-    if fitted.reads_texts:
-        documents = store.documents(None if shard is None else np.arange(start, stop))
-    for batch in store.scan(start, stop, batch_size=rows):
-        texts = None
-        if documents is not None:
-            chunk = list(islice(documents, len(batch)))
-            texts = [document.text for document in chunk]
-            batch = Batch([document.id for document in chunk], batch.vectors)
-        on_batch(batch)
+    for batch, texts in _read_batches(store, fitted, rows, Shard(0, store.info.count)):
         yield fitted.translate(batch, texts, source=store.info.location, patch=patch)
         rest_for_pace()
+
+
+def _read_batches(
+    store: Store, fitted: FittedStitch, rows: int, shard: Shard
+) -> Iterator[tuple[Batch, list[str] | None]]:
+    """Yield the rows of a shard, each batch valid until the next is asked for, and texts if the stitch reads them."""
+    if not fitted.reads_texts:
+        for batch in store.scan(shard.start, shard.stop, batch_size=rows):
+            yield batch, None
+        return
+    documents = store.documents(np.arange(shard.start, shard.stop))
+    for batch in store.scan(shard.start, shard.stop, batch_size=rows):
+        chunk = list(islice(documents, len(batch)))
+        yield Batch([document.id for document in chunk], batch.vectors), [document.text for document in chunk]
