@@ -74,6 +74,7 @@ def postgres(folder: Path, rows: int) -> Iterator[str]:
     setting = Setting("pgvector", folder)
     start_postgres(setting)
     try:
+        give_memory(setting)
         with psycopg.connect(setting.place.partition(":")[2], autocommit=True) as connection:
             connection.execute("SET maintenance_work_mem = '512MB'")
             columns = f"id text PRIMARY KEY, content text, metadata jsonb, embedding vector({DIM})"
@@ -88,6 +89,18 @@ def postgres(folder: Path, rows: int) -> Iterator[str]:
     finally:
         for end in setting.ends:
             end()
+
+
+def give_memory(setting: Setting) -> None:
+    """Let a server of PostgreSQL hold the tables in memory, as one that serves them is set up to: start it again."""
+    import psycopg
+    from pgserver import pg_ctl
+    from pgserver.postgres_server import get_server
+
+    with psycopg.connect(setting.place.partition(":")[2], autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET shared_buffers = '1GB'")
+    server = get_server(f"{setting.folder}/data", cleanup_mode="delete")
+    pg_ctl(["-w", "-m", "fast", "restart"], pgdata=server.pgdata, user=server.system_user, timeout=60)
 
 
 @contextmanager

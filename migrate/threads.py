@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
+from typing import Any, Final
 
 COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which a user says how many threads; the libraries read them when they are loaded."""
@@ -51,13 +54,37 @@ def thread_count(environment: Mapping[str, str] = os.environ) -> int:
     return max(min(available_cores(), *map(int, counts)), 1) if counts else available_cores()
 
 
+@dataclass
+class _OneThread:
+    """The limit of one thread that a process keeps, and how many of its threads are within it."""
+
+    lock: Lock = field(default_factory=Lock)
+    users: int = 0
+    limit: Any = None
+
+
+_one_thread: Final = _OneThread()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep the BLAS of NumPy, and of what else is loaded, to one thread within, for the whole process."""
+    """Keep the BLAS of NumPy, and of what else is loaded, to one thread within, for the whole process.
+
+    The last of several threads to leave gives it back its number: each of them by itself would give it back another's.
+    """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _one_thread.lock:
+        if not _one_thread.users:
+            _one_thread.limit = threadpool_limits(limits=1, user_api="blas")
+        _one_thread.users += 1
+    try:
         yield
+    finally:
+        with _one_thread.lock:
+            _one_thread.users -= 1
+            if not _one_thread.users:
+                _one_thread.limit.restore_original_limits()
 
 
 @contextmanager

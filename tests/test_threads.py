@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from migrate.threads import COUNTS, SMALL_PAIRS, available_cores, limit_threads, threads_for
+from migrate.threads import COUNTS, SMALL_PAIRS, available_cores, limit_threads, one_thread, thread_count, threads_for
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,28 @@ def test_a_small_fit_takes_one_thread_and_gives_the_others_back(monkeypatch):
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
         with threads_for(10):
             assert blas_threads() == {1}, "what the user says is the most"
+
+
+def test_the_last_to_leave_gives_the_other_threads_back():
+    with threadpool_limits(limits=2, user_api="blas"):
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}, "the second is still within"
+        second.__exit__(None, None, None)
+        assert blas_threads() == {2}
+        with pytest.raises(ZeroDivisionError), one_thread():
+            1 / 0  # noqa: B018
+        assert blas_threads() == {2}
+
+
+def test_as_many_threads_compute_as_a_user_says_and_no_more_than_there_are_cores():
+    cores = available_cores()
+    assert (
+        thread_count({}) == thread_count({"OMP_NUM_THREADS": ""}) == thread_count({"OMP_NUM_THREADS": "999"}) == cores
+    )
+    assert thread_count({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "8"}) == 1
 
 
 def test_the_command_line_says_it_before_numpy_is_there():

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import shutil
+import threading
 
 import faiss
 import numpy as np
@@ -11,7 +12,10 @@ from stores_tools import make_store
 import migrate
 import migrate.translate
 from migrate.embedders import load_embedder
-from migrate.errors import StitchError
+from migrate.errors import StitchError, VectorError
+from migrate.manifest import Manifest
+from migrate.selection import Pairs
+from migrate.steps.fit.job import fit_pairs
 from migrate.steps.translate.job import _open_again
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
@@ -88,6 +92,43 @@ def test_the_new_store_says_where_it_comes_from_and_embeds_queries_as_its_model_
     assert manifest.inputs["source rows"] == store.snapshot().rows_sha256
     assert manifest.counts == {"documents": 150, "true vectors": 60}
     assert load_embedder("tfidf:24", state=tmp_path / "new").identity == fitted.manifest.model
+
+
+def index_of(path, rows, spoil=lambda vectors: None):
+    """A flat index of random vectors in a file, and a stitch that reads no texts."""
+    vectors = np.random.default_rng(0).standard_normal((rows, 384), np.float32)
+    pairs = Pairs(tuple(map(str, range(200))), vectors[:200].copy(), vectors[:200, ::-1].copy())
+    manifest = Manifest("stitch", details={"fingerprint": {"dim": 384}})
+    spoil(vectors)
+    index = faiss.IndexFlatIP(384)
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+    return open_store(path), fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0)
+
+
+@pytest.mark.parametrize("rows", [255, 1_024, 2_049, 9_000])
+def test_the_new_store_is_the_same_with_any_number_of_threads(rows, tmp_path, monkeypatch):
+    (store, fitted), written = index_of(tmp_path / "index.faiss", rows), []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(migrate.translate, "thread_count", lambda threads=threads: threads)
+        migrate.translate(store, fitted, tmp_path / str(threads), any_store=True)
+        names = ("index.faiss", "confidence.npy", "sources.npy")
+        written.append([(tmp_path / str(threads) / name).read_bytes() for name in names])
+    assert written[0] == written[1] == written[2]
+    whole = fitted.translate(read_all(store.scan()), source="test", patch=False).vectors
+    assert np.abs(vectors_of(tmp_path / "1").vectors - whole).max() < 1e-5 * fitted.norm
+
+
+def test_a_vector_that_is_no_number_ends_all_threads_and_leaves_nothing(tmp_path):
+    def spoil(vectors):
+        vectors[3_000, 7] = np.nan
+
+    store, fitted = index_of(tmp_path / "index.faiss", 5_000, spoil)
+    before = threading.active_count()
+    with pytest.raises(VectorError, match="vector for document '3000'"):
+        migrate.translate(store, fitted, tmp_path / "new", any_store=True)
+    assert threading.active_count() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["index.faiss"]
 
 
 def test_equal_ids_in_another_store_get_no_true_vectors(store, fitted, tmp_path):
