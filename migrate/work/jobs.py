@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -227,28 +228,56 @@ class Work:
         Workers that write to this machine's folder leave it there; of others it is taken in.
         """
         is_here = pool.folder == self.shards.folder
-        waiting, flying = iter(shards), dict[Future[Any], Shard]()
         with ThreadPoolExecutor(1024) as threads:
             try:
-                while True:
-                    # no more than keep the workers busy, so that memory does not grow with the number of shards
-                    for shard in islice(waiting, max(pool.capacity - len(flying), 0 if flying else 1)):
-                        flying[threads.submit(pool.result if is_here else pool.call, shard)] = shard
-                    if not flying:
-                        break
-                    for future in wait(flying, 1.0, FIRST_COMPLETED).done:
-                        shard, content = flying.pop(future), future.result()
-                        if is_here:
-                            self.shards.add(shard, content)
-                        else:
-                            self.shards.write(shard, *make_shard(shard, [content], self.writer)())
-                        yield shard
-                        if not is_here and content.file is not None:
-                            pool.release([content.file])
+                if not is_here and self.job.sends_pieces:
+                    yield from self._put_together(pool, threads, list(shards))
+                else:
+                    yield from self._take_in(pool, threads, shards, is_here=is_here)
             finally:
                 pool.stop()
         if not is_here:
             pool.release(pool.found.values())  # of shards that were in their places before
+
+    def _take_in(
+        self, pool: Pool, threads: Executor, shards: Iterable[Shard], *, is_here: bool
+    ) -> Generator[Shard, None, None]:
+        """Take the shards as they come."""
+        waiting, flying = iter(shards), dict[Future[Any], Shard]()
+        while True:
+            # no more than keep the workers busy, so that memory does not grow with the number of shards
+            for shard in islice(waiting, max(pool.capacity - len(flying), 0 if flying else 1)):
+                flying[threads.submit(pool.result if is_here else pool.call, shard)] = shard
+            if not flying:
+                return
+            for future in wait(flying, 1.0, FIRST_COMPLETED).done:
+                shard, content = flying.pop(future), future.result()
+                if is_here:
+                    self.shards.add(shard, content)
+                else:
+                    self.shards.write(shard, *make_shard(shard, [content], self.writer)())
+                yield shard
+                if not is_here and content.file is not None:
+                    pool.release([content.file])
+
+    def _put_together(self, pool: Pool, threads: Executor, shards: Sequence[Shard]) -> Generator[Shard, None, None]:
+        """Write each shard from the pieces that workers send, in order, so that none is in memory as a whole."""
+        waiting = (piece for shard in shards for piece in self.job.pieces(shard))
+        flying, files = deque[Future[Block]](), list[str]()
+
+        def next_block() -> Block:
+            for piece in islice(waiting, max(pool.capacity - len(flying), 0 if flying else 1)):
+                flying.append(threads.submit(pool.call, piece))
+            block = flying.popleft().result()
+            files.extend([] if block.file is None else [block.file])
+            return block
+
+        for shard in shards:
+            blocks = (next_block() for _ in self.job.pieces(shard))
+            self.shards.write(shard, *make_shard(shard, blocks, self.writer)())
+            yield shard
+            pool.release(files)
+            files.clear()
 
     def write_values(self, order: NDArray[np.int64] | None) -> dict[str, str]:
         """Write what shards have beside vectors, a `.npy` each in `StoreWriter.order`; return the SHA-256 of each."""
@@ -290,6 +319,13 @@ class StoreJob(ABC):
     def spreads(self) -> bool:
         """True if rows are made so slowly that starting processes is worth it."""
         return False
+
+    sends_pieces: bool = False
+    """True if workers that do not see the output send shards in pieces."""
+
+    def pieces(self, shard: Shard) -> Iterable[Shard]:
+        """Return the pieces in which a shard is sent, in order."""
+        return [shard]
 
     @abstractmethod
     def configuration(self) -> Configuration:

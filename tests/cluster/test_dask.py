@@ -14,6 +14,8 @@ from pathlib import Path
 
 import faiss
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import victims
 from dask_processes import ENVIRONMENT, kill, processes
@@ -29,6 +31,7 @@ from migrate.errors import OutputError, RemoteError, UsageError, VectorError
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.work.runner import LocalRunner
+from migrate.work.shards import ShardFolder
 
 pytestmark = pytest.mark.slow
 
@@ -146,6 +149,62 @@ def test_a_killed_coordinator_goes_on(cluster, folder, tmp_path, expected, shard
         assert died.returncode == 137, died.stderr
     run(folder, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
     assert victims.digest(tmp_path / "new") == expected
+    assert not left_in(tmp_path / "shards")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Three files of Parquet, none of whole batches, a stitch, and `expected`, what one process makes of them."""
+    folder = tmp_path_factory.mktemp("files")
+    vectors = np.random.default_rng(0).standard_normal((ROWS, victims.DIM), np.float32)
+    (folder / "source").mkdir()
+    for number, part in enumerate(np.split(np.arange(ROWS), [3_001, 5_503])):
+        columns = {"id": [f"doc-{row}" for row in part], "vector": list(vectors[part])}
+        pq.write_table(pa.table(columns), folder / "source" / f"part-{number}.parquet")
+    victims.make_stitch(folder / "source", folder / "stitch")
+    run(folder, folder / "expected", LocalRunner(1))
+    return folder
+
+
+@pytest.fixture
+def large_files(monkeypatch):
+    """Files that are too large to be sent as a whole."""
+    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_SENT", 1)
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+def test_a_large_file_is_put_together_from_pieces_and_written_once(
+    cluster, files, tmp_path, shards, left_in, large_files, monkeypatch
+):
+    written, write = [], ShardFolder.write
+    monkeypatch.setattr(ShardFolder, "write", lambda self, *args: (written.append(args), write(self, *args)))
+    run(files, tmp_path / "new", DaskRunner(str(cluster.file), shards and str(tmp_path / shards)))
+    assert victims.digest(tmp_path / "new") == victims.digest(files / "expected")
+    assert [(shard.start, shard.stop) for shard, *_ in written] == [(0, 3_001), (3_001, 5_503), (5_503, ROWS)]
+    assert all("vectors" not in arrays for _, arrays, _ in written)
+    assert not left_in(tmp_path / "shards")
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+def test_pieces_of_a_killed_worker_are_made_by_another(files, tmp_path, shards, large_files):
+    with processes(tmp_path) as started:
+        runner = DaskRunner(str(started.file), shards and str(tmp_path / shards))
+        run(files, tmp_path / "new", runner, progress=after(1, lambda: kill(started.workers[0])))
+    assert victims.digest(tmp_path / "new") == victims.digest(files / "expected")
+
+
+@pytest.mark.parametrize("shards", [None, "shards"])
+def test_files_of_pieces_go_on_after_a_stop(cluster, files, tmp_path, shards, large_files, left_in):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    runner = DaskRunner(str(cluster.file), shards and str(tmp_path / shards))
+    with pytest.raises(KeyboardInterrupt):
+        run(files, tmp_path / "new", runner, progress=after(2, interrupt))
+    done = []
+    run(files, tmp_path / "new", runner, progress=lambda *seen: done.append(seen[1]))
+    assert done[0] == 3_001, "the file that was finished stays"
+    assert victims.digest(tmp_path / "new") == victims.digest(files / "expected")
     assert not left_in(tmp_path / "shards")
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _ALONE: Final = LocalRunner(1)
 _PART_BYTES = 64 << 20
 _LARGEST_SENT = 256 << 20
-"""Bytes of the largest part of a store that is sent: it is in memory as a whole."""
+"""Bytes of the largest part of a store that is sent as a whole, which is in memory then."""
 
 _LARGEST_WRITTEN = 4 << 30
 """Bytes of the largest part that is written where it is made: a minute's work, which is lost with the process."""
@@ -292,6 +292,8 @@ class StoreTranslation(RewriteJob):
     fitted: FittedStitch
     fallback: FallbackUse | None
     patch: bool
+    sends_pieces: bool = field(init=False, default=False)
+    _piece_rows: int = field(init=False, default=0)
 
     stage = command = "translate"
 
@@ -320,9 +322,16 @@ class StoreTranslation(RewriteJob):
         parts = work.writer(self.dim).shards()
         if parts is None or not self._goes_by_parts(parts):
             return shards_of(self.total, batches * self.rows)
+        self._piece_rows = batches * self.rows
         if self._takes_parts(work, parts):
+            largest = max(map(len, parts), default=0) * 4 * self.dim
+            self.sends_pieces = largest > _LARGEST_SENT and not self.output.is_shared
             return parts
-        return [shard for part in parts for shard in shards_of(len(part), batches * self.rows, part.start)]
+        return [piece for part in parts for piece in self.pieces(part)]
+
+    def pieces(self, shard: Shard) -> Iterable[Shard]:
+        """Return pieces of some batches, none of which goes beyond a part of the store."""
+        return shards_of(len(shard), self._piece_rows, shard.start)
 
     def _goes_by_parts(self, parts: Sequence[Shard]) -> bool:
         """Return whether batches are within parts, whoever makes them; not where texts are read and that is slower."""
@@ -336,8 +345,7 @@ class StoreTranslation(RewriteJob):
         """Return whether each part is a shard, which saves writing its vectors twice: as an earlier run has begun."""
         if len(work.shards):
             return set(work.shards) <= set(parts)
-        largest = _LARGEST_WRITTEN if work.sees_files or self.output.is_shared else _LARGEST_SENT
-        return max(map(len, parts), default=0) * 4 * self.dim <= largest
+        return max(map(len, parts), default=0) * 4 * self.dim <= _LARGEST_WRITTEN
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Translate a shard."""
