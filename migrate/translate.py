@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from migrate.vectors import Batch
 from migrate.work.shards import Block, Shard
 
 _BATCH_BYTES = 16 << 20
-_PART_BYTES = 2 << 20
+_CACHE_BYTES = 2 << 20
 _FEWEST_ROWS = 256
 
 
@@ -47,23 +47,23 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
             yield translate(batch, texts)
             rest_for_pace()
         return
-    parts = (part for batch, _ in batches for part in _parts(batch, max(store.info.dim, fitted.dim)))
+    small_batches = chain.from_iterable(_split(batch, max(store.info.dim, fitted.dim)) for batch, _ in batches)
     count, translating = thread_count(), deque[Future[Block]]()
     with one_thread(), ThreadPoolExecutor(count) as threads:
-        for part in parts:
-            translating.append(threads.submit(translate, part, None))
+        for small_batch in small_batches:
+            translating.append(threads.submit(translate, small_batch, None))
             if len(translating) > count:
                 yield translating.popleft().result()
         while translating:
             yield translating.popleft().result()
 
 
-def _parts(batch: Batch, dim: int) -> Iterator[Batch]:
-    """Yield copies of parts of a batch that fit into the cache of a processor."""
-    rows = 1 << (max(_PART_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
-    for start in range(0, len(batch), rows):
-        part = slice(start, start + rows)
-        yield Batch(batch.ids[part], np.array(batch.vectors[part]))
+def _split(batch: Batch, dim: int) -> Iterator[Batch]:
+    """Yield copies of smaller batches that fit into the cache of a processor."""
+    count = 1 << (max(_CACHE_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
+    for start in range(0, len(batch), count):
+        rows = slice(start, start + count)
+        yield Batch(batch.ids[rows], np.array(batch.vectors[rows]))
 
 
 def translated_batches(
