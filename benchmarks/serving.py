@@ -94,7 +94,7 @@ def postgres(folder: Path, rows: int) -> Iterator[str]:
 def give_memory(setting: Setting) -> None:
     """Let a server of PostgreSQL hold the tables in memory, as one that serves them is set up to: start it again."""
     import psycopg
-    from pgserver import pg_ctl
+    from pgserver import pg_ctl  # type: ignore[attr-defined]
     from pgserver.postgres_server import get_server
 
     with psycopg.connect(setting.place.partition(":")[2], autocommit=True) as connection:
