@@ -273,3 +273,20 @@ def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_clos
     found = made(stitch).fit(x, y, texts).predict(*asked)
     np.testing.assert_allclose(found.vectors, exact.vectors, atol=1e-4)
     np.testing.assert_allclose(found.variance, exact.variance, atol=1e-3)
+
+
+def test_who_asks_while_coefficients_are_made_gets_those_of_all_parts(world):
+    """As another thread may."""
+    fitted, found = made(Kernel).fit(*mixed(world), None), []
+
+    class AskedMeanwhile(tuple):
+        def __iter__(self):
+            if not found:
+                found.append(None)
+                found[0] = len(fitted._coefficients)
+            return super().__iter__()
+
+    fitted.parts_ = AskedMeanwhile(fitted.parts_)
+    vars(fitted).pop("_mixed", None)
+    assert len(fitted._coefficients) == 1
+    assert found == [1]
