@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -62,6 +63,29 @@ def test_the_last_to_leave_gives_the_other_threads_back():
         with pytest.raises(ZeroDivisionError), one_thread():
             1 / 0  # noqa: B018
         assert blas_threads() == {2}
+
+
+def test_any_thread_may_be_the_first_to_enter_and_the_last_to_leave():
+    """The main thread has set a number before, so that threadpoolctl would obey it alone."""
+    entered, seen, leave = threading.Event(), [], threading.Event()
+
+    def compute():
+        with one_thread():
+            seen.append(blas_threads())
+            entered.set()
+            assert leave.wait(60)
+        seen.append(blas_threads())
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        other = threading.Thread(target=compute)
+        other.start()
+        assert entered.wait(60)
+        with one_thread():
+            pass
+        leave.set()
+        other.join()
+        assert seen[0] == {1}
+        assert 1 not in seen[1] and blas_threads() == {2}
 
 
 def test_as_many_threads_compute_as_a_user_says_and_no_more_than_there_are_cores():
