@@ -41,21 +41,27 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
         return Block({"vectors": done.vectors, "confidence": done.confidence, "sources": checksums})
 
     batches = _read_batches(store, fitted, rows, shard)
-    # models read one batch after the other, and a device computes so; nothing is done while a pace rests
-    if fitted.reads_texts or has_pace() or chosen_device() is not None:
+    # models read one batch after the other, and a device computes so
+    if fitted.reads_texts or chosen_device() is not None:
         for batch, texts in batches:
             yield translate(batch, texts)
             rest_for_pace()
         return
     parts = (part for batch, _ in batches for part in _parts(batch, max(store.info.dim, fitted.dim)))
     count, translating = thread_count(), deque[Future[Block]]()
-    with one_thread(), ThreadPoolExecutor(count) as threads:
-        for part in parts:
-            translating.append(threads.submit(translate, part, None))
-            if len(translating) > count:
+    with one_thread():
+        if has_pace():  # nothing is done while it rests
+            for part in parts:
+                yield translate(part, None)
+                rest_for_pace()
+            return
+        with ThreadPoolExecutor(count) as threads:
+            for part in parts:
+                translating.append(threads.submit(translate, part, None))
+                if len(translating) > count:
+                    yield translating.popleft().result()
+            while translating:
                 yield translating.popleft().result()
-        while translating:
-            yield translating.popleft().result()
 
 
 def _parts(batch: Batch, dim: int) -> Iterator[Batch]:
