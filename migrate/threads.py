@@ -56,11 +56,11 @@ def thread_count(environment: Mapping[str, str] = os.environ) -> int:
 
 @dataclass
 class _OneThread:
-    """How many threads of this process are within the limit of one, and what each library had `before`."""
+    """The number of threads of this process within the limit of one, and the thread count of each library before."""
 
     lock: Lock = field(default_factory=Lock)
     users: int = 0
-    before: list[tuple[Any, int]] = field(default_factory=list)
+    thread_counts: list[tuple[Any, int]] = field(default_factory=list)
 
 
 _one_thread: Final = _OneThread()
@@ -77,7 +77,7 @@ def one_thread() -> Iterator[None]:
     with _one_thread.lock:
         if not _one_thread.users:
             libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-            _one_thread.before = [(library, library.get_num_threads()) for library in libraries]
+            _one_thread.thread_counts = [(library, library.get_num_threads()) for library in libraries]
             for library in libraries:
                 _set_threads(library, 1)
         _one_thread.users += 1
@@ -87,7 +87,7 @@ def one_thread() -> Iterator[None]:
         with _one_thread.lock:
             _one_thread.users -= 1
             if not _one_thread.users:
-                for library, count in _one_thread.before:
+                for library, count in _one_thread.thread_counts:
                     _set_threads(library, count)
 
 
