@@ -47,29 +47,30 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
             yield translate(batch, texts)
             rest_for_pace()
         return
-    parts = (part for batch, _ in batches for part in _parts(batch, max(store.info.dim, fitted.dim)))
+    largest = max(store.info.dim, fitted.dim)
+    chunks = (chunk for batch, _ in batches for chunk in _chunks(batch, largest))
     count, translating = thread_count(), deque[Future[Block]]()
     with one_thread():
         if has_pace():  # nothing is done while it rests
-            for part in parts:
-                yield translate(part, None)
+            for chunk in chunks:
+                yield translate(chunk, None)
                 rest_for_pace()
             return
         with ThreadPoolExecutor(count) as threads:
-            for part in parts:
-                translating.append(threads.submit(translate, part, None))
+            for chunk in chunks:
+                translating.append(threads.submit(translate, chunk, None))
                 if len(translating) > count:
                     yield translating.popleft().result()
             while translating:
                 yield translating.popleft().result()
 
 
-def _parts(batch: Batch, dim: int) -> Iterator[Batch]:
+def _chunks(batch: Batch, dim: int) -> Iterator[Batch]:
     """Yield copies of parts of a batch that fit into the cache of a processor."""
     rows = 1 << (max(_PART_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
     for start in range(0, len(batch), rows):
-        part = slice(start, start + rows)
-        yield Batch(batch.ids[part], np.array(batch.vectors[part]))
+        span = slice(start, start + rows)
+        yield Batch(batch.ids[span], np.array(batch.vectors[span]))
 
 
 def translated_batches(
