@@ -7,10 +7,12 @@ from scipy.sparse import issparse
 from scipy.stats import ortho_group
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
+from threadpoolctl import threadpool_limits
 
 from migrate.errors import StitchError
 from migrate.stitch import kernel_ridge
 from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
+from migrate.stitch.kernel import KernelPart
 from migrate.stitch.kernel_ridge import VECTOR, Kernel, KernelText, RidgeText, TextAlone
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Neighbours
@@ -290,3 +292,13 @@ def test_who_asks_while_coefficients_are_made_gets_those_of_all_parts(world):
     vars(fitted).pop("_mixed", None)
     assert len(fitted._coefficients) == 1
     assert found == [1]
+
+
+def test_what_a_part_keeps_is_the_same_with_any_number_of_threads():
+    rng = np.random.default_rng(0)
+    rows, alpha = (rng.standard_normal((120, width), np.float32) for width in (48, 113))
+    tables = []
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads, user_api="blas"):
+            tables.append(KernelPart("vector", rows, 1.0)._table(alpha))
+    assert np.array_equal(*tables)
