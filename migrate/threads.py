@@ -50,17 +50,17 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
 
 def thread_count(environment: Mapping[str, str] = os.environ) -> int:
     """Return how many threads may compute: what a user or `limit_threads` says, else as many as there are cores."""
-    counts = [environment[name] for name in COUNTS if environment.get(name, "").isdecimal()]
-    return max(min(available_cores(), *map(int, counts)), 1) if counts else available_cores()
+    firsts = [environment.get(name, "").partition(",")[0] for name in COUNTS]  # OpenMP takes a number for each level
+    return max(min([available_cores(), *(int(count) for count in firsts if count.isdecimal())]), 1)
 
 
 @dataclass
 class _OneThread:
-    """The limit of one thread that a process keeps, and how many of its threads are within it."""
+    """The number of threads of this process within the limit of one, and the thread count of each library before."""
 
     lock: Lock = field(default_factory=Lock)
     users: int = 0
-    limit: Any = None
+    thread_counts: list[tuple[Any, int]] = field(default_factory=list)
 
 
 _one_thread: Final = _OneThread()
@@ -72,11 +72,14 @@ def one_thread() -> Iterator[None]:
 
     The last of several threads to leave gives it back its number: each of them by itself would give it back another's.
     """
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import ThreadpoolController
 
     with _one_thread.lock:
         if not _one_thread.users:
-            _one_thread.limit = threadpool_limits(limits=1, user_api="blas")
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            _one_thread.thread_counts = [(library, library.get_num_threads()) for library in libraries]
+            for library in libraries:
+                _set_threads(library, 1)
         _one_thread.users += 1
     try:
         yield
@@ -84,7 +87,13 @@ def one_thread() -> Iterator[None]:
         with _one_thread.lock:
             _one_thread.users -= 1
             if not _one_thread.users:
-                _one_thread.limit.restore_original_limits()
+                for library, count in _one_thread.thread_counts:
+                    _set_threads(library, count)
+
+
+def _set_threads(library: Any, count: int) -> None:
+    """Set the threads of a library, from any thread: threadpoolctl itself obeys but the first that lives and asked."""
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -41,29 +41,36 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
         return Block({"vectors": done.vectors, "confidence": done.confidence, "sources": checksums})
 
     batches = _read_batches(store, fitted, rows, shard)
-    # models read one batch after the other, and a device computes so; nothing is done while a pace rests
-    if fitted.reads_texts or has_pace() or chosen_device() is not None:
+    # models read one batch after the other, and a device computes so
+    if fitted.reads_texts or chosen_device() is not None:
         for batch, texts in batches:
             yield translate(batch, texts)
             rest_for_pace()
         return
-    small_batches = chain.from_iterable(_split(batch, max(store.info.dim, fitted.dim)) for batch, _ in batches)
+    largest = max(store.info.dim, fitted.dim)
+    chunks = (chunk for batch, _ in batches for chunk in _chunks(batch, largest))
     count, translating = thread_count(), deque[Future[Block]]()
-    with one_thread(), ThreadPoolExecutor(count) as threads:
-        for small_batch in small_batches:
-            translating.append(threads.submit(translate, small_batch, None))
-            if len(translating) > count:
+    with one_thread():
+        if has_pace():  # nothing is done while it rests
+            for chunk in chunks:
+                yield translate(chunk, None)
+                rest_for_pace()
+            return
+        with ThreadPoolExecutor(count) as threads:
+            for chunk in chunks:
+                translating.append(threads.submit(translate, chunk, None))
+                if len(translating) > count:
+                    yield translating.popleft().result()
+            while translating:
                 yield translating.popleft().result()
-        while translating:
-            yield translating.popleft().result()
 
 
-def _split(batch: Batch, dim: int) -> Iterator[Batch]:
-    """Yield copies of smaller batches that fit into the cache of a processor."""
-    count = 1 << (max(_CACHE_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
-    for start in range(0, len(batch), count):
-        rows = slice(start, start + count)
-        yield Batch(batch.ids[rows], np.array(batch.vectors[rows]))
+def _chunks(batch: Batch, dim: int) -> Iterator[Batch]:
+    """Yield copies of parts of a batch that fit into the cache of a processor."""
+    rows = 1 << (max(_CACHE_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
+    for start in range(0, len(batch), rows):
+        span = slice(start, start + rows)
+        yield Batch(batch.ids[span], np.array(batch.vectors[span]))
 
 
 def translated_batches(

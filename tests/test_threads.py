@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -17,9 +18,11 @@ def nothing_said(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def blas_threads():
+def blas_threads(*, of_process=False):
+    """The number of every BLAS; `of_process` leaves out those of OpenMP, which have one in each thread."""
     assert np.eye(2) @ np.eye(2) is not None
-    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return {pool["num_threads"] for pool in pools if not of_process or pool["threading_layer"] != "openmp"}
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,37 @@ def test_the_last_to_leave_gives_the_other_threads_back():
         assert blas_threads() == {2}
 
 
+def test_any_thread_may_be_the_first_to_enter_and_the_last_to_leave():
+    """The main thread has set a number before, so that threadpoolctl would obey it alone."""
+    entered, seen, leave = threading.Event(), [], threading.Event()
+
+    def compute():
+        with one_thread():
+            seen.append(blas_threads(of_process=True))
+            entered.set()
+            assert leave.wait(60)
+        seen.append(blas_threads(of_process=True))
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        other = threading.Thread(target=compute)
+        other.start()
+        assert entered.wait(60)
+        with one_thread():
+            pass
+        leave.set()
+        other.join()
+        assert seen == [{1}, {2}]
+        assert blas_threads(of_process=True) == {2}
+
+
 def test_as_many_threads_compute_as_a_user_says_and_no_more_than_there_are_cores():
     cores = available_cores()
     assert (
         thread_count({}) == thread_count({"OMP_NUM_THREADS": ""}) == thread_count({"OMP_NUM_THREADS": "999"}) == cores
     )
-    assert thread_count({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "8"}) == 1
+    assert (
+        thread_count({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "8"}) == thread_count({"OMP_NUM_THREADS": "1,2"}) == 1
+    )
 
 
 def test_the_command_line_says_it_before_numpy_is_there():

@@ -14,6 +14,7 @@ import migrate.translate
 from migrate.embedders import load_embedder
 from migrate.errors import StitchError, VectorError
 from migrate.manifest import Manifest
+from migrate.pace import keep_pace
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
 from migrate.steps.translate.job import _open_again
@@ -117,6 +118,15 @@ def test_the_new_store_is_the_same_with_any_number_of_threads(rows, tmp_path, mo
     assert written[0] == written[1] == written[2]
     whole = fitted.translate(read_all(store.scan()), source="test", patch=False).vectors
     assert np.abs(vectors_of(tmp_path / "1").vectors - whole).max() < 1e-5 * fitted.norm
+
+
+def test_the_new_store_is_the_same_at_a_pace(tmp_path):
+    store, fitted = index_of(tmp_path / "index.faiss", 2_049)
+    migrate.translate(store, fitted, tmp_path / "new", any_store=True)
+    with keep_pace(0.9):
+        migrate.translate(store, fitted, tmp_path / "paced", any_store=True)
+    for name in ("index.faiss", "confidence.npy", "sources.npy"):
+        assert (tmp_path / "paced" / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
 
 
 def test_a_vector_that_is_no_number_ends_all_threads_and_leaves_nothing(tmp_path):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from migrate.devices import Tensor, chosen_device, map_rows
 from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
+from migrate.threads import one_thread
 from migrate.vectors import Vectors, squared_norms
 
 _KERNEL_ROWS: Final = 768
@@ -65,7 +66,8 @@ class KernelPart:
     def _table(self, alpha: Vectors) -> Vectors:
         """(f, r); cached, since every batch of a translation uses the same coefficients."""
         if self._kept.get("alpha") is not alpha:
-            table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
+            with one_thread():  # so that it is the same wherever the stitch was loaded
+                table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
             self._kept.update(alpha=alpha, table=table)
         return self._kept["table"]
 

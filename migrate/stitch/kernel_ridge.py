@@ -343,7 +343,6 @@ class Additive(StretchableStitch):
         kept = self.__dict__.get("_mixed")
         if kept is None or kept[0] is not self.alpha_ or kept[1] is not self.companions_:
             tables: list[Vectors] = []
-            kept = self.__dict__["_mixed"] = (self.alpha_, self.companions_, tables)
             for kernel in self.parts_:
                 mixed, q = self.alpha_, self.dim_
                 if kernel.shares:
@@ -352,6 +351,8 @@ class Additive(StretchableStitch):
                     for share, alpha in zip(kernel.shares[1:], self.companions_, strict=True):
                         mixed[:, :q] += np.float32(share) * alpha
                 tables.append(mixed)
+            # as a whole, since several threads predict at once
+            kept = self.__dict__["_mixed"] = (self.alpha_, self.companions_, tables)
         coefficients: list[Vectors] = kept[2]
         return coefficients
 

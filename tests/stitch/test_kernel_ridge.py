@@ -7,10 +7,12 @@ from scipy.sparse import issparse
 from scipy.stats import ortho_group
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
+from threadpoolctl import threadpool_limits
 
 from migrate.errors import StitchError
 from migrate.stitch import kernel_ridge
 from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
+from migrate.stitch.kernel import KernelPart
 from migrate.stitch.kernel_ridge import VECTOR, Kernel, KernelText, RidgeText, TextAlone
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Neighbours
@@ -273,3 +275,30 @@ def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_clos
     found = made(stitch).fit(x, y, texts).predict(*asked)
     np.testing.assert_allclose(found.vectors, exact.vectors, atol=1e-4)
     np.testing.assert_allclose(found.variance, exact.variance, atol=1e-3)
+
+
+def test_who_asks_while_coefficients_are_made_gets_those_of_all_parts(world):
+    """As another thread may."""
+    fitted, found = made(Kernel).fit(*mixed(world), None), []
+
+    class AskedMeanwhile(tuple):
+        def __iter__(self):
+            if not found:
+                found.append(None)
+                found[0] = len(fitted._coefficients)
+            return super().__iter__()
+
+    fitted.parts_ = AskedMeanwhile(fitted.parts_)
+    vars(fitted).pop("_mixed", None)
+    assert len(fitted._coefficients) == 1
+    assert found == [1]
+
+
+def test_what_a_part_keeps_is_the_same_with_any_number_of_threads():
+    rng = np.random.default_rng(0)
+    rows, alpha = (rng.standard_normal((120, width), np.float32) for width in (48, 113))
+    tables = []
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads, user_api="blas"):
+            tables.append(KernelPart("vector", rows, 1.0)._table(alpha))
+    assert np.array_equal(*tables)
