@@ -292,10 +292,10 @@ class StoreTranslation(RewriteJob):
     fitted: FittedStitch
     fallback: FallbackUse | None
     patch: bool
-    sends_pieces: bool = field(init=False, default=False)
-    _piece_rows: int = field(init=False, default=0)
 
     stage = command = "translate"
+    _piece_rows = 0
+    """Rows of a piece of a shard; set with the shards, as is `sends_pieces`."""
 
     @property
     def dim(self) -> int:
