@@ -25,8 +25,12 @@ _FEWEST_ROWS = 256
 
 def batch_rows(dim: int) -> int:
     """Return the rows of a batch of about 16 MiB, a power of two, so that memory is bounded."""
-    rows = max(_BATCH_BYTES // (4 * dim), _FEWEST_ROWS)
-    return 1 << (rows.bit_length() - 1)
+    return _rows_in(_BATCH_BYTES, dim)
+
+
+def _rows_in(size: int, dim: int) -> int:
+    """Return how many vectors are of about so many bytes, a power of two."""
+    return 1 << (max(size // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
 
 
 def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Iterator[Block]:
@@ -67,9 +71,9 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
 
 def _chunks(batch: Batch, dim: int) -> Iterator[Batch]:
     """Yield copies of parts of a batch that fit into the cache of a processor."""
-    rows = 1 << (max(_CACHE_BYTES // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
-    for start in range(0, len(batch), rows):
-        span = slice(start, start + rows)
+    count = _rows_in(_CACHE_BYTES, dim)
+    for start in range(0, len(batch), count):
+        span = slice(start, start + count)
         yield Batch(batch.ids[span], np.array(batch.vectors[span]))
 
 
