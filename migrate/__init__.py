@@ -13,6 +13,8 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from migrate.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from migrate.audit.check import check as check
     from migrate.audit.query_set import QuerySet as QuerySet
@@ -57,8 +59,6 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store as Store
     from migrate.vectors import Document as Document
     from migrate.vectors import Query as Query
-
-__version__ = "0.1.0"
 
 _MODULES = {
     "audit.check": "check",

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, Self, get_args, get_type_hints
 
-from migrate import __version__
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, write_json
 from migrate.reading import MalformedError, expect, read_json, typed
+from migrate.version import __version__
 
 MANIFEST_NAME = "lead-migrate.json"
 FORMAT_VERSION = 1

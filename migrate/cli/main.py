@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from migrate import __version__
 from migrate.cli import SECTIONS, SUMMARIES
 from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, complain, open_streams
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.files import WORK_FOLDER
 from migrate.threads import limit_threads
+from migrate.version import __version__
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

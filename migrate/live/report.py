@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any, Final
 
-from migrate import __version__
 from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.display import percent
@@ -20,6 +19,7 @@ from migrate.report.sections import Either, Facts, Report
 from migrate.report.svg.charts import Line, line_chart
 from migrate.report.svg.frame import Chart, axis_percent
 from migrate.report.terminal import wrap
+from migrate.version import __version__
 
 _COUNTERS: Final = {
     "queries": "Queries that were answered.",

@@ -20,9 +20,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate import __version__
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import canonical_json, hidden_sibling, require_room
+from migrate.version import __version__
 from migrate.work.remote import Folder
 from migrate.work.rows import Rows
 from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, pack, shards_of, unpack, write_values

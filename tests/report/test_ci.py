@@ -232,11 +232,11 @@ def test_an_installation_is_found_again_by_version_python_and_system(tmp_path):
     assert first[1]["key"].startswith(first[1]["prefix"])
     source = tmp_path / "source"
     (source / "migrate").mkdir(parents=True)
-    for name in ("setup.cfg", "light.txt", "migrate/__init__.py"):
+    for name in ("setup.cfg", "light.txt", "migrate/version.py"):
         (source / name).write_bytes((ROOT / name).read_bytes())
     changes = {"INSTALL": "full"}, {"PLATFORM": "macOS-ARM64"}, {"REQUIREMENT": "lead-migrate==0.1.0"}
     others = [wanted(tmp_path, **changed) for changed in (*changes, {"SOURCE": str(source)})]
-    (source / "migrate/__init__.py").write_text("__version__ = '9'")
+    (source / "migrate/version.py").write_text("__version__ = '9'")
     others.append(wanted(tmp_path, SOURCE=str(source)))
     assert len({outputs["key"] for _, outputs in [first, *others]}) == 6
     refused, outputs = wanted(tmp_path, INSTALL="small")

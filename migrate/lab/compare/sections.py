@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import log10, pi
 from xml.etree.ElementTree import Element
 
-from migrate import __version__
 from migrate.lab.compare.comparison import StoresComparison
 from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of
 from migrate.lab.compare.groups import Groups
@@ -36,6 +35,7 @@ from migrate.report.svg.frame import Chart
 from migrate.report.terminal import number
 from migrate.similarity.measures import Measure
 from migrate.similarity.stitching import Stitching
+from migrate.version import __version__
 
 _MOST_LINES = 6
 """Lines of a chart that can be told apart by their colours."""
