@@ -55,8 +55,6 @@ class Check(Step["Compatibility"]):
             **JUDGED,
             "help": "Judged queries, as for `audit`, that tell too what a difference costs; the sample is embedded "
             "even where a manifest answers.",
-            "old_names": (),
-            "aliases": (),
         },
     )
     seed: int = field(default=0, metadata=SEED)

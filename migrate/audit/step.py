@@ -148,7 +148,6 @@ class Audit(JudgedStep["AuditReport"]):
         default=None,
         metadata=parameter(
             "Adds an arm for each N: the first N tokens of every document, embedded by the target.",
-            old_names=("prefix",),
         ),
     )
     no_bm25: bool = field(
@@ -195,7 +194,6 @@ class Audit(JudgedStep["AuditReport"]):
         default=None,
         metadata=parameter(
             "Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %.",
-            old_names=("frontier",),
         ),
     )
     frontier: FittedStitch | Path | str | None = field(
@@ -205,7 +203,6 @@ class Audit(JudgedStep["AuditReport"]):
             "cheapest that is SAFE.",
             "stitch",
             metavar="STITCH",
-            old_names=("stitch",),
         ),
     )
     policy: Sequence[str] = field(

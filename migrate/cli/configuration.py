@@ -52,35 +52,20 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     for name, options in allowed.items():
         flags_taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
         for_all = {flag: value for flag, value in shared.items() if flag in flags_taken}
-        chosen = _by_option(path, options, for_all) | _by_option(path, options, by_command.get(name, {}))
-        defaults[name] = dict(chosen.values())
+        chosen = {**for_all, **by_command.get(name, {})}
+        defaults[name] = {
+            str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in chosen.items()
+        }
     return defaults
-
-
-def _by_option(
-    path: Path, options: Mapping[str, click.Option], values: Mapping[str, Any]
-) -> dict[str | None, tuple[str, Any]]:
-    """The values of a table by the option, each with its key among the defaults.
-
-    The key of a flag that is not today's is that flag; where today's is there too, it counts.
-    """
-    chosen: dict[str | None, tuple[str, Any]] = {}
-    for flag, value in sorted(values.items(), key=lambda item: f"--{item[0]}" in options[item[0]].opts):
-        option = options[flag]
-        key = str(option.name) if f"--{flag}" in option.opts else f"--{flag}"
-        chosen[option.name] = (key, _value(path, option, flag, value))
-    return chosen
 
 
 def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:
     """A sentence for each variable of ours that nothing reads."""
-    from migrate.cli.options import variable_of
     from migrate.datasets.download import URL_VARIABLE
 
     allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, WORK_FOLDER}
     for command in commands:
-        for flag, option in _options(command).items():
-            allowed |= {str(option.envvar), variable_of(flag)}
+        allowed |= {str(option.envvar) for option in _options(command).values()}
     strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)
     return [f"warning: unknown environment variable {name}{_nearest(name, allowed, _PREFIX)}" for name in strange]
 
@@ -104,9 +89,9 @@ def _table(path: Path) -> dict[str, Any] | None:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """The options, each by its names as they are typed, and by those that are not shown."""
+    """The options, each by its names as they are typed."""
     options = [option for option in command.params if isinstance(option, click.Option)]
-    flags = ((flag, option) for option in options for flag in (*option.opts, *getattr(option, "other_flags", ())))
+    flags = ((flag, option) for option in options for flag in option.opts)
     return {flag.lstrip("-"): option for flag, option in flags if flag.startswith("--")}
 
 

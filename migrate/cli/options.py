@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
-from migrate.cli.terminal import QUIET, advise, complain
+from migrate.cli.terminal import QUIET, complain
 from migrate.devices import DEVICE
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, json_text, output_errors, real_path, refuse_file, write_bytes
@@ -115,11 +115,10 @@ _NO_SECTION = "Options"
 
 
 class _Option(click.Option):
-    """An option that knows its section of the help text, None for "Options", and flags that it is not shown with.
+    """An option that knows its section of the help text, None for "Options".
 
-    Its `old_flags` are taken for one version more, with a note of today's, and its `aliases` silently. One that
-    `is_seldom` needed is left out of the `--help` of a command with many options. Of a number the help text has a word,
-    N or SHARE, and no bounds: what is beyond them is refused with both.
+    One that `is_seldom` needed is left out of the `--help` of a command with many options. The help text shows a word
+    for a number, N or SHARE, without its bounds: the error about a value beyond them names both.
     """
 
     def __init__(
@@ -127,13 +126,11 @@ class _Option(click.Option):
         *names: Any,
         section: str | None = None,
         is_seldom: bool = False,
-        old_flags: Sequence[str] = (),
-        aliases: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         super().__init__(*names, **settings)
-        self.section, self.is_seldom = section, is_seldom
-        self.old_flags, self.other_flags = old_flags, (*old_flags, *aliases)
+        self.section = section
+        self.is_seldom = is_seldom
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = "SHARE" if self.type.max == 1 else "N"
 
@@ -152,84 +149,12 @@ class _Option(click.Option):
             error.param_hint = origin or error.param_hint
             raise
 
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the command line have the other flags too, each with a place of its own for what was typed."""
-        super().add_to_parser(parser, ctx)
-        for flag in self.other_flags:
-            parser.add_option(obj=self, opts=[flag], dest=flag, action="append" if self.multiple else "store")
-
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """Find the value, by another flag too where none is given by today's.
-
-        Raises UsageError: it was typed by both.
-        """
-        name, flag = str(self.name), self.opts[0]
-        typed = [other for other in self.other_flags if other in opts]
-        if typed and (name in opts or len(typed) > 1):
-            raise click.UsageError(f"{typed[0]} and {flag} are one option; leave {typed[0]} out", ctx)
-        if typed:
-            self._note(ctx, typed[0], typed[0], flag)
-            opts = {**opts, name: opts[typed[0]]}
-        value, source = super().consume_value(ctx, opts)
-        if source is ParameterSource.DEFAULT:
-            for other in self.other_flags:
-                if (in_file := ctx.lookup_default(other)) is not None:
-                    self._note(ctx, other, f"{other.lstrip('-')} in {ctx.meta[CONFIGURATION]}", flag.lstrip("-"))
-                    return in_file, ParameterSource.DEFAULT_MAP
-        return value, source
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return the value of the variable of the option, or else of another of its flags."""
-        value = super().resolve_envvar_value(ctx)
-        if value is not None:
-            return value
-        for other in self.other_flags:
-            if other_value := os.environ.get(variable_of(other)):
-                self._note(ctx, other, variable_of(other), str(self.envvar))
-                return other_value
-        return None
-
-    def _note(self, ctx: click.Context, other: str, given: str, today: str) -> None:
-        if other in self.old_flags:
-            ctx.meta.setdefault(_NOTES, {})[f"note: {given} is now {today}"] = None
-
     def origin(self, ctx: click.Context, source: ParameterSource | None) -> str:
         """Return the environment variable or the name in a file that the value is from; empty where it is neither."""
         if source is ParameterSource.ENVIRONMENT:
             return str(self.envvar)
         is_in_file = source is ParameterSource.DEFAULT_MAP
         return f"{self.opts[0].lstrip('-')} in {ctx.meta[CONFIGURATION]}" if is_in_file else ""
-
-
-def variable_of(flag: str) -> str:
-    """Return the environment variable of a flag."""
-    return "LEAD_MIGRATE_" + flag.lstrip("-").replace("-", "_").upper()
-
-
-_NOTES = "migrate.notes"
-"""Key of a context's `meta`: what is to be said of old names of options that were given."""
-
-_GONE = {
-    "--html": "give --report FILE.html",
-    "--junit": "give --report FILE.xml",
-    "--github": "in GitHub Actions it is done by itself",
-    "--open": "leave it out: --report FILE.html writes a page to open",
-    "--no-cache": "give --cache none",
-    "--price-per-mtok": "give --price",
-    "audit --split": "write it after the judged queries: --judged NAME:dev",
-    "run --split": "write it after the judged queries: --judged NAME:dev",
-    "audit --stitch": "give --frontier STITCH",
-}
-_IN_PYTHON = {
-    "audit": ("--no-bm25", "--policy", "--pool-depth", "--query-log"),
-    "run": ("--query-log", "--strategy"),
-    "fit": ("--strategy",),
-    "embed": ("--max-docs", "--metric", "--split"),
-    "reembed": ("--save-stitch",),
-}
-_GONE |= {f"{name} --prefix": "in Python the function has it, as first_tokens" for name in ("audit", "run")}
-_GONE |= {f"{name} {flag}": "in Python the function has it" for name, flags in _IN_PYTHON.items() for flag in flags}
-"""Options that commands had, and what to type today."""
 
 
 _FEW = 12
@@ -262,24 +187,15 @@ class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; name all that is missing, today's name of an old option, and what replaced a removed one."""
+        """Read the words; name all that is missing."""
         words = list(args)  # click takes them out of `args`
         try:
-            arguments = super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
         except click.MissingParameter as error:
             missing = self._missing(ctx, words)
             if len(missing) < 2:
                 raise
             raise click.UsageError(f"Missing {', '.join(missing)}", ctx) from error
-        except click.NoSuchOption as error:
-            instead = _GONE.get(f"{ctx.info_name} {error.option_name}") or _GONE.get(error.option_name)
-            writes_reports = any("--report" in param.opts and param.multiple for param in self.params)
-            if instead is None or ("--report" in instead and not writes_reports):
-                raise
-            raise click.UsageError(f"{error.option_name} was removed; {instead}", ctx) from error
-        for note in ctx.meta.pop(_NOTES, {}) if not ctx.resilient_parsing else ():
-            advise(note)
-        return arguments
 
     def _missing(self, ctx: click.Context, words: list[str]) -> list[str]:
         """Return the required arguments and options that neither the words nor the settings give."""
@@ -321,7 +237,7 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     `section` is the title that it stands under in the help text.
     """
     flag = next(name for name in names if name.startswith("--"))
-    variable = variable_of(flag.split("/")[0])
+    variable = "LEAD_MIGRATE_" + flag.split("/")[0].lstrip("-").replace("-", "_").upper()
     settings.setdefault("show_default", settings.get("default") is not None)
     return click.option(*names, cls=_Option, envvar=variable, **settings)
 
@@ -380,7 +296,7 @@ _KINDS: dict[str, Any] = {
 
 def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> Callable[[Command], Command]:
     """Return the argument or the option of a field of a step, by the field's name, metadata and default."""
-    settings = {key: value for key, value in metadata.items() if key != "old_names"}  # those are for Python alone
+    settings = dict(metadata)
     kind, text, flags, choices = (settings.pop(key, None) for key in ("kind", "help", "flags", "choices"))
     if settings.pop("is_argument", False):
         return click.argument(name, type=_KINDS[kind], **settings)

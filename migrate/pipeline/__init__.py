@@ -63,9 +63,7 @@ class Run(JudgedStep["Migration"]):
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    first_tokens: int | None = field(
-        default=None, metadata=parameter(FIRST_TOKENS["help"], old_names=FIRST_TOKENS["old_names"])
-    )
+    first_tokens: int | None = field(default=None, metadata=parameter(FIRST_TOKENS["help"]))
     restart: bool = field(default=False, metadata=RESTART)
     locations: Locations | None = field(
         default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")

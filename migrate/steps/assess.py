@@ -84,8 +84,6 @@ class Assess(Step["Assessment"]):
             "text",
             metavar="24,64",
             is_seldom=True,
-            old_names=("prefix",),
-            old_flags=("--prefix",),
         ),
     )
     tier: str = field(
@@ -130,7 +128,7 @@ class Assess(Step["Assessment"]):
     )
     batch_size: int | None = field(
         default=None,
-        metadata=parameter("Texts of a request; by default the model's own.", old_names=("texts_per_request",)),
+        metadata=parameter("Texts of a request; by default the model's own."),
     )
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from migrate.progress import Progress, no_progress
-from migrate.steps.old_names import new_names_of, takes_old_names, with_new_names
 
 if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
@@ -50,26 +49,21 @@ def option(
     kind: str = "",
     *,
     flags: Sequence[str] = (),
-    old_names: Sequence[str] = (),
-    old_flags: Sequence[str] = (),
-    aliases: Sequence[str] = (),
     is_seldom: bool = False,
     **settings: Any,
 ) -> Mapping[str, Any]:
     """Return the metadata of a field that is an option: its help text, a `kind` as in `migrate.cli.options`, or a flag.
 
     Its name is that of the field, unless `flags` says otherwise; one that `is_seldom` needed is shown by `--help-all`
-    alone in a command with many options. Its `old_names`, in Python, and its `old_flags` are taken for one version
-    more, with a word on today's; `aliases` are flags that are taken silently. `settings` are click's, and `section`,
-    the title that it stands under in the help text.
+    alone in a command with many options. `settings` are click's, and `section`, the title that it stands under in the
+    help text.
     """
-    names = {"flags": flags, "old_names": old_names, "old_flags": old_flags, "aliases": aliases}
-    return {"help": text, "kind": kind, "is_seldom": is_seldom, **names, **settings}
+    return {"help": text, "kind": kind, "is_seldom": is_seldom, "flags": flags, **settings}
 
 
-def parameter(text: str, *, old_names: Sequence[str] = ()) -> Mapping[str, Any]:
+def parameter(text: str) -> Mapping[str, Any]:
     """Return the metadata of a field that no option stands for, as it is an object of Python."""
-    return {"help": text, "old_names": old_names}
+    return {"help": text}
 
 
 PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
@@ -100,8 +94,6 @@ JUDGED = option(
     "text",
     metavar="DIR|NAME|FILE",
     section=QUERIES,
-    old_names=("beir",),
-    aliases=("--beir",),
 )
 UNJUDGED = option(
     "Queries that nobody has judged, instead of --judged: a file with a query a line, or JSONL with "
@@ -219,21 +211,15 @@ def fields_of(step: type[Any]) -> list[Field[Any]]:
 
 
 def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
-    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields.
-
-    It takes the old names of fields too, and so does the step from now on.
-    """
+    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields."""
     kind = cast("type[Step[Any]]", step)
-    new_names = new_names_of(kind)
-    setattr(kind, "__init__", takes_old_names(kind.__name__, new_names)(kind.__init__))  # noqa: B010 - mypy assigns to no method
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
-        by_name = with_new_names(call.__name__, options, new_names)
         try:
-            signature.bind(*arguments, **by_name)
+            signature.bind(*arguments, **options)
         except TypeError as error:
             raise TypeError(f"{call.__name__}(): {error}") from None
-        result: Result = kind(*arguments, **by_name).run()
+        result: Result = kind(*arguments, **options).run()
         return result
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()

@@ -27,7 +27,7 @@ def folder(short_folder, short_beir, lead_migrate, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        ended = lead_migrate(f"{ASSESS} --beir judged --sample 60 --report page.html --json")
+        ended = lead_migrate(f"{ASSESS} --judged judged --sample 60 --report page.html --json")
         (folder / "answer.json").write_text(ended.out)
     return folder
 
@@ -86,7 +86,7 @@ def test_what_a_translation_keeps_is_what_a_run_finds(here, lead_migrate):
 
 
 def test_next_comes_the_run_to_the_best_target(here, lead_migrate):
-    ended = lead_migrate(f"{ASSESS} --beir judged --sample 60")
+    ended = lead_migrate(f"{ASSESS} --judged judged --sample 60")
     assert ended.next == f"run store --target {PACKAGED} --judged judged -o store-moved"
     assert max(map(len, ended.out.split("\n"))) <= 100
     lead_migrate(ended.next, code=(0, 1, 3))

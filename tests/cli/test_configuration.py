@@ -46,10 +46,10 @@ def test_a_command_of_a_group_has_a_table_by_its_whole_name(project, lead_migrat
 
 
 def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, monkeypatch, lead_migrate):
-    project.write_text('[tool.lead-migrate.fit]\ntarget = "tfidf:16"\nstitch = "nonsense"\n')
+    project.write_text('[tool.lead-migrate.fit]\ntarget = "tfidf:16"\nkind = "nonsense"\n')
     fit = f"fit {source_folder} --sample 60 -o stitch"
     assert "nonsense" in lead_migrate(fit, code=2).complaint
-    monkeypatch.setenv("LEAD_MIGRATE_STITCH", "other")
+    monkeypatch.setenv("LEAD_MIGRATE_KIND", "other")
     assert "other" in lead_migrate(fit, code=2).complaint
     lead_migrate(f"{fit} --kind ridge")  # --target is required, and stands in the file
 
@@ -125,11 +125,11 @@ def test_values_are_taken_as_if_they_were_typed(text, values, project):
 
 
 def test_a_list_for_all_commands_goes_to_those_where_the_option_can_be_repeated(project):
-    commands = {name: command for name, command in leaf_commands().items() if name in ("audit", "switch", "fit")}
-    project.write_text('[tool.lead-migrate]\nreport = ["a.json", "b.html"]\n')
-    assert read_defaults(project, commands) == {"audit": {"report": ["a.json", "b.html"]}, "switch": {}, "fit": {}}
-    project.write_text('[tool.lead-migrate.switch]\nreport = ["a.json", "b.html"]\n')
-    with pytest.raises(click.UsageError, match="of report is not text"):
+    commands = {name: command for name, command in leaf_commands().items() if name in ("assess", "audit", "fit")}
+    project.write_text('[tool.lead-migrate]\ntarget = ["tfidf:8", "tfidf:9"]\n')
+    assert read_defaults(project, commands) == {"assess": {"target": ["tfidf:8", "tfidf:9"]}, "audit": {}, "fit": {}}
+    project.write_text('[tool.lead-migrate.fit]\ntarget = ["tfidf:8", "tfidf:9"]\n')
+    with pytest.raises(click.UsageError, match="of target is not text"):
         read_defaults(project, commands)
 
 

@@ -38,11 +38,11 @@ def made(source_folder, beir, lead_migrate, tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("OPENAI_BASE_URL", server.url)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        lead_migrate(f"fit store --target {MODEL} --sample 40 --stitch ridge --view none -q -o stitch")
+        lead_migrate(f"fit store --target {MODEL} --sample 40 --kind ridge --view none -q -o stitch")
         lead_migrate("translate store stitch -q -o translated")
         # The server's models agree, so that the stitch does read texts with the view
         target = "--target openai:text-embedding-ada-002 --view openai:text-embedding-3-small"
-        lead_migrate(f"fit store {target} --sample 40 --stitch ridge+text -q -o viewed")
+        lead_migrate(f"fit store {target} --sample 40 --kind ridge+text -q -o viewed")
     return folder
 
 

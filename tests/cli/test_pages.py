@@ -32,11 +32,6 @@ def test_the_ending_says_the_kind(lead_migrate):
         (f"{CHECK} x.json --report ./x.json", "--report: a file is named twice"),
         ("compare a b --report x.xml", "end it in .json or .html"),
         ("assess a --target tfidf:8 --report x.xml", "end it in .json or .html"),
-        ("compare a b --html x", "--html was removed; give --report FILE.html"),
-        ("audit a --open", "--open was removed; leave it out"),
-        ("audit a --stitch x", "--stitch was removed; give --frontier STITCH"),
-        ("audit a --split dev", "--split was removed; write it after the judged queries: --judged NAME:dev"),
-        ("run a --strategy random", "--strategy was removed; in Python the function has it"),
     ],
 )
 def test_what_no_report_can_be_written_to_is_refused(line, said, lead_migrate):

@@ -56,7 +56,6 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
     metavar="KIND",
     help="Kind of stitch: ridge, ols, procrustes, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7. Repeated: each of "
     "these.",
-    old_flags=("--stitch",),
 )
 @option(
     "--group",

@@ -23,7 +23,6 @@ from migrate.report.terminal import cut
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Space, chance_cka, compare_described, describe_space
 from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
-from migrate.steps.old_names import takes_old_names
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import check_stamps
@@ -40,7 +39,6 @@ FEWEST = 10
 Keys = NDArray[np.uint64]
 
 
-@takes_old_names("compare", {"stitches": "kind", "groups": "group"})
 def compare(
     *stores: Store | str | Path,
     sample: int = SAMPLE,

@@ -30,8 +30,6 @@ KIND = option(
     multiple=True,
     metavar="KIND",
     section=LEARNING,
-    old_names=("stitch",),
-    old_flags=("--stitch",),
 )
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
 STRATEGY = parameter(
@@ -45,8 +43,6 @@ FIRST_TOKENS = option(
     metavar="N",
     section=LEARNING,
     is_seldom=True,
-    old_names=("prefix",),
-    old_flags=("--prefix",),
 )
 
 
@@ -128,7 +124,6 @@ class Fit(PaidStep["FittedStitch"]):
             "there is one and the target may cost money]",
             "text",
             is_seldom=True,
-            old_names=("views",),
             multiple=True,
             metavar="SPEC",
             section=LEARNING,

@@ -55,8 +55,6 @@ class Switch(Step["Switched"]):
             "JSON report of the audit that found NEW safe.  [default: the report.json that `run` left beside NEW]",
             "path",
             metavar="FILE.json",
-            old_names=("report",),
-            old_flags=("--report",),
         ),
     )
     _: KW_ONLY
