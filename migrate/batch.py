@@ -86,7 +86,7 @@ def batch(
     if reader is not None and reader.models:
         raise StitchError(
             f"batch: the stitch reads texts by {', '.join(reader.models)}, which every process would load, or pay for; "
-            "use `translate`, or fit a stitch without a view or first tokens"
+            "use `translate`, or fit a stitch without a view"
         )
     return function
 

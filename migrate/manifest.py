@@ -121,12 +121,11 @@ class StoreFacts(_Facts):
     from, by its path, `beside_sha256` that of each file of numbers, one a document, by its name. The others are of a
     store that was translated (`stitch` is the spec, `confidence_lowest` and `confidence_spearman` are of its stitch,
     `fallback` says what took the place of one that reads texts), filled in from the cache, or stamped (`checked`).
-    `chosen_by` has digests of the queries that chose documents. `first_tokens` is how many tokens of each text the
-    target embedded for the stitch to lean on. `source_state` is of all that the source had but its vectors
-    (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than the source was asked for
-    (`kind`, or the options of a table), `synced` has the date and the counts of the last `sync`. `fields` are those of
-    a file beside the index that were named as `text` and `id`. `content` is what a store of nothing but true vectors
-    holds (`migrate.stores.content.content_of`), where no hash of a file says it.
+    `chosen_by` has digests of the queries that chose documents. `source_state` is of all that the source had but its
+    vectors (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than the source
+    was asked for (`kind`, or the options of a table), `synced` has the date and the counts of the last `sync`.
+    `fields` are those of a file beside the index that were named as `text` and `id`. `content` is what a store of
+    nothing but true vectors holds (`migrate.stores.content.content_of`), where no hash of a file says it.
     """
 
     made_by: str | None = _recorded("made by")
@@ -141,7 +140,6 @@ class StoreFacts(_Facts):
     filled_in: str | None = _recorded("filled in")
     checked: Mapping[str, Any] | None = _recorded("checked", nullable=True)
     chosen_by: tuple[str, ...] = _recorded("chosen by queries", ())
-    first_tokens: int | None = _recorded("first tokens")
     source_state: str | None = _recorded("source state")
     written_as: Mapping[str, str] | None = _recorded("written as")
     synced: Mapping[str, Any] | None = _recorded("synced")
@@ -163,7 +161,7 @@ class StitchFacts(_Facts):
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
     the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
     fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the stitch
-    that the fit might lean on, `first_tokens` how many tokens of each text it leans on.
+    that the fit might lean on.
     """
 
     fingerprint: Mapping[str, Any] | None = _recorded("fingerprint")
@@ -180,7 +178,6 @@ class StitchFacts(_Facts):
     reembedding: Mapping[str, Any] | None = _recorded("re-embedding")
     chosen_by: tuple[str, ...] = _recorded("chosen by queries", ())
     prior: str | None = _recorded("prior")
-    first_tokens: int | None = _recorded("first tokens")
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:

@@ -9,9 +9,7 @@ from worker_tools import Hashed, Other
 import migrate
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
-from migrate.embed import reembed_store
 from migrate.embedders.cache import CachedEmbedder
-from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
@@ -94,22 +92,6 @@ def test_a_store_without_confidence_gets_one_for_what_is_true(translated, embedd
     after = read_confidence(tmp_path / "new", 150)
     assert done.n_true == (after == 1).sum() == 40
     assert np.isnan(after).sum() == 110
-
-
-def test_a_store_of_first_tokens_gets_the_vectors_of_whole_documents(source_folder, embedder, tmp_path):
-    short = PrefixEmbedder(embedder, 3)
-    reembed_store(open_store(source_folder), short, tmp_path / "short")
-    store = open_store(tmp_path / "short")
-    documents, truth = list(store.documents()), truth_of(store.documents())
-    embedder.embed_documents(documents[:30])
-    done = backfill_store(store, short, tmp_path / "part")
-    part = open_store(tmp_path / "part")
-    assert (read_all(part.scan()).vectors == truth).all(axis=1).sum() == done.n_true >= 30
-    assert part.info.manifest.model == short.identity, "others are of their first tokens still, so it is no reference"
-    embedder.embed_documents(documents)
-    backfill_store(part, short, tmp_path / "all")
-    assert (vectors_of(tmp_path / "all").vectors == truth).all()
-    assert open_store(tmp_path / "all").info.manifest.model == embedder.identity
 
 
 def broken_off(translated, embedder, folder, monkeypatch):

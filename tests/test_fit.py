@@ -126,15 +126,6 @@ def test_a_stitch_that_is_asked_for_is_taken(fit):
         ("tfidf:24", {"view": ["tfidf:8"]}, "--view"),
         ("tfidf:24", {"view": ["file:a.npz"]}, "--view"),
         ("tfidf:24", {"view": ["packaged:all-MiniLM-L6-v2"], "kind": "ridge"}, "--view"),
-        ("tfidf:24", {"kind": "prefix+text"}, "say how many with `fit --first-tokens 24`"),
-        ("tfidf:24", {"kind": "ridge", "first_tokens": 5}, "--first-tokens is for stitches that read first tokens"),
-        (
-            "tfidf:24",
-            {"direction": "query", "first_tokens": 5},
-            "--first-tokens is for stitches that read first tokens",
-        ),
-        ("tfidf:24", {"view": ["prefix:6:tfidf:24"], "first_tokens": 5}, "the numbers of first tokens .* differ"),
-        ("file:TARGET", {"first_tokens": 5}, "name the model itself"),
     ],
 )
 def test_options_that_mean_nothing_are_refused_before_anything_is_embedded(target, options, message, fit, target_file):
@@ -189,7 +180,6 @@ def test_a_store_without_texts_is_fitted_to_vectors_that_are_found_by_id(fit, ba
     ("options", "message"),
     [
         ({"query_log": [Query("q", "open a file")]}, "no line has a"),
-        ({"first_tokens": 5}, "no texts, which --first-tokens would embed"),
         ({"view": ["packaged:all-MiniLM-L6-v2"]}, "no texts for --view"),
         ({"kind": "ridge+text"}, r"the store has no texts, which the ridge\+text stitch reads"),
     ],
@@ -298,17 +288,6 @@ def test_a_prior_of_other_models_is_refused(fit, prior):
     stranger = replace(prior, manifest=replace(prior.manifest, model=other))
     with pytest.raises(StitchError, match=r"the prior is of somebody/else .*, not of tfidf:24"):
         fit(prior=stranger)
-
-
-def test_a_view_of_first_tokens_by_the_target_is_leant_on(store, fit, tmp_path):
-    views = {"prefix:4:tfidf:24": load_embedder("prefix:4:tfidf:24")}
-    fits = [fit(kind="prefix+text", **given) for given in ({"first_tokens": 4}, {"view": views})]
-    assert [fitted.reader.base for fitted in fits] == ["prefix:4:tfidf:24"] * 2
-    fits[0].save(tmp_path / "stitch")
-    loaded = load_stitch(tmp_path / "stitch")
-    assert loaded.manifest.stitch.first_tokens == loaded.first_tokens == 4
-    found = [translated_rows(one, store) for one in (*fits, loaded)]
-    assert found == [found[0]] * 3
 
 
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "migrate"
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
     "reading": 0, "progress": 0, "devices": 0, "pace": 0,
-    "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0,
+    "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
     "stores": 1, "embedders": 1, "datasets": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "similarity": 3, "translate": 3,

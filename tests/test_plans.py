@@ -21,7 +21,6 @@ from migrate.steps.fit import Fit
 from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync
 from migrate.steps.translate import Translate
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.vectors import Document
 
@@ -155,43 +154,6 @@ def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     with pytest.raises(SpendingError):
         run_under(1e-9, plan)
     assert server.billed == []
-
-
-def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, tmp_path):
-    plan = Fit(store, load(), kind="prefix+text", sample=SIZE, first_tokens=5)
-    (estimate,) = plan.estimate().models
-    assert SIZE < estimate.documents <= 2 * SIZE  # a text of no more than five words is the same again
-    fitted = plan.run()
-    assert fitted.stitch.spec == "prefix+text" and fitted.first_tokens == 5
-    assert len(server.billed) == estimate.documents
-    fitted.save(tmp_path / "stitch")
-
-    loaded = load_stitch(tmp_path / "stitch").with_base(load())
-    translation = Translate(store, loaded, tmp_path / "out")
-    (first,) = translation.estimate().models
-    assert first.documents == store.info.count - SIZE and first.tokens > 0
-    with pytest.raises(SpendingError):
-        run_under(first.usd / 5, translation)
-    paid = len(server.billed)
-    assert estimate.documents < paid < estimate.documents + first.documents
-    again = load_stitch(tmp_path / "stitch").with_base(load())
-    Translate(store, again, tmp_path / "out", max_cost=first.usd).run()
-    assert len(server.billed) == len(set(server.billed)) == estimate.documents + first.documents
-    assert open_store(tmp_path / "out").info.manifest.store.first_tokens == 5
-
-
-@pytest.mark.slow
-def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, server, tmp_path, beir, but_again):
-    runs = [
-        Run(store, load(), tmp_path / "run", judged=beir, sample=SIZE, first_tokens=first_tokens)
-        for first_tokens in (None, 5)
-    ]
-    without, with_prefix = (each.estimate() for each in runs)
-    assert with_prefix.models[0].documents > without.models[0].documents + store.info.count - SIZE
-    done = runs[1].run()
-    assert done.stitch.selection.prefix is not None
-    billed = but_again(server.billed)
-    assert len(billed) == len(set(billed))
 
 
 def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, load, server, tmp_path):

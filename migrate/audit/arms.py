@@ -18,7 +18,6 @@ from migrate.audit.results import (
     HYBRID,
     HYBRID_FULL,
     MEAN,
-    PREFIX,
     RANDOM,
     REEMBEDDED,
     STAY,
@@ -31,7 +30,6 @@ from migrate.audit.results import (
     Comparison,
     all_scores,
     find_plan,
-    prefix_name,
     rerank_depths,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
@@ -39,7 +37,6 @@ from migrate.audit.rules import Rules
 from migrate.audit.verdict import Bounds
 from migrate.cost import usd_of
 from migrate.display import percent
-from migrate.embedders.prefix import unit_of
 
 NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
@@ -221,26 +218,6 @@ def _together(retriever: Retriever) -> Choices:
         yield Arm(name, meaning, retrieve, cost, is_alternative=retriever.could_serve_both)
 
 
-def _prefixes(retriever: Retriever) -> Choices:
-    """Return an arm for each number of tokens, the simplest rivals of a translation; their stores are made before."""
-    if not retriever.settings.prefixes:
-        return [
-            Skipped(PREFIX, "needs numbers of tokens to embed of each document: first_tokens=(24, 64) of migrate.audit")
-        ]
-    unit = unit_of(retriever.counter)
-    meaning = f"the first {{}} {unit} of every document embedded by the target model, queries whole"
-    return [
-        Arm(
-            prefix_name(tokens),
-            meaning.format(tokens),
-            partial(retriever.search, prefix_name(tokens)),
-            partial(retriever.cost_of_first, tokens),
-            is_alternative=True,
-        )
-        for tokens in retriever.settings.prefixes
-    ]
-
-
 def _budgets(_: Retriever) -> Choices:
     """Return that the translated store with more true vectors is an arm of `migrate.audit.frontier`."""
     return [Skipped(REEMBEDDED, "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on")]
@@ -255,7 +232,6 @@ _BUILT_IN = (
     _controls,
     _two_stage,
     _together,
-    _prefixes,
     _budgets,
 )
 

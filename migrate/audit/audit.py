@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from migrate.audit.step import Audit
 
 
-def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> AuditReport:
+def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     """Answer the queries with every arm that the inputs allow, and judge the translated store.
 
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
-    re-embed, None for a pool, and `prefixes` are stores of first tokens by how many there are.
+    re-embed, None for a pool.
     """
     choosers = audit.choosers  # before anything is embedded
-    retriever, pool = prepare_audit(audit, reference, prefixes), None
+    retriever = prepare_audit(audit, reference)
+    pool = None
     if audit.is_pooled:
         pool = grow_pool(retriever, audit.most_deep, announce=audit.announce)
         retriever = pool.retriever

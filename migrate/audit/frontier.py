@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +26,6 @@ from migrate.audit.rules import Rules
 from migrate.audit.verdict import CONFIDENCE, Finding, Outcome, Verdict
 from migrate.cost import Estimate, tally_of
 from migrate.cost.estimate import dollars
-from migrate.embedders.prefix import first_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.selection.sample import QUERY_LOG
 from migrate.steps.translate.choice import CONFIDENCE as CONFIDENCE_POLICY
@@ -57,9 +55,8 @@ class FrontierPoint:
     """One policy under one budget.
 
     `documents` have true vectors, a `share` (0-1) of the store; all of them, the sample too, cost about `tokens`, a
-    `share_of_tokens` (0-1) of what a full re-embed does, and `price_usd`, None where no price is known. First tokens
-    that the stitch leans on are among these. The verdict is on the store that comes of it, `arm` what it scores,
-    `comparison` how that compares with the full re-embed.
+    `share_of_tokens` (0-1) of what a full re-embed does, and `price_usd`, None where no price is known. The verdict is
+    on the store that comes of it, `arm` what it scores, `comparison` how that compares with the full re-embed.
     """
 
     policy: str
@@ -171,12 +168,8 @@ class BudgetTrials:
         return FrontierPoint(policy, share, len(rows), cost.tokens, of_whole, cost.usd, verdict, result, comparison)
 
     def _cost(self, rows: NDArray[np.int64], fitted: FittedStitch) -> Estimate:
-        """Return what the documents in some rows cost, and the first tokens of all where the stitch leans on these."""
-        tally, first_tokens = self.retriever.tally, fitted.first_tokens
-        paid = self.store.documents(rows)
-        if first_tokens is None:
-            return tally.cost(paid)
-        return tally.cost(chain(paid, first_of(self.store.documents(), tally.target.counter, first_tokens)))
+        """Return what the documents in some rows cost."""
+        return self.retriever.tally.cost(self.store.documents(rows))
 
     @cached_property
     def _whole(self) -> Estimate:

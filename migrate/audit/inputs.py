@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from migrate.audit import findings
@@ -13,12 +12,11 @@ from migrate.audit.frontier import check_frontier
 from migrate.audit.keys import Keys, document_keys, id_keys
 from migrate.audit.query_groups import with_groups
 from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan, prefix_name
+from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
 from migrate.audit.retrieval import Retriever
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
-from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.stitch.fitted import QUERY, require_direction
@@ -38,13 +36,6 @@ def check_request(audit: Audit) -> None:
     if audit.source_store is not None:
         _check_collections(audit.source_store, translated)
     _check_plan(audit)
-    if audit.prefixes and not translated.info.has_texts:
-        raise StoreError(
-            f"{translated.info.location} has no texts, which first_tokens would embed; "
-            f"{translated.info.way_to_texts}, or leave out first_tokens"
-        )
-    for tokens in audit.prefixes:
-        PrefixEmbedder(audit.embedder, tokens)
     if query_set.chances is not None and audit.frontier is not None:
         raise UsageError(
             f"--frontier: the queries of {query_set.name} were drawn to judge one store, and cannot judge others; "
@@ -145,18 +136,16 @@ def _check_drawing(audit: Audit) -> None:
         )
 
 
-def prepare_audit(
-    audit: Audit, reference: Store | None = None, prefixes: Mapping[int, Store] = MappingProxyType({})
-) -> Retriever:
+def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
     """Check all inputs against each other, then embed the queries, which may cost money.
 
-    `reference` is the full re-embed, None for a pool, and `prefixes` are stores of first tokens by how many there are.
+    `reference` is the full re-embed, None for a pool.
     """
     translated, embedder, query_set = audit.translated, audit.embedder, audit.judging
     source, source_model, seed, progress = audit.source_store, audit.source_embedder, audit.seed, audit.progress
     if not query_set.queries:
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
-    stores = _stores(audit, reference, prefixes)
+    stores = _stores(audit, reference)
     for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
         store.verify()
     different_stores = {id(store): store for store in stores.values()}
@@ -208,7 +197,7 @@ def prepare_audit(
     )
 
 
-def _stores(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> dict[str, Store]:
+def _stores(audit: Audit, reference: Store | None) -> dict[str, Store]:
     """Return the stores that are searched, by the name of the arm."""
     stores = {} if reference is None else {FULL: reference}
     stores[TRANSLATED] = audit.translated
@@ -216,7 +205,7 @@ def _stores(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]
         stores[STAY] = audit.source_store
     if audit.source_store is not None and audit.bridge_stitch is not None:
         stores[BRIDGE] = audit.source_store
-    return stores | {prefix_name(tokens): store for tokens, store in prefixes.items()}
+    return stores
 
 
 def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:

@@ -17,7 +17,6 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.results import (
     BRIDGE,
     FULL,
-    PREFIX,
     REEMBEDDED,
     STAY,
     TOGETHER,
@@ -31,14 +30,13 @@ from migrate.audit.verdict import Bounds, Finding, Outcome
 from migrate.cost.answers import is_small
 from migrate.cost.estimate import dollars, duration, token_count
 from migrate.display import percent
-from migrate.embedders.kinds import may_cost_money, prefix_spec, split_spec
+from migrate.embedders.kinds import may_cost_money, split_spec
 from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
 
 _REEMBED = REEMBEDDED.removesuffix("k%")
-_PREFIX = f"{PREFIX}:"
 _MANY_TIMES = 2.0
 _NOTHING = ArmCost(0.0, 0.0)
 _BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
@@ -88,11 +86,6 @@ class Option:
         """The share of the documents that is re-embedded, such as `30%`; empty but for a budget."""
         return self.name.removeprefix(_REEMBED) if self.name.startswith(_REEMBED) else ""
 
-    @property
-    def first_tokens(self) -> int:
-        """The number of first tokens of every document that are embedded; 0 where that is not the way."""
-        return int(self.name.removeprefix(_PREFIX)) if self.name.startswith(_PREFIX) else 0
-
 
 def options_of(report: AuditReport) -> tuple[Option, ...]:
     """Return the options, the cheapest first: staying, the translated store, arms that could serve, the full re-embed.
@@ -131,9 +124,7 @@ def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmC
         whole = _combined(_sum, sample, further, full)
         arm = replace(arm, tokens=whole.tokens, usd=whole.usd)
     remaining = _NOTHING
-    if arm.name.startswith(_PREFIX):  # embedded in full for the audit
-        remaining = _NOTHING if report.is_kept else _combined(_less, arm, _NOTHING, full_left)
-    elif arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
+    if arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
         remaining = _combined(_less, arm, sample, full_left)
     cost = _combined(_sum, arm, report.pool or _NOTHING, full)
     return Option(arm.name, bounds, cost.tokens, cost.usd, remaining.tokens, remaining.usd, is_safe)
@@ -323,8 +314,6 @@ class _Advice:
             return f"{stages}{more} for as many queries" if remaining not in ("", "nothing") else f"{stages}{more}"
         if option.share:
             return f"{safe} with {option.share} re-embedded: {retained}{more}"
-        if option.first_tokens:
-            return f"{safe} by the first {option.first_tokens} tokens of each text: {retained}{more}"
         return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {retained}{more}"
 
     @staticmethod
@@ -391,12 +380,12 @@ class _Advice:
             return ("live", "run", locations.translated, *model, *agreement), remark
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
-        if option.name == FULL or option.depth or option.share or option.first_tokens:
+        if option.name == FULL or option.depth or option.share:
             return self._reembed(self.full if option.depth else option)
         return None, f"no command makes or serves {option.name}: your own program does"
 
     def _reembed(self, option: Option) -> Command:
-        """Return the command that embeds the whole store, a part of it, or the first tokens of all texts."""
+        """Return the command that embeds the whole store, or a part of it."""
         locations = self.locations
         if not locations.target:
             return None, ""
@@ -408,8 +397,6 @@ class _Advice:
             if locations.stitch is None:
                 return None, "a part is re-embedded with the stitch of the translation"
             share_flags = ("--share", option.share, "--stitch", locations.stitch)
-        if option.first_tokens:
-            spec = prefix_spec(option.first_tokens, spec)
         return ("reembed", locations.old, *share_flags, flag, spec, *settings, "-o", locations.full), ""
 
     def _switch(self, new: str, *, needs_proof: bool) -> Command:

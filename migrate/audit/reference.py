@@ -32,7 +32,6 @@ from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import split_spec
-from migrate.embedders.prefix import whole_model
 from migrate.errors import InputError, StoreError
 from migrate.manifest import ModelIdentity
 from migrate.selection.sample import distinct_texts
@@ -209,8 +208,7 @@ def check_target(translated: Store, embedder: Embedder) -> None:
 
 def target_of(store: Store) -> ModelIdentity | None:
     """Return the model whose space a store is in, as its manifest says."""
-    model = store.info.manifest.model if store.info.manifest else None
-    return None if model is None else whole_model(model)
+    return store.info.manifest.model if store.info.manifest else None
 
 
 def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:

@@ -29,7 +29,7 @@ TIE = 1e-9
 FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
 HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
 MEAN, RANDOM = "mean", "random"
-TWO_STAGE, TOGETHER, REEMBEDDED, PREFIX = "two-stage", "together", "translated + k%", "prefix"
+TWO_STAGE, TOGETHER, REEMBEDDED = "two-stage", "together", "translated + k%"
 
 NDCG, AGREEMENT = "nDCG@10", "agreement@10"
 """The measures that verdicts rest on."""
@@ -122,15 +122,6 @@ class Comparison:
     standard: str = FULL
 
 
-def prefix_name(tokens: int) -> str:
-    """Return the name of the arm of documents by their first tokens.
-
-    >>> prefix_name(24)
-    'prefix:24'
-    """
-    return f"{PREFIX}:{tokens}"
-
-
 def plan_word(name: str) -> str:
     """Return the name of an arm as it is typed after `--plan`.
 
@@ -156,9 +147,9 @@ def check_plan(plan: str, count: int, own_arms: Iterable[str] | None = ()) -> No
     `count` is the number of documents, and `own_arms` are the arms of somebody's own, None where they are known later.
     """
     word = plan_word(plan)
-    plans = [TRANSLATED, TOGETHER, BRIDGE, f"{TWO_STAGE}-20", f"{TOGETHER}-20", f"{PREFIX}:24"]
+    plans = [TRANSLATED, TOGETHER, BRIDGE, f"{TWO_STAGE}-20", f"{TOGETHER}-20"]
     plans += map(plan_word, own_arms or ())
-    pattern = f"{TRANSLATED}|{TOGETHER}|{BRIDGE}|(?:{TWO_STAGE}-|{TOGETHER}-|{PREFIX}:)[1-9][0-9]{{0,8}}"
+    pattern = f"{TRANSLATED}|{TOGETHER}|{BRIDGE}|(?:{TWO_STAGE}|{TOGETHER})-[1-9][0-9]{{0,8}}"
     if own_arms is not None and word not in plans and not re.fullmatch(pattern, word):
         close = get_close_matches(word, plans, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(plans)}"

@@ -33,8 +33,6 @@ from migrate.audit.verdict import Finding, Floor
 from migrate.check.comparison import spread
 from migrate.cost import Tally, usd_of
 from migrate.embedders.base import Embedder
-from migrate.embedders.prefix import first_of
-from migrate.embedders.tokens import TokenCounter
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
@@ -181,19 +179,6 @@ class Retriever:
         if self._tokens is None:
             return ArmCost()
         return ArmCost(share * self._tokens, usd_of(share * self._tokens, self.tally.price))
-
-    @cached_property
-    def counter(self) -> TokenCounter:
-        """Counts the first tokens of documents."""
-        return self.embedder.loaded_profile().counter
-
-    def cost_of_first(self, tokens: int) -> ArmCost:
-        """Return the cost to embed the first tokens of every document."""
-        store = self.stores[TRANSLATED]
-        if not store.info.has_texts:
-            return ArmCost()
-        cost = self.tally.cost(first_of(store.documents(), self.counter, tokens))
-        return ArmCost(float(cost.tokens), cost.usd)
 
     @property
     def _tokens(self) -> float | None:

@@ -26,7 +26,6 @@ class Settings:
     seed: int
     resamples: int
     stages: Sequence[int] | None
-    prefixes: Sequence[int]
     slices: Sequence[str]
     most_deep: int | None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -144,12 +144,6 @@ class Audit(JudgedStep["AuditReport"]):
             **_ARMS,
         ),
     )
-    first_tokens: Sequence[int] | str | None = field(
-        default=None,
-        metadata=parameter(
-            "Adds an arm for each N: the first N tokens of every document, embedded by the target.",
-        ),
-    )
     no_bm25: bool = field(
         default=False,
         metadata=parameter(
@@ -237,7 +231,7 @@ class Audit(JudgedStep["AuditReport"]):
             raise UsageError(f"frontier={self.frontier!r} is not a stitch; name shares of the store by frontier_shares")
         if self.frontier is not None and self.source is None:
             raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
-        _ = self.stages, self.prefixes, self.shares
+        _ = self.stages, self.shares
         check_device()
 
     def check_labels(self) -> None:
@@ -259,11 +253,6 @@ class Audit(JudgedStep["AuditReport"]):
         depths = _numbers(self.two_stage, "--two-stage", "documents such as 50,200, or none")
         planned = rerank_depths(self.plan)
         return (*(depths or ()), *planned) if planned else depths
-
-    @property
-    def prefixes(self) -> Sequence[int]:
-        """The numbers of first tokens for which there are arms."""
-        return tokens_of(self.first_tokens)
 
     @property
     def shares(self) -> Sequence[float]:
@@ -300,7 +289,6 @@ class Audit(JudgedStep["AuditReport"]):
             seed=self.seed,
             resamples=self.resamples,
             stages=self.stages,
-            prefixes=self.prefixes,
             slices=self.slice,
             most_deep=self.most_deep if self.is_pooled else None,
         )
@@ -330,10 +318,9 @@ class Audit(JudgedStep["AuditReport"]):
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
         from migrate.embedders.elsewhere import elsewhere
-        from migrate.embedders.prefix import whole_embedder
         from migrate.steps.opening import model_of, runner_at
 
-        model = whole_embedder(model_of(self.translated, self.target, "target"))
+        model = model_of(self.translated, self.target, "target")
         return self.cap.meter(elsewhere(model, runner_at(self.runner)), self.price)
 
     @cached_property
@@ -359,7 +346,7 @@ class Audit(JudgedStep["AuditReport"]):
         from migrate.steps.opening import stitch_at
         from migrate.steps.translate.stitch import with_metered_views
 
-        return None if self.frontier is None else with_metered_views(stitch_at(self.frontier), self.cap, self.price)
+        return None if self.frontier is None else with_metered_views(stitch_at(self.frontier), self.cap)
 
     @cached_property
     def log(self) -> Sequence[Query]:
@@ -420,10 +407,10 @@ class Audit(JudgedStep["AuditReport"]):
             return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)
         queries, source, stitch = self.judging.queries, self.source_store, self.frontier_stitch
         # What is asked for again is in the cache by then
-        texts_again = AGAIN + EMBEDDED_AGAIN * (len(self.prefixes) + (self.reference == BUILD))
+        texts_again = AGAIN + EMBEDDED_AGAIN * (self.reference == BUILD)
         models = [
             PlannedModel(
-                self.embedder, self.cap, documents=self._documents, queries=[*queries, *self.log], again=texts_again
+                self.embedder, self.cap, documents=self._of_reference, queries=[*queries, *self.log], again=texts_again
             )
         ]
         if source is not None and self.source_embedder is not None:
@@ -441,14 +428,6 @@ class Audit(JudgedStep["AuditReport"]):
             models += [PlannedModel(view, self.cap, VIEW, documents=source.documents) for view in views]
         return tuple(models)
 
-    def _documents(self) -> Iterator[Document]:
-        """Yield the documents that are embedded for the reference, and those that arms are given of all documents."""
-        from migrate.embedders.prefix import first_of
-
-        yield from self._of_reference()
-        for tokens in self.prefixes:
-            yield from first_of(self.translated.documents(), self.embedder.profile.counter, tokens)
-
     def _of_reference(self) -> Iterable[Document]:
         """Return all documents, about those of a pool, or those that prove a store."""
         from migrate.audit.pool import expected_documents
@@ -459,14 +438,14 @@ class Audit(JudgedStep["AuditReport"]):
         if self.reference == BUILD:
             return self.translated.documents()
         extras = (self.source_embedder, self.bridge_stitch)
-        arms = 1 + sum(extra is not None for extra in extras) + len(self.prefixes)
+        arms = 1 + sum(extra is not None for extra in extras)
         both = self.source_embedder is not None
         return expected_documents(
             self.translated, self.judging, arms, stages=self.stages, together=both, seed=self.seed
         )
 
     def execute(self) -> AuditReport:
-        """Build the reference where that is asked for, and the stores of first tokens; audit, and try the frontier."""
+        """Build the reference where that is asked for; audit, and try the frontier."""
         from migrate.audit.audit import audit_store
         from migrate.audit.downstream import audit_downstream
         from migrate.audit.drawn_queries import write_unjudged
@@ -479,8 +458,7 @@ class Audit(JudgedStep["AuditReport"]):
             if self.reference == BUILD:
                 prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
                 full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
-            prefixes = {tokens: stack.enter_context(self._first_tokens(tokens)) for tokens in self.prefixes}
-            report = audit_store(self, full, prefixes)
+            report = audit_store(self, full)
             if self.frontier is not None and full is not None:
                 frontier = find_frontier(self, full, report.stay, report.findings)
                 report = report.with_frontier(frontier)
@@ -489,15 +467,6 @@ class Audit(JudgedStep["AuditReport"]):
         if self.judge_next is not None:
             write_unjudged(Path(self.judge_next), report.unjudged, force=self.force)
         return report
-
-    def _first_tokens(self, tokens: int) -> AbstractContextManager[Store]:
-        """Embed the first tokens of all documents."""
-        from migrate.embedders.prefix import PrefixEmbedder
-
-        def progress(_: str, done: int, total: int | None) -> None:
-            self.progress(f"embed the first {tokens} tokens", done, total)
-
-        return _embedded(self.translated, PrefixEmbedder(self.embedder, tokens), progress)
 
 
 @contextmanager
@@ -516,12 +485,6 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
             error.__notes__ = []  # of parts that are done, in a folder that goes away now
             raise
         yield open_store(path)
-
-
-def tokens_of(value: Sequence[int] | str | None) -> Sequence[int]:
-    """Return numbers of first tokens, ascending, as they were typed or given; none where nothing is said."""
-    expectation = "tokens above 0 such as 24,64; a text to put before documents is SPEC,document-prefix=TEXT"
-    return sorted(set(_numbers(value, "first_tokens", expectation) or ()))
 
 
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:

@@ -25,11 +25,10 @@ from migrate.steps.base import option as described
 if TYPE_CHECKING:
     from migrate.audit.shortlist import Shortlist
     from migrate.cost.plans import Plan
-    from migrate.cost.quality import StitchQuality
     from migrate.embedders.base import Embedder
     from migrate.stores.base import Store
 
-_ALONE = ("query_log", "budget", "keep", "first_tokens", "calibrate", "stitch", "audit", "price")
+_ALONE = ("query_log", "budget", "keep", "calibrate", "stitch", "audit", "price")
 """Fields of an assessment that say something of one target, which no queries judge."""
 
 
@@ -150,7 +149,7 @@ def command(
     show(report_text(assess_sections(assessment)))
     arguments: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
     if stitch is not None and assessment.best is not None and step.quality is not None:
-        _advise_plan(opened, arguments, stitch, step.quality, assessment.best)
+        _advise_plan(opened, arguments, stitch, assessment.best)
     elif assessment.full_is_better:
         full = opened.successor("full") or path_beside(opened, "full")
         advise_next("reembed", *arguments, "-o", full)
@@ -253,25 +252,17 @@ def _refuse_audits(outputs: Outputs) -> None:
                 )
 
 
-def _advise_plan(
-    store: Store, arguments: list[str | Path], stitch: Path | str, quality: StitchQuality, best: Plan
-) -> None:
-    """Print the command that a plan begins with: another fit where the stitch reads other things than the plan does.
+def _advise_plan(store: Store, arguments: list[str | Path], stitch: Path | str, best: Plan) -> None:
+    """Print the command that a plan begins with.
 
     `arguments` name store and target.
     """
-    from migrate.cost.plans import FIRST_TOKENS, MIGRATE
+    from migrate.cost.plans import MIGRATE
     from migrate.selection.sample import RANDOM
     from migrate.steps.translate.choice import CONFIDENCE
 
-    if best.kind in (FIRST_TOKENS, MIGRATE) and quality.leans != (best.kind == FIRST_TOKENS):
-        if best.first_tokens:
-            arguments += ["--first-tokens", str(best.first_tokens), "--kind", "prefix+text"]
-        arguments += ["-o", path_beside(store, "stitch")]
-        advise_next("fit", *arguments, also=("query_log", "price"))
-        return
     new = ["-o", store.successor("new") or path_beside(store, "new")]
-    if not (best.documents and best.known is not None and best.kind in (FIRST_TOKENS, MIGRATE)):
+    if not (best.documents and best.known is not None and best.kind == MIGRATE):
         advise_next("translate", arguments[0], stitch, *new)
         return
     policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []

@@ -112,7 +112,7 @@ def command(
 
 def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
     """Return the audit with its stores, models and queries, loaded as the command says."""
-    from migrate.stitch.persistence import load_stitch, stitch_folder
+    from migrate.stitch.persistence import load_stitch
 
     step = replace(request, progress=progress)
     target = load_model_of(step.translated, cast("str | None", request.target), "--target", model)
@@ -132,7 +132,7 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
             step = replace(step, source_model=source_model)
     if request.frontier is not None:
         stitch = cast("Path | str", request.frontier)
-        step = replace(step, frontier=with_views(load_stitch(stitch), stitch_folder(stitch), model))
+        step = replace(step, frontier=with_views(load_stitch(stitch), model))
     return step
 
 
@@ -142,7 +142,7 @@ def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> Audit
     if step.is_pooled and locations.has_texts:
         arguments = [locations.source or store, *locations.target, "-o", locations.full]
         deal = paid.weigh(step, step.translated, "the audit", arguments, seed=step.seed)
-    if step.full is None or step.prefixes or any(model.meter is not None for model in step.models):
+    if step.full is None or any(model.meter is not None for model in step.models):
         paid.agree(step, progress=step.progress)
     step.cap.cap_usd = paid.cap_usd
     return replace(step.execute(), documents_per_s=None if deal is None else deal.documents_per_s)

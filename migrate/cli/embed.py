@@ -31,7 +31,7 @@ def command(
     that the model reads to their end. For the same chunks in another model's space, embed the `docs.jsonl` of the first
     store with --no-chunks.
 
-    The model `prefix:N:SPEC` embeds the first N tokens of each document or chunk, `layer:N:SPEC` is a layer of SPEC.
+    The model `layer:N:SPEC` is a layer of SPEC.
     """
     from migrate.cost.chunks import count_unread, room
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -181,17 +180,12 @@ def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLooku
     return lambda texts: embedder.are_cached(texts, "document")
 
 
-def with_views(fitted: FittedStitch, folder: Path, model: ModelOptions) -> FittedStitch:
-    """The stitch of `folder`, whose views that may cost money go by the command's cache and server.
-
-    So do first tokens, whoever embeds them: an audit or `embed` with `prefix:N:SPEC` may have left them in the cache.
-    """
-    reader, target = fitted.reader, fitted.manifest.model
+def with_views(fitted: FittedStitch, model: ModelOptions) -> FittedStitch:
+    """The stitch of `folder`, whose views that may cost money go by the command's cache and server."""
+    reader = fitted.reader
     if reader is None:
         return fitted
     models = {
         spec: model.for_source().load(spec) for spec, view in reader.models.items() if view.profile.is_paid is not False
     }
-    if reader.base is not None and target is not None:
-        models[reader.base] = model.load(reader.base, recorded=target, state=folder)
     return replace(fitted, reader=reader.with_models(models))

@@ -127,7 +127,7 @@ def run_translation(
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
-        fitted = with_views(loaded, folder, model)
+        fitted = with_views(loaded, model)
         step = replace(request, store=opened, stitch=fitted, runner=runner, progress=progress)
         step.job.check_pace()
         if step.reembed is not None:
@@ -145,8 +145,6 @@ def run_translation(
         stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
-        if fitted.first_tokens is not None and opened.info.has_texts:
-            _say_first_tokens(step)
         if step.job.caution is not None:
             advise(f"note: {step.job.caution}")
         step.cap.cap_usd = paid.cap_usd
@@ -158,17 +156,6 @@ def run_translation(
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path)):
         _advise_audit(opened, fitted, store, done.path, request.target, stitch)
-
-
-def _say_first_tokens(step: Translate) -> None:
-    """Say that all texts are embedded where no estimate does, as the model costs no money."""
-    from migrate.cost.spending import VIEW
-
-    if all(planned.meter is None for planned in step.models if planned.role == VIEW):
-        advise(
-            f"to embed: the first {step.job.fitted.first_tokens} tokens of every text, without those in the cache; the "
-            "model costs no money",
-        )
 
 
 def _advise_audit(

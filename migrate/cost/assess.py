@@ -15,7 +15,6 @@ from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate
 from migrate.display import data_frame, notebook_html
 from migrate.embedders import ModelFacts, facts_of
-from migrate.embedders.prefix import first_of
 from migrate.embedders.profile import Profile
 from migrate.errors import StoreError
 from migrate.manifest import today
@@ -79,7 +78,6 @@ def assess_store(
     budget_usd: float | None = None,
     budget_tokens: int | None = None,
     quality: StitchQuality | None = None,
-    first_tokens: Sequence[int] = (),
     keep: float | None = None,
     stay: KnownPoint | None = None,
     texts_per_request: int | None = None,
@@ -88,9 +86,9 @@ def assess_store(
     """Count the store's texts and set the plans side by side.
 
     `measured` is what an audit says of quality, `stay` what it says of the old model, `quality` what a fit does.
-    `cached` tells which texts are paid for, `queries` are those of a log. `first_tokens` are numbers of tokens that a
-    stitch may lean on; that of `quality` is among them. With `keep` (0-1) the cheapest plan is looked for that should
-    have so much overlap@10, or, where an audit measured it, retention. A budget counts the sample of `quality`.
+    `cached` tells which texts are paid for, `queries` are those of a log. With `keep` (0-1) the cheapest plan is looked
+    for that should have so much overlap@10, or, where an audit measured it, retention. A budget counts the sample of
+    `quality`.
 
     Raises StoreError: the store has no texts, or none that is not blank.
     """
@@ -102,20 +100,15 @@ def assess_store(
     if not count.distinct:
         raise StoreError(f"{info.location}: all its texts are blank; there is nothing to embed")
     size = None if target.dim is None else store_bytes(store, target.dim)
-    tried = [] if quality is None or quality.first_tokens is None else [quality.first_tokens]
-    cuts = {
-        tokens: count_texts(first_of(store.documents(), target.counter, tokens), target, lookup=lookup)
-        for tokens in sorted({*first_tokens, *tried})
-    }
-    planner = Planner(target, count, size, info.dim, rate, texts_per_request, quality, cuts)
+    planner = Planner(target, count, size, info.dim, rate, texts_per_request, quality)
     full = planner.full()
-    plans = [full, planner.stay(stay), *planner.by_share(measured), *planner.by_first_tokens()]
+    plans = [full, planner.stay(stay), *planner.by_share(measured)]
     most, name = None if budget_tokens is None else float(budget_tokens), f"{budget_tokens or 0:,} tokens"
     if budget_usd is not None and budget_tokens is None and target.price_usd_per_mtok:
         most, name = budget_usd * 1e6 / target.price_usd_per_mtok, f"${budget_usd:g}"
     paid = 0 if quality is None or most is None else count_texts(quality.texts_of(store), target).tokens_read
     if most is not None and most < count.tokens_read:
-        plans += planner.within(most - paid, f"what {name} {'buy' if budget_usd is None else 'buys'}")
+        plans.append(planner.within(most - paid, f"what {name} {'buy' if budget_usd is None else 'buys'}"))
     if keep is not None:
         plans += planner.for_quality(keep)
     plans.append(_two_stage(store, planner, queries, progress))

@@ -7,7 +7,7 @@ goes with the dimension, and the figure is marked as about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -16,7 +16,6 @@ from migrate.cost.quality import KnownPoint, StitchQuality
 from migrate.cost.rates import Rate, usd_of
 from migrate.embedders.openai import fair_share
 from migrate.embedders.profile import Profile
-from migrate.selection import SAMPLE_SIZE
 from migrate.selection.sample import MOST_PAIRS
 from migrate.stitch.confidence import DEPTH
 from migrate.stores.base import Store
@@ -94,7 +93,7 @@ def migrate_memory(size: StoreBytes, pairs: int, source_dim: int, dim: int, *, i
 
 
 QUERIES = 1_000
-FULL, STAY, MIGRATE, FIRST_TOKENS, TWO_STAGE = "full re-embed", "stay", "migrate", "first tokens", "two-stage"
+FULL, STAY, MIGRATE, TWO_STAGE = "full re-embed", "stay", "migrate", "two-stage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class Plan:
 
     `documents` are embedded, a `share` (0-1) of those with a text of their own, with `tokens` in `requests` (None for
     a local model). Money is None where no price is known, minutes and bytes where they cannot be. `quality` is what
-    is known of the result; `first_tokens` of every document are embedded too.
+    is known of the result.
     """
 
     kind: str
@@ -120,7 +119,6 @@ class Plan:
     quality: str = "nothing yet"
     known: KnownPoint | None = None
     downtime: str = "none"
-    first_tokens: int | None = None
 
     @property
     def quality_known(self) -> float:
@@ -137,8 +135,8 @@ class Plan:
 class Planner:
     """The plans for a store, and all that their costs depend on beside what they embed.
 
-    `quality` is what a fit says of its stitch, whose sample is paid for, and counts; `cuts` are the counts of the first
-    tokens of all texts, by their number. Without a `dim` of the target, sizes are not known.
+    `quality` is what a fit says of its stitch, whose sample is paid for, and counts. Without a `dim` of the target,
+    sizes are not known.
     """
 
     target: Profile
@@ -148,31 +146,28 @@ class Planner:
     rate: Rate | None
     texts_per_request: int | None
     quality: StitchQuality | None
-    cuts: Mapping[int, TextCount]
 
     @property
     def tokens_per_document(self) -> float:
         """On average, of what is not in the cache."""
         return self.count.tokens_to_embed / max(self.count.to_embed, 1)
 
-    def _plan(self, kind: str, name: str, documents: int, tokens: int, first_tokens: int | None = None) -> Plan:
-        """Return a plan that embeds so much, and first tokens, without what belongs to its kind."""
+    def _plan(self, kind: str, name: str, documents: int, tokens: int) -> Plan:
+        """Return a plan that embeds so much, without what belongs to its kind."""
         target, sent = self.target, documents
         if target.is_api:
             each = self.texts_per_request or fair_share(documents, 8, target.request_texts)  # as many fly at a time
             sent = ceil(max(documents / each, tokens / target.request_tokens))
-        total = tokens + (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
         return Plan(
             kind,
             name,
             documents / max(self.count.to_embed, 1),
             documents,
-            total,
+            tokens,
             sent if target.is_api else None,
-            usd_of(total, target.price_usd_per_mtok),
-            usd_of(total, target.batch_price_usd_per_mtok),
-            None if self.rate is None or first_tokens else self.rate.minutes(sent, tokens),
-            first_tokens=first_tokens,
+            usd_of(tokens, target.price_usd_per_mtok),
+            usd_of(tokens, target.batch_price_usd_per_mtok),
+            None if self.rate is None else self.rate.minutes(sent, tokens),
         )
 
     def full(self) -> Plan:
@@ -197,15 +192,11 @@ class Planner:
         known: KnownPoint | None = None,
         *,
         pairs: int | None = None,
-        first_tokens: int | None = None,
     ) -> Plan:
-        """Embed so many documents, learn from them, or from `pairs` with those that are paid for; translate the rest.
-
-        With `first_tokens` of all documents, which are embedded too, the stitch leans on these.
-        """
+        """Embed so many documents, learn from them, or from `pairs` with those paid for; translate the rest."""
         pairs = documents if pairs is None else pairs
         size, dim, tokens = self.size, self.target.dim, round(documents * self.tokens_per_document)
-        plan = self._plan(FIRST_TOKENS if first_tokens else MIGRATE, name, documents, tokens, first_tokens)
+        plan = self._plan(MIGRATE, name, documents, tokens)
         plan = replace(plan, known=known)
         if pairs < 40:  # a fit draws no learning curve
             plan = replace(plan, quality="too few to learn from")
@@ -234,53 +225,24 @@ class Planner:
                 name = f"the stitch as it is, {n / max(total, 1):.0%}"
             yield self.migrate(max(n - paid, 0), name, points.get(n) or self._expected(n), pairs=n)
 
-    def by_first_tokens(self) -> Iterator[Plan]:
-        """Yield a fit that leans on first tokens, for each number of them."""
-        quality = self.quality
-        for tokens in self.cuts:
-            if quality is None:
-                documents = min(SAMPLE_SIZE, self.count.to_embed)
-                name = f"{documents:,} and first {tokens} tokens of all"
-                yield self.migrate(documents, name, first_tokens=tokens)
-            else:
-                expected = self._expected(quality.pairs, leans=True) if tokens == quality.first_tokens else None
-                name = f"the sample, first {tokens} tokens of all"
-                yield self.migrate(0, name, expected, pairs=quality.pairs, first_tokens=tokens)
-
     def for_quality(self, quality_wanted: float) -> Iterator[Plan]:
-        """Yield the plans of the fewest documents of which `quality_wanted` overlap@10 may be expected, for `_ways`."""
+        """Yield the plan of the fewest documents that may have `quality_wanted` overlap@10, if there is one."""
         quality = self.quality
-        for tokens, ending in self._ways():
-            leans = bool(tokens)
-            documents = quality.fewest(quality_wanted, self.count.distinct, first_tokens=leans) if quality else None
-            if quality is not None and documents is not None:
-                expected, name = self._expected(documents, leans=leans), f"for {quality_wanted:g}{ending}"
-                yield self.migrate(documents - quality.pairs, name, expected, pairs=documents, first_tokens=tokens)
+        documents = None if quality is None else quality.fewest(quality_wanted, self.count.distinct)
+        if quality is not None and documents is not None:
+            expected = self._expected(documents)
+            yield self.migrate(documents - quality.pairs, f"for {quality_wanted:g}", expected, pairs=documents)
 
-    def within(self, tokens: float, name: str) -> Iterator[Plan]:
-        """Yield the plans that so many tokens, beside the sample of the stitch, buy, for `_ways`."""
-        each, paid = self.tokens_per_document, 0 if self.quality is None else self.quality.pairs
-        for first_tokens, ending in self._ways():
-            tokens_left = tokens - (self.cuts[first_tokens].tokens_to_embed if first_tokens else 0)
-            if first_tokens and tokens_left < 0:
-                continue
-            documents = min(max(int(tokens_left / each), 0), self.count.to_embed) if each else 0
-            pairs = paid + documents
-            expected = self._expected(pairs, leans=bool(first_tokens))
-            yield self.migrate(documents, f"{name}{ending}", expected, pairs=pairs, first_tokens=first_tokens)
+    def within(self, tokens: float, name: str) -> Plan:
+        """Return the plan that so many tokens, beside the sample of the stitch, buy."""
+        each = self.tokens_per_document
+        paid = 0 if self.quality is None else self.quality.pairs
+        documents = min(max(int(tokens / each), 0), self.count.to_embed) if each else 0
+        return self.migrate(documents, name, self._expected(paid + documents), pairs=paid + documents)
 
-    def _ways(self) -> Iterator[tuple[int | None, str]]:
-        """Yield the ways to spend tokens: on documents alone, and on the first tokens of all as the stitch did."""
-        yield None, ""
-        if self.quality is not None and (tokens := self.quality.first_tokens) is not None:
-            yield tokens, f", first {tokens} tokens of all"
-
-    def _expected(self, documents: int, *, leans: bool | None = None) -> KnownPoint | None:
-        """Return what the fit says of so many true vectors, where it leans on first tokens as the stitch or not."""
-        quality = self.quality
-        if quality is None:
-            return None
-        return quality.expected(documents, self.count.distinct, first_tokens=quality.leans if leans is None else leans)
+    def _expected(self, documents: int) -> KnownPoint | None:
+        """Return what the fit says of so many true vectors."""
+        return None if self.quality is None else self.quality.expected(documents, self.count.distinct)
 
     def two_stage(self, documents: int, query_tokens: int, *, is_bound: bool) -> Plan:
         """Embed what 1,000 queries need beside a translated store: `documents` for the first time, and themselves."""

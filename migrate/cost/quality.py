@@ -17,7 +17,6 @@ from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, OutputError, StitchError
 from migrate.files import describe_os_error
 from migrate.reading import MalformedError, expect, read_table
-from migrate.stitch.confidence import PartialCurve
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.select import Selection
 from migrate.stores.base import Store
@@ -67,41 +66,31 @@ class StitchQuality:
     selection: Selection
     sample: frozenset[str] = field(default=frozenset(), repr=False)
 
-    @property
-    def leans(self) -> bool:
-        """True where the stitch leans on first tokens, which its figures are with."""
-        return self.selection.prefix is not None and self.selection.prefix.is_used
-
-    @property
-    def first_tokens(self) -> int | None:
-        """The number of first tokens of each document that it has tried to lean on."""
-        return None if self.selection.prefix is None else self.selection.prefix.tokens
-
-    def expected(self, documents: int, store: int, *, first_tokens: bool = False) -> KnownPoint | None:
+    def expected(self, documents: int, store: int) -> KnownPoint | None:
         """Return what to expect of true vectors for `documents` of those of a `store`, the sample among them.
 
-        None where the fit says nothing: of a stitch with `first_tokens` or without that it did not try, of one that
-        was saved before it noted what true vectors keep, or of fewer documents than it has.
+        None where the fit says nothing: of a stitch that was saved before it noted what true vectors keep, or of fewer
+        documents than it has.
         """
-        partial = self._partial(first_tokens=first_tokens)
+        partial = self.selection.partial
         if partial is None or documents < self.pairs:
             return None
         share, best = min(documents / max(store, 1), 1.0), self.selection.best.scores
-        gain, low, high = self._gain(documents - self.pairs, first_tokens=first_tokens)
+        gain, low, high = self._gain(documents - self.pairs)
         remainder, estimate = 1 - share, partial.at(share)
         span = best.overlap_half_width
         bounds = (estimate + remainder * (min(low, gain) - span), estimate + remainder * (max(high, gain) + span))
         lower, upper = (min(max(bound, 0.0), 1.0) for bound in bounds)
         return KnownPoint(documents, EXPECTED, min(estimate + remainder * gain, 1.0), lower, upper)
 
-    def fewest(self, quality: float, store: int, *, first_tokens: bool = False) -> int | None:
+    def fewest(self, quality: float, store: int) -> int | None:
         """Return the fewest documents with true vectors of which `quality` may be expected; None where unknown."""
         low, high = self.pairs - 1, store
-        if self.expected(store, store, first_tokens=first_tokens) is None:
+        if self.expected(store, store) is None:
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            point = self.expected(middle, store, first_tokens=first_tokens)
+            point = self.expected(middle, store)
             low, high = (low, middle) if point is not None and point.estimate >= quality else (middle, high)
         return high
 
@@ -127,16 +116,10 @@ class StitchQuality:
 
         return is_paid
 
-    def _partial(self, *, first_tokens: bool) -> PartialCurve | None:
-        if first_tokens == self.leans:
-            return self.selection.partial
-        return None if self.selection.prefix is None else self.selection.prefix.partial
-
-    def _gain(self, more: int, *, first_tokens: bool) -> tuple[float, float, float]:
-        """Return what so many more pairs should add to translated vectors; nothing is known of the way not taken."""
+    def _gain(self, more: int) -> tuple[float, float, float]:
+        """Return what so many more pairs should add to translated vectors."""
         curve = self.selection.curve
-        is_measured = curve is not None and more > 0 and first_tokens == self.leans
-        return curve.gain_of(self.pairs, more) if curve is not None and is_measured else (0.0, 0.0, 0.0)
+        return (0.0, 0.0, 0.0) if curve is None or more <= 0 else curve.gain_of(self.pairs, more)
 
 
 def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str = "stitch") -> StitchQuality:

@@ -18,11 +18,9 @@ from migrate.embed.corpus import (
     embedded_block,
     embedding_manifest,
     model_options,
-    stored_identity,
 )
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
-from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError
 from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.selection.sample import known_documents
@@ -106,12 +104,9 @@ class _ReembedJob(RewriteJob):
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
         self._batches.settle()
-        model, counts = stored_identity(work, self.embedder), dict[str, int]()
-        if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
-            counts = {TRUE: self.total}
-            write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
+        write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
         details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
-        return embedding_manifest(work, self.embedder, details, source_hashes(self.store), counts)
+        return embedding_manifest(work, self.embedder, details, source_hashes(self.store), {TRUE: self.total})
 
     def note_published(self) -> None:
         """Note what the store holds, by which `switch` knows it for a full re-embed."""

@@ -7,7 +7,6 @@
     file:VECTORS.npz                     vectors that were computed elsewhere
     tfidf:DIM                            lexical, learned from the corpus: no network, no model
     langchain:MODULE:CLASS               any LangChain `Embeddings`: a class, an object, or a function that makes one
-    prefix:TOKENS:SPEC                   the first tokens of each document by another model (`PrefixEmbedder`)
     layer:N:SPEC, layer:N:cls:SPEC       layer N of a model that runs here, pooled as the model does it, or by cls
     length:TOKENS:SPEC                   a model that runs here, which cuts texts at so many tokens
 
@@ -30,7 +29,7 @@ from migrate.embedders.kinds import (
     kind_of,
     parse_spec,
     split_layer,
-    split_prefix,
+    split_length,
     split_settings,
     split_spec,
 )
@@ -108,10 +107,9 @@ def load_embedder(
     """
     typed = spec
     spec, settings = split_settings(typed)
-    tokens, spec = split_prefix(spec)
     named = spec
     layer, spec = split_layer(spec)
-    length, spec = split_prefix(spec, "length")
+    length, spec = split_length(spec)
     kind_name, name = parse_spec(spec)
     kind = find_kind(kind_name)
     if (layer is not None or length is not None) and not kind.has_layers:
@@ -146,15 +144,11 @@ def load_embedder(
     embedder = kind.load(name, options)
     portable = {name: getattr(options, name) for name in options.__slots__ if name not in ("layer", "length", "state")}
     embedder.loaded_by = (named, portable)
-    if cache is not None and embedder.cacheable:
-        from migrate.embedders.cache import CachedEmbedder
-
-        embedder = CachedEmbedder(embedder, Path(cache))
-    if tokens is None:
+    if cache is None or not embedder.cacheable:
         return embedder
-    from migrate.embedders.prefix import PrefixEmbedder
+    from migrate.embedders.cache import CachedEmbedder
 
-    return PrefixEmbedder(embedder, tokens)
+    return CachedEmbedder(embedder, Path(cache))
 
 
 def load_known(spec: str | None, recorded: ModelIdentity | None, *, state: Path | None = None) -> Embedder:

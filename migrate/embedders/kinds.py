@@ -22,6 +22,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.registry import find_model, suggest_models
 from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
+from migrate.removed import removal
 
 ENTRY_POINTS = "lead_migrate.embedders"
 
@@ -170,24 +171,13 @@ class EmbedderKind:
     runs_code: bool = False
 
 
-def prefix_spec(tokens: int, spec: str) -> str:
-    """Return the spec of a model that is given the first tokens of each document.
+def split_length(spec: str) -> tuple[int | None, str]:
+    """Return at how many tokens a model cuts all texts, None for its own limit, and the spec without that.
 
-    >>> prefix_spec(24, "tfidf:64")
-    'prefix:24:tfidf:64'
+    >>> split_length("length:512:e5-base-v2"), split_length("tfidf:64")
+    ((512, 'e5-base-v2'), (None, 'tfidf:64'))
     """
-    return f"prefix:{tokens}:{spec}"
-
-
-def split_prefix(spec: str, word: str = "prefix") -> tuple[int | None, str]:
-    """Return how many tokens of a document a model is given, None for all, and the spec without that.
-
-    With the `word` length, at how many tokens a model cuts all texts, None for its own limit.
-
-    >>> split_prefix("prefix:24:tfidf:64"), split_prefix("tfidf:64"), split_prefix("length:512:e5-base-v2", "length")
-    ((24, 'tfidf:64'), (None, 'tfidf:64'), (512, 'e5-base-v2'))
-    """
-    match = re.fullmatch(f"{word}:([1-9][0-9]{{0,8}}):(.+)", spec, re.DOTALL)
+    match = re.fullmatch("length:([1-9][0-9]{0,8}):(.+)", spec, re.DOTALL)
     return (None, spec) if match is None else (int(match[1]), match[2])
 
 
@@ -211,14 +201,14 @@ def split_layer(spec: str) -> tuple[Layer | None, str]:
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """Return kind and name of a recorded spec, those of the model inside `prefix:`, `layer:` and `length:`.
+    """Return kind and name of a recorded spec, those of the model inside `layer:` and `length:`.
 
     The kind is empty where the spec has none, as that of a caller's own embedder.
 
-    >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("prefix:24:tfidf:64")
+    >>> split_spec("file:vectors.npz"), split_spec("my own"), split_spec("length:24:tfidf:64")
     (('file', 'vectors.npz'), ('', 'my own'), ('tfidf', '64'))
     """
-    bare = split_prefix(split_layer(split_prefix(spec)[1])[1], "length")[1]
+    bare = split_length(split_layer(spec)[1])[1]
     if bare != spec:
         return split_spec(bare)
     kind, colon, name = spec.partition(":")
@@ -232,8 +222,9 @@ def parse_spec(spec: str) -> tuple[str, str]:
     ('sentence-transformers', 'intfloat/e5-base-v2')
     """
     kind, name = split_spec(spec)
+    if spec.startswith("prefix:"):
+        raise UsageError(f"{removal(f'the model {spec!r}')}; name the model without its first tokens")
     for form in (
-        "prefix:TOKENS:MODEL, such as prefix:24:all-MiniLM-L6-v2",
         "layer:N:MODEL or layer:N:POOLING:MODEL, such as layer:4:cls:all-MiniLM-L6-v2",
         "length:TOKENS:MODEL, such as length:512:all-MiniLM-L6-v2",
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from migrate.embedders.registry import RateLimit
@@ -37,8 +37,6 @@ class Profile:
         What the provider lets an account ask for in a minute, by usage tier; empty where it does not say.
     embeds_new_texts
         Whether it embeds any text as it is, without a corpus to learn from first or a list of texts it is limited to.
-    cut_text
-        What the model is given of the texts of documents, where that is not all of them.
     """
 
     spec: str
@@ -57,7 +55,6 @@ class Profile:
     request_tokens: int = 300_000
     rate_limits: tuple[RateLimit, ...] = ()
     embeds_new_texts: bool = True
-    cut_text: Callable[[Sequence[str]], list[str]] | None = field(default=None, compare=False)
 
     @property
     def prefix(self) -> str:
@@ -72,13 +69,11 @@ class Profile:
 
     def for_queries(self) -> Profile:
         """The profile for queries, which have another prefix."""
-        return replace(self, document_prefix=self.query_prefix, cut_text=None)
+        return replace(self, document_prefix=self.query_prefix)
 
     def count(self, texts: Sequence[Text]) -> Counts:
         """Tokens of what the model is given of each text, with prefix and special tokens, none of them cut off."""
-        model_texts = [whole(text.text) for text in texts]
-        model_texts = model_texts if self.cut_text is None else self.cut_text(model_texts)
-        return self.counter.count([self.prefix + text for text in model_texts])
+        return self.counter.count([self.prefix + whole(text.text) for text in texts])
 
     def read(self, texts: Sequence[Text]) -> Counts:
         """Count the tokens that the model takes of each text, which are those paid for."""

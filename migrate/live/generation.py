@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.prefix import whole_model
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.files import FileStamp, sha256_json
 from migrate.live.state import text_hash
@@ -57,7 +56,7 @@ def model_of(store: Store) -> ModelIdentity:
         raise StoreError(
             f"{store.info.location}: its model is not named; stamp the store, or give one that translate or embed made"
         )
-    return whole_model(manifest.model)
+    return manifest.model
 
 
 class Texts:

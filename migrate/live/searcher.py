@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from migrate.embedders import Embedder, Role, load_known
 from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder, default_cache_path
-from migrate.embedders.prefix import whole_embedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.live.generation import Generation, Texts, generation_of, model_of, open_generation
 from migrate.live.old_store import SEARCHES, Additions, BothFound, OldStore, joined
@@ -547,7 +546,7 @@ class LiveSearcher:
         if place == self.location or generation_of(store := open_store(place)) == self.generation.key:
             raise UsageError(f"{place}: old is the new store itself; name the store before the migration")
         recorded = store.info.manifest.model if store.info.manifest is not None else None
-        embedder = whole_embedder(load_known(model, recorded, state=store.folder) if isinstance(model, str) else model)
+        embedder = load_known(model, recorded, state=store.folder) if isinstance(model, str) else model
         if embedder.cacheable:
             embedder = CachedEmbedder(embedder, cache or default_cache_path())
         if embedder.identity == self.generation.vectors.embedder.identity:
@@ -647,7 +646,6 @@ def _embedders(store: Store, identity: ModelIdentity, models: Models, cache: Pat
     for model in listed:
         if isinstance(model, str):
             model = load_known(model, identity, state=store.folder)
-        model = whole_embedder(model)
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())
         embedders.append(

@@ -26,7 +26,6 @@ from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
 from migrate.embedders.base import Embedder
-from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import (
     InputError,
     LeadMigrateError,
@@ -131,7 +130,7 @@ class Worker:
         self.location, self.options, self._tell_user = location, options or WorkerOptions(), tell
         budget, pace = Control().budget_of(self.options), Control().pace_of(self.options)
         self.renewal = Renewal.of(self.options)
-        store, embedder = open_store(location), whole_embedder(embedder)
+        store = open_store(location)
         _check_fits(store, embedder)
         if self.renewal is not None:
             self.renewal.require_of(store)
@@ -209,7 +208,7 @@ class Worker:
             except StoreError as error:  # of a database that documents were deleted from while it was read
                 manifest = self.store.info.manifest
                 model = None if manifest is None else manifest.model
-                is_ours = model is not None and whole_model(model) == self.embedder.identity  # not after a rollback
+                is_ours = model is not None and model == self.embedder.identity  # not after a rollback
                 if as_files(self.store) is not None or self._failures >= 5 or not is_ours:
                     raise
                 self._pause(str(error))

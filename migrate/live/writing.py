@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from migrate.embedders.again import ASKED_AGAIN, needs_proof
 from migrate.embedders.base import Embedder
-from migrate.embedders.prefix import whole_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.files import is_endless, mounts_in, output_errors, output_lock, real_path, rename_folder, sync_path
 from migrate.live.generation import generation_of, model_of
@@ -93,7 +92,7 @@ class Renewal:
         if source.location == store.info.location:
             raise UsageError(f"{source.location}: this is the translated store itself; name the one it was made from")
         require_direction(manifest, DOCUMENT, source=source.location)
-        if manifest.model is None or whole_model(manifest.model) != model:
+        if manifest.model is None or manifest.model != model:
             target = "a model without a name" if manifest.model is None else manifest.model.spec
             raise StitchError(
                 f"{store.info.location}: the stitch leads to {target}, the store is of {model.spec}; name the stitch "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit.judged import JudgedStep
 from migrate.steps.base import RESTART, argument, function, option, parameter
-from migrate.steps.fit import FIRST_TOKENS, KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
+from migrate.steps.fit import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations
@@ -63,7 +63,6 @@ class Run(JudgedStep["Migration"]):
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    first_tokens: int | None = field(default=None, metadata=parameter(FIRST_TOKENS["help"]))
     restart: bool = field(default=False, metadata=RESTART)
     locations: Locations | None = field(
         default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")

@@ -22,7 +22,6 @@ from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
-from migrate.embedders.prefix import first_of
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
 from migrate.report.audit_sections import audit_sections
@@ -134,8 +133,6 @@ class RunJob:
             "query log": self.log and self.log.digest(),
             "source model": source_scope if self.log else None,
         }
-        if step.first_tokens is not None:  # runs from before there was one go on
-            options["prefix"] = step.first_tokens
         judges = self.questions
         asked_for: list[Any] = [judges.name, [[query.id, query.text] for query in judges.queries], judges.qrels]
         if judges.group_field is not None:
@@ -192,8 +189,7 @@ class RunJob:
     def _texts_left(self) -> Iterator[Document]:
         """Yield the sample, and all documents or about those of a pool, without what an earlier run has done.
 
-        A document of the sample comes twice, as it is embedded twice by an embedder without a cache. First tokens are
-        counted for all documents, though it may turn out that the stitch does not read them.
+        A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
         """
         step, store, folder = self.step, self.store, self.step.folder
         state = None if step.restart else RunState.read(folder)
@@ -201,8 +197,6 @@ class RunJob:
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()
-        if STORE not in done and step.first_tokens is not None:
-            yield from first_of(store.documents(), self.embedder.profile.counter, step.first_tokens)
         if self.is_pooled:
             arms = 1 if self.source_embedder is None else 2
             yield from expected_documents(store, self.questions, arms, seed=step.seed)
@@ -219,7 +213,7 @@ class RunJob:
                 fitted = self.fit.execute()
                 fitted.save(folder / STITCH, force=force)
                 steps.note(STITCH)
-            saved = load_stitch(folder / STITCH).with_base(self.embedder)
+            saved = load_stitch(folder / STITCH)
             recorded = steps.finished(STORE)
             if recorded is None:
                 translate = Translate(

@@ -12,7 +12,6 @@ from migrate.display import percent
 from migrate.report.sections import Block, TextTable
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
-from migrate.stitch.prefix import PrefixWorth
 from migrate.stitch.registry import find_kind
 from migrate.stitch.select import MORE, LearningCurve, Selection, TriedTokens, TriedViews
 from migrate.stores.confidence import unreliable
@@ -92,7 +91,6 @@ def fit_sentences(selection: Selection) -> list[str]:
     sentences += _worth(selection)
     sentences += [] if selection.tried is None or selection.tried.is_target else [_tried(selection.tried)]
     sentences += [] if selection.tokens is None else [_tokens(selection.tokens)]
-    sentences += _prefix(selection.prefix, selection.chosen) if selection.prefix is not None else []
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []
     return sentences
@@ -137,20 +135,6 @@ def _tokens(tokens: TriedTokens) -> str:
         f"this machine and costs nothing: the texts alone find {percent(tokens.overlap_with)} with them, "
         f"{percent(tokens.overlap_without)} without"
     )
-
-
-def _prefix(worth: PrefixWorth, chosen: str) -> list[str]:
-    alone = "" if worth.alone is None else f", alone {percent(worth.alone)}"
-    outcome = (
-        f"{chosen} was chosen, and translate embeds those of every text"
-        if worth.is_used
-        else "they were left out, and translate does not embed them"
-    )
-    return [
-        f"the first {worth.tokens} tokens: with them the stitch finds {percent(worth.with_prefix)}{alone}, without "
-        f"{percent(worth.without)}, which as many tokens spent on {worth.pairs:,} further pairs should make "
-        f"{percent(worth.with_pairs)}: {outcome}"
-    ]
 
 
 def _curve(curve: LearningCurve) -> list[str]:

@@ -70,7 +70,6 @@ def _stores_in(path: Path) -> list[dict[str, Any]]:
 def _store_content(store: Store) -> dict[str, Any]:
     info = store.info
     model = info.manifest.model if info.manifest else None
-    first_tokens = info.manifest.store.first_tokens if info.manifest else None
     return {
         "store": info.location,
         "format": info.kind,
@@ -83,7 +82,6 @@ def _store_content(store: Store) -> dict[str, Any]:
         "checksum": _checksum(store),
         "texts": info.has_texts,
         "model": model.spec if model else "unknown (no manifest)",
-        **({"first_tokens": first_tokens} if first_tokens else {}),
         **info.details,
         **({"collections": _collections(store)} if store.collections() else {}),
         "notes": list(info.notes),

@@ -77,15 +77,6 @@ class Assess(Step["Assessment"]):
             metavar="0-1",
         ),
     )
-    first_tokens: str | Sequence[int] | None = field(
-        default=None,
-        metadata=option(
-            "Numbers of first tokens of each text: also counts fits that embed these.",
-            "text",
-            metavar="24,64",
-            is_seldom=True,
-        ),
-    )
     tier: str = field(
         default="1",
         metadata=option(
@@ -135,7 +126,6 @@ class Assess(Step["Assessment"]):
     def check(self) -> None:
         """Make sure that something is known of what plans keep, and that one thing is looked for."""
         _amounts(self.budget)
-        read_first_tokens(self.first_tokens)
         if self.keep is not None and self.stitch is None and self.audit is None:
             raise UsageError(
                 "--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch, or give --audit"
@@ -187,7 +177,6 @@ class Assess(Step["Assessment"]):
             queries=log_of(self.query_log),
             measured=[] if report is None else read_frontier(report, self.source.info.count),
             quality=self.quality,
-            first_tokens=read_first_tokens(self.first_tokens),
             keep=self.keep,
             stay=None if report is None else read_stay(report),
             cached=self.cached,
@@ -237,18 +226,6 @@ def _amounts(budget: str | None) -> tuple[float | None, int | None]:
     if re.fullmatch(r"\$?(\d+\.?\d*|\.\d+)(e-?\d{1,2})?", text):
         return float(text.removeprefix("$")), None
     raise UsageError(f"`budget={budget}` is neither dollars such as $50 nor tokens such as 300000tok; give one of them")
-
-
-def read_first_tokens(tokens: str | int | Sequence[int] | None) -> tuple[int, ...]:
-    """Return how many first tokens of each document are embedded: none, or as in `24,64`."""
-    listed = str(tokens).split(",") if isinstance(tokens, (str, int)) else map(str, tokens or ())
-    numbers = [number.strip() for number in listed]
-    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers):
-        raise UsageError(
-            f"--first-tokens {tokens!r} is not a list of numbers of tokens such as 24,64; a text to put before "
-            "documents is SPEC,document-prefix=TEXT"
-        )
-    return tuple(sorted({int(number) for number in numbers}))
 
 
 assess = function(Assess)

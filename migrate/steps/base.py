@@ -121,8 +121,7 @@ GROUP_FIELD = option(
 )
 MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
 PLAN = option(
-    "Arm that the verdict and the exit code are about: translated, together, bridge, two-stage-N, together-N, "
-    "prefix:N.",
+    "Arm that the verdict and the exit code are about: translated, together, bridge, two-stage-N or together-N.",
     "text",
     metavar="NAME",
 )

@@ -59,8 +59,6 @@ class Stitch(ABC):
     """Names of the arrays that `fit` learns, each an attribute with an underscore behind its name."""
     reads_texts: ClassVar[bool] = False
     """True if it needs the texts as well as the vectors; other stitches ignore them."""
-    reads_prefix: ClassVar[bool] = False
-    """True if it also needs the first tokens of the texts, embedded by the target model: `TextRows.base`."""
     reach: Reach | None = None
     """The region that the sample covers, after `with_reach`."""
     prior: AffineMap | None = None

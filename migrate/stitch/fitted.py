@@ -23,9 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save
 
 from migrate.display import notebook_html, percent
-from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import split_prefix
-from migrate.embedders.prefix import PrefixEmbedder
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, sha256_file, sha256_json, write_bytes, write_json
 from migrate.locations import place_of
@@ -204,11 +201,6 @@ class FittedStitch:
         return self.stitch.reads_texts
 
     @property
-    def first_tokens(self) -> int | None:
-        """The number of tokens of each text that are embedded to lean on; None where none are."""
-        return None if self.reader is None or self.reader.base is None else split_prefix(self.reader.base)[0]
-
-    @property
     def dim(self) -> int:
         """Dimension of the space that it maps to."""
         return int(self.sample.vectors.shape[1])
@@ -237,13 +229,6 @@ class FittedStitch:
             )
         used, judged = self.fallback.stitch, self.fallback.selection
         return replace(self, stitch=used, selection=judged, reader=None, fallback=None)
-
-    def with_base(self, target: Embedder) -> FittedStitch:
-        """The stitch, whose first tokens are embedded by `target`, the model that it leads to."""
-        if self.reader is None or self.reader.base is None:
-            return self
-        base = PrefixEmbedder(target, self.first_tokens or 1)
-        return replace(self, reader=self.reader.with_models({self.reader.base: base}))
 
     def fallback_use(self) -> FallbackUse | None:
         """Compare the fallback with the stitch; None where there is none."""
@@ -348,7 +333,6 @@ class FittedStitch:
                 fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
                 stitch=self.stitch.spec,
                 norm=self.norm,
-                first_tokens=self.first_tokens,
                 kind_facts=self.stitch.kind_facts() or self.manifest.stitch.kind_facts or {},
                 selection=_selection_facts(self.selection),
                 arrays=tuple(sorted(arrays)),

@@ -3,7 +3,6 @@
     text          the texts alone: the control that shows what the old vectors are worth
     ridge+near    the old vector, linearly and through a Gaussian kernel, no texts
     ridge+text    the old vector, linearly and through a Gaussian kernel, and the texts
-    prefix+text   the same, and the first tokens of each text as the target model embeds them
     kernel        the old vector through a Gaussian kernel, no texts
     kernel+text   the old vector through a Gaussian kernel, and the texts
 
@@ -41,7 +40,7 @@ from migrate.stitch.prior import AffineMap
 from migrate.stitch.reach import DIRECTIONS
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
-from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
+from migrate.vectors import Vectors, squared_norms, unit_rows
 
 VECTOR, NEAR = "vector", "near"
 
@@ -142,8 +141,7 @@ class Additive(StretchableStitch):
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
     companions_ : (c, n, q) float32, coefficients of the prediction of each companion
-    leant_ : float32, what the rest is the residual of, if anything: "base", (p, q), the share of a prior's matrix, and
-        "prefix", (q, q), the same for the vectors of first tokens
+    leant_ : float32, what the rest is the residual of, if anything: "base", (p, q), the share of a prior's matrix
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
@@ -185,11 +183,6 @@ class Additive(StretchableStitch):
             prior = self.prior.of(source[rows])
             weighing = search.lean(weighing, prior)
             search.residual = (search.target - weighing.share * prior).astype(np.float32)
-        base = self._base_vectors(texts)
-        if base is not None:
-            towards = summarize_norms(target).mean * base[rows].astype(np.float64)
-            weighing = search.lean(weighing, towards, "base_share")
-            search.residual = (search.residual - weighing.base_share * towards).astype(np.float32)
         if not self.has_companions:
             return weighing
         return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
@@ -204,7 +197,7 @@ class Additive(StretchableStitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source, target, texts)
         truth = target.astype(np.float64)
-        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing, source, target, texts))
+        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing, source, target))
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
             search = Search({"all": system.gram}, truth, system.target)
@@ -217,22 +210,16 @@ class Additive(StretchableStitch):
         self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
 
-    def _lean(self, weighing: Weighing, source: Vectors, target: Vectors, texts: TextRows | None) -> Matrix:
-        """Return what the weighing takes of a prior and of first tokens, (n, q); `predict` adds it by what is kept."""
-        self.leant_, self._base_offset = {}, np.zeros(target.shape[1])
-        leant, base = np.zeros(target.shape), self._base_vectors(texts)
+    def _lean(self, weighing: Weighing, source: Vectors, target: Vectors) -> Matrix:
+        """Return what the weighing takes of a prior, (n, q); `predict` adds it by what is kept."""
+        self.leant_ = {}
+        self._base_offset = np.zeros(target.shape[1])
+        leant = np.zeros(target.shape)
         if self.prior is not None and weighing.share:
             self.leant_["base"] = (weighing.share * self.prior.matrix).astype(np.float32)
             self._base_offset = weighing.share * self.prior.offset
             leant += weighing.share * self.prior.of(source)
-        if base is not None and weighing.base_share:
-            scale = weighing.base_share * summarize_norms(target).mean
-            self.leant_["prefix"] = (scale * np.eye(target.shape[1])).astype(np.float32)
-            leant += scale * base
         return leant
-
-    def _base_vectors(self, texts: TextRows | None) -> Vectors | None:
-        return texts.base_vectors() if self.reads_prefix and texts is not None else None
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
@@ -240,7 +227,7 @@ class Additive(StretchableStitch):
         kernels = self._kernels(source[rows], landmark_texts, self.mean_)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], landmark_texts)
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
-        residual = target.astype(np.float64) - self._lean(weighing, source, target, texts)
+        residual = target.astype(np.float64) - self._lean(weighing, source, target)
         solved = [
             solve_on_landmarks(every.parts(regression), rows, residual, regression.total_penalty)
             for _, regression in weighing.regressions
@@ -256,7 +243,7 @@ class Additive(StretchableStitch):
         source, target, texts = pairs.source, pairs.target, pairs.texts
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
-        leant_on = copy.copy(self)._lean(weighing, source, target, texts)
+        leant_on = copy.copy(self)._lean(weighing, source, target)
         residual = target - leant_on
         several = [(share, regression, kernels.total(regression)) for share, regression in weighing.regressions]
         for fit_rows, held_out in splits:
@@ -277,10 +264,6 @@ class Additive(StretchableStitch):
             raise StitchError(
                 f"the {self.kind} stitch reads texts, but there are none; choose a stitch of vectors only"
             )
-        if self.reads_prefix and self._base_vectors(texts) is None:
-            raise StitchError(
-                f"the {self.kind} stitch reads the first tokens of texts, and there are none; fit it again"
-            )
 
     def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
@@ -288,7 +271,7 @@ class Additive(StretchableStitch):
             centred = vectors - mean
             views[VECTOR] = DenseView(unit_rows(centred) if VECTOR in self.gaussians else centred)
         if self.reads_texts and texts is not None:
-            views |= {name: view for name, view in texts.views.items() if self.reads_prefix or name != texts.base}
+            views |= texts.views
         if NEAR in self.gaussians:  # last: the search for weights leaves it out where the others do without
             views[NEAR] = DenseView(unit_rows(vectors - mean))
         return views
@@ -332,9 +315,8 @@ class Additive(StretchableStitch):
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
-        for name, matrix in self.leant_.items():
-            rows = vectors if name == "base" else self._base_vectors(texts)
-            predicted += 0 if rows is None else map_rows(operator.matmul, rows, matrix)
+        for matrix in self.leant_.values():
+            predicted += map_rows(operator.matmul, vectors, matrix)
         return Prediction(predicted, prior - explained)
 
     @property
@@ -392,7 +374,7 @@ class Additive(StretchableStitch):
         """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_ = int(arrays["dim"][0])
-        self.leant_ = {name: arrays[name] for name in ("base", "prefix") if name in arrays}
+        self.leant_ = {name: arrays[name] for name in ("base",) if name in arrays}
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
         self.companions_ = arrays.get("companions", none)
@@ -404,7 +386,7 @@ class Additive(StretchableStitch):
                 f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
             )
         for name, matrix in self.leant_.items():
-            if matrix.shape != (len(self.mean_) if name == "base" else self.dim_, self.dim_):
+            if matrix.shape != (len(self.mean_), self.dim_):
                 raise ValueError(f"the {name} {matrix.shape} for {len(self.mean_)} and {self.dim_} dimensions")
         return self
 
@@ -418,8 +400,7 @@ class Additive(StretchableStitch):
         for share_of, companion in self.weighing.companions:
             name = "vector alone" if companion.weights.keys() <= {VECTOR, NEAR} else "texts alone"
             shown[f"share {name}"] = share_of
-        prefix = {"share of first tokens": self.weighing.base_share} if self.reads_prefix else {}
-        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share, **prefix}
+        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share}
 
 
 class TextAlone(Additive):
@@ -468,14 +449,6 @@ class RidgeNear(Additive):
         system[np.diag_indices_from(system)] += 1e-3 * np.trace(system) / len(system)
         matrix = np.linalg.solve(system, rows.T @ (predicted - predicted.mean(axis=0)))
         return AffineMap(matrix, predicted.mean(axis=0) - mean @ matrix)
-
-
-class PrefixText(RidgeText):
-    """The stitch `ridge+text` with first tokens as the target embeds them: as a view, and to fit the residual of."""
-
-    kind: ClassVar[str] = "prefix+text"
-    cost: ClassVar[int] = 12
-    reads_prefix: ClassVar[bool] = True
 
 
 class Kernel(Additive):

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,15 +16,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from migrate.embedders import load_embedder, recorded_options
 from migrate.errors import LeadMigrateError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, sha256_file
 from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
+from migrate.removed import removal
 from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, Fallback, FittedStitch, TrueVectors, input_dim
 from migrate.stitch.prior import AffineMap
-from migrate.stitch.registry import new_stitch
+from migrate.stitch.registry import REMOVED, new_stitch
 from migrate.stitch.select import Selection
 from migrate.stitch.text_reader import READER_FILES, TextReader
 from migrate.vectors import squared_norms
@@ -84,7 +83,8 @@ def _load(folder: Path) -> FittedStitch:
     manifest = read_manifest(folder, "stitch")
     details = manifest.stitch
     try:
-        spec, norm = _required(details.stitch, "stitch"), float(_required(details.norm, "norm"))
+        spec = _read_spec(folder, details.stitch)
+        norm = float(_required(details.norm, "norm"))
         files = _required(details.files, "files")
         for name, digest in files.items():
             # These files are copied into every store that the stitch translates, so no name may point outside of it.
@@ -111,11 +111,8 @@ def _load(folder: Path) -> FittedStitch:
         state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _group(tensors, "reader")
-        load_base = partial(
-            load_embedder, state=folder, **({} if manifest.model is None else recorded_options(manifest.model))
-        )
         with _loading_models(folder):
-            reader = TextReader.restore(learned, tokenizer, load_base) if learned else None
+            reader = TextReader.restore(learned, tokenizer) if learned else None
         prior = AffineMap(**arrays) if (arrays := _group(tensors, "prior")) else None
         fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, prior)
         _check_sample(folder, sample)
@@ -141,6 +138,14 @@ def _loading_models(folder: Path) -> Iterator[None]:
         yield
     except UsageError as error:
         raise _ModelError(f"{folder}: the stitch reads texts by a model that is not here: {error}") from error
+
+
+def _read_spec(folder: Path, spec: str | None) -> str:
+    """Return the spec of a stitch, of a kind that this version knows."""
+    spec = _required(spec, "stitch")
+    if spec in REMOVED:
+        raise StitchError(f"{folder}: {removal(f'the stitch {spec!r}')}; fit it again")
+    return spec
 
 
 def _required(value: Fact | None, name: str) -> Fact:
@@ -175,7 +180,7 @@ def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
         raise StitchError(f"{folder}: the stitch reads texts, but what it needs to read them is missing; fit it again")
     texts = None
     if fitted.reader is not None:
-        replace(fitted.reader, models={}, base=None).read(["word"])  # a tokenizer that cannot be read is found now
+        replace(fitted.reader, models={}).read(["word"])  # a tokenizer that cannot be read is found now
         with _loading_models(folder):
             texts = fitted.reader.read([""])  # nothing to embed for a further model
     dim = fitted.stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1]

@@ -11,20 +11,23 @@ from typing import Final
 from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
 from migrate.stitch.base import Stitch
-from migrate.stitch.kernel_ridge import Kernel, KernelText, PrefixText, RidgeNear, RidgeText, TextAlone
+from migrate.stitch.kernel_ridge import Kernel, KernelText, RidgeNear, RidgeText, TextAlone
 from migrate.stitch.linear import Adjoint, Identity, LowRank, MeanVector, OrdinaryLeastSquares, Procrustes, Ridge
 from migrate.stitch.mlp import Mlp
-from migrate.stitch.prefix import FirstTokens
 
 ENTRY_POINTS: Final = "lead_migrate.stitches"
 KINDS: Final[dict[str, type[Stitch]]] = {
     kind.kind: kind
     for kind in (
         Identity, MeanVector, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
-        RidgeNear, Kernel, TextAlone, RidgeText, KernelText, FirstTokens, PrefixText,
+        RidgeNear, Kernel, TextAlone, RidgeText, KernelText,
     )
 }  # fmt: skip
 """The built-in kinds by name."""
+
+
+REMOVED: Final = frozenset({"prefix", "prefix+text"})
+"""Kinds that this version does not read any more."""
 
 
 def new_stitch(spec: str) -> Stitch:

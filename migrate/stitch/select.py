@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict, fold_rows
 from migrate.stitch.confidence import Confidence, PartialCurve
-from migrate.stitch.kernel_ridge import PrefixText, RidgeText, TextAlone
+from migrate.stitch.kernel_ridge import RidgeText, TextAlone
 from migrate.stitch.linear import Adjoint, Identity, MeanVector, Procrustes, Ridge
-from migrate.stitch.prefix import FirstTokens, PrefixCost, PrefixWorth
 from migrate.stitch.prior import AffineMap, fit_spread
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions, standard_error
@@ -195,17 +194,15 @@ class TriedTokens:
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `prefix` says what first tokens of documents are worth, where they were tried, `partial` what true vectors for a
-    part of the store should keep, and `tokens` what those of a free model add to the texts. `tuned` are stitches by
-    their specs, tuned but not fitted: the chosen one, and the best of the old vectors alone; none where the selection
-    was loaded from a file.
+    `partial` says what true vectors for a part of the store should keep, and `tokens` what those of a free model
+    add to the texts. `tuned` are stitches by their specs, tuned but not fitted: the chosen one, and
+    the best of the old vectors alone; none where the selection was loaded from a file.
     """
 
     chosen: str
     candidates: tuple[ScoredStitch, ...]
     confidence: Confidence | None = None
     curve: LearningCurve | None = None
-    prefix: PrefixWorth | None = None
     tuned: Mapping[str, Stitch] = field(default_factory=dict, compare=False, repr=False)
     tried: TriedViews | None = None
     partial: PartialCurve | None = None
@@ -261,8 +258,6 @@ def applicable(pairs: Pairing) -> list[str]:
     """The specs `auto` may choose from for these pairs."""
     same_dim = pairs.source.shape[1] == pairs.target.shape[1]
     usable = [spec for spec in AUTO_CANDIDATES if same_dim or spec != Identity.kind]
-    if pairs.texts is not None and pairs.texts.base is not None:
-        usable += [FirstTokens.kind, PrefixText.kind]
     return [spec for spec in usable if pairs.texts is not None or not new_stitch(spec).reads_texts]
 
 
@@ -281,7 +276,6 @@ def select_stitch(
     *,
     specs: Sequence[str] = (),
     prior: AffineMap | None = None,
-    prefix: PrefixCost | None = None,
     tuned: Mapping[str, Stitch] | None = None,
     progress: Progress = no_progress,
 ) -> Selection:
@@ -297,9 +291,8 @@ def select_stitch(
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
 
-    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on. `prefix` is what vectors of first
-    tokens cost: a stitch that reads them is chosen only where the same tokens, spent on a larger sample, should keep
-    less; without it they are taken for paid. What `tuned` has of the candidates, on the same pairs, is not tuned again.
+    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on.
+    What `tuned` has of the candidates, on the same pairs, is not tuned again.
 
     Raises StitchError: fewer than two pairs, or no texts for a stitch that reads them. UsageError: a spec that is no
     stitch.
@@ -312,23 +305,20 @@ def select_stitch(
     for done, spec in enumerate(choices):
         progress("fit candidates", done, len(choices))
         judged.append(_judge(spec, pairs, neighbours, prior=prior, tuned=(tuned or {}).get(spec)))
-    plain = [candidate for candidate in judged if prefix is None or not candidate.stitch.reads_prefix] or judged
-    chosen, choice = _choose(plain, pairs, neighbours)
+    chosen, choice = _choose(judged, pairs, neighbours)
     stitches = {judgement.row.stitch: judgement.stitch for judgement in judged}
     rows = [candidate.row for candidate in judged] + _controls(choices, stitches.get(RidgeText.kind), pairs, neighbours)
     progress("fit candidates", len(choices), len(choices))
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)
-    worth, readers = None, [candidate for candidate in judged if candidate.stitch.reads_prefix]
-    if prefix is not None and readers and len(readers) < len(judged):
-        reader, choice_of_readers = _choose(readers, pairs, neighbours)
-        worth, alternative = _prefix_worth(prefix, readers, reader, chosen, curve, n_pairs=n_pairs), reader
-        if worth.is_used:
-            chosen, alternative, choice = reader, chosen, choice_of_readers
-            curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)
-        worth = replace(worth, partial=_look_closer(alternative.stitch, pairs, neighbours)[1])
     confidence, partial = _look_closer(chosen.stitch, pairs, neighbours)
     selection = Selection(
-        chosen.row.stitch, tuple(rows), confidence, curve, worth, stitches, partial=partial, choice=choice
+        chosen=chosen.row.stitch,
+        candidates=tuple(rows),
+        confidence=confidence,
+        curve=curve,
+        tuned=stitches,
+        partial=partial,
+        choice=choice,
     )
     kept_specs = {row.stitch for row in (chosen.row, selection.best_of_vectors) if row is not None}
     return replace(selection, tuned={spec: stitch for spec, stitch in stitches.items() if spec in kept_specs})
@@ -355,31 +345,6 @@ def _look_closer(stitch: Stitch, pairs: Pairing, neighbours: Neighbours) -> tupl
     prediction = cross_predict(stitch, pairs)
     confidence = Confidence.fit(prediction, pairs.target)
     return confidence, PartialCurve.measure(prediction, pairs.target, neighbours, confidence)
-
-
-def _prefix_worth(
-    cost: PrefixCost,
-    readers: Sequence[_Judged],
-    reader: _Judged,
-    plain: _Judged,
-    curve: LearningCurve | None,
-    *,
-    n_pairs: int,
-) -> PrefixWorth:
-    """Hold the best stitch that reads first tokens against the best other one with as many tokens' worth of pairs.
-
-    First tokens are left out where they gain less than the pairs should, or than two standard errors.
-    """
-    enlarged = min(n_pairs + cost.pairs, cost.documents)
-    gain = 0.0 if curve is None else curve.gain_of(n_pairs, enlarged - n_pairs)[0]
-    without, with_prefix = plain.row.scores.overlap_at_10, reader.row.scores.overlap_at_10
-    gained = reader.shares - plain.shares
-    alone = next(
-        (candidate.row.scores.overlap_at_10 for candidate in readers if candidate.row.stitch == FirstTokens.kind), None
-    )
-    pays_for_all = n_pairs + cost.pairs >= cost.documents
-    is_used = not pays_for_all and bool(gained.mean() > max(gain, 2 * standard_error(gained)))
-    return PrefixWorth(cost.tokens, enlarged - n_pairs, alone, with_prefix, without, without + gain, is_used)
 
 
 def some_of(pairs: Pairing) -> Pairing:

@@ -139,13 +139,9 @@ View: TypeAlias = WordView | TermView | DenseView
 
 @dataclass(frozen=True, eq=False)
 class TextRows:
-    """The texts of m documents as the views see them, by the name of the view.
-
-    `base` names the view of the first tokens by the target model, which is in the target's own space.
-    """
+    """The texts of m documents as the views see them, by the name of the view."""
 
     views: Mapping[str, View]
-    base: str | None = None
     _grams: dict[str, Matrix] = field(default_factory=dict, init=False, repr=False)
 
     def gram(self, name: str) -> Matrix:
@@ -159,16 +155,11 @@ class TextRows:
 
     def take(self, rows: NDArray[np.int64]) -> TextRows:
         """Return the texts of some of the documents."""
-        return TextRows({name: view.take(rows) for name, view in self.views.items()}, self.base)
-
-    def base_vectors(self) -> Vectors | None:
-        """The rows of the base, (m, q), unit ones or zeros; None where there is none."""
-        return None if self.base is None else np.asarray(self.views[self.base].matrix())
+        return TextRows({name: view.take(rows) for name, view in self.views.items()})
 
     def without(self, names: Collection[str]) -> TextRows:
         """The same documents without some of the views."""
-        base = None if self.base in names else self.base
-        fewer = TextRows({name: view for name, view in self.views.items() if name not in names}, base)
+        fewer = TextRows({name: view for name, view in self.views.items() if name not in names})
         fewer._grams.update({name: gram for name, gram in self._grams.items() if name not in names})
         return fewer
 

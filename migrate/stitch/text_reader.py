@@ -23,7 +23,7 @@ import unicodedata
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -272,7 +272,6 @@ class TextReader:
     topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
     models : further embedding models by their specs
-    base : the spec of the one among them that is the target, given the first tokens of each document; None without
     """
 
     ngram_idf: Vectors
@@ -280,7 +279,6 @@ class TextReader:
     topics: Vectors
     pieces: Pieces | None = None
     models: Mapping[str, Embedder] = field(default_factory=dict)
-    base: str | None = None
 
     @classmethod
     def fit(
@@ -289,7 +287,6 @@ class TextReader:
         table: TokenTable | None = None,
         *,
         models: Mapping[str, Embedder] | None = None,
-        base: str | None = None,
         seed: int = 0,
     ) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
@@ -309,13 +306,11 @@ class TextReader:
             blocks = [(weights, counts[:, used]) for weights, counts in blocks]
         ngram_idf, term_idf = _inverse(ngrams, len(texts)), _inverse(terms, len(texts))
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in blocks], len(texts), seed)
-        return cls(ngram_idf, term_idf, topics, pieces, models or {}, base)
+        return cls(ngram_idf, term_idf, topics, pieces, models or {})
 
     def for_stitch(self, stitch: Stitch) -> Self:
         """The reader with those of its models alone that a fitted stitch reads; others are not asked then."""
-        base = self.base if stitch.reads_prefix else None
-        models = {spec: model for spec, model in self.models.items() if spec == base or view_of(spec) in stitch.views}
-        return replace(self, models=models, base=base)
+        return replace(self, models={spec: it for spec, it in self.models.items() if view_of(spec) in stitch.views})
 
     def with_models(self, models: Mapping[str, Embedder]) -> Self:
         """The reader with these in the place of its own models, as far as they are the same by their specs."""
@@ -334,7 +329,7 @@ class TextReader:
         if self.topics.size:
             views["topics"] = TermView(terms, self.topics)
         views |= {view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
-        return TextRows(views, None if self.base is None else view_of(self.base))
+        return TextRows(views)
 
     def arrays(self) -> Arrays:
         """Return the arrays that were learned: all but the tokenizer."""
@@ -344,8 +339,6 @@ class TextReader:
             limit = -1 if self.pieces.limit is None else self.pieces.limit
             arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
             arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
-        if self.base is not None:
-            arrays["base"] = np.array([list(self.models).index(self.base)], dtype=np.int32)
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
@@ -354,10 +347,8 @@ class TextReader:
         return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
-    def restore(
-        cls, arrays: Arrays, state: Mapping[str, bytes], load_base: Callable[[str], Embedder] = load_embedder
-    ) -> Self:
-        """Take back what `arrays` and `state` gave; `load_base` loads the model of the base."""
+    def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
+        """Restore the reader from what `arrays` and `state` returned."""
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
@@ -366,9 +357,8 @@ class TextReader:
         specs = expect({"views": parse_json(state.get(VIEWS_FILE, b"[]"))}, {"views": list[str]})["views"]
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
-        base = specs[int(arrays["base"][0])] if "base" in arrays else None
-        models = {spec: load_base(spec) if spec == base else load_embedder(spec) for spec in specs}
-        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models, base)
+        models = {spec: load_embedder(spec) for spec in specs}
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
         reader._check()
         return reader
 

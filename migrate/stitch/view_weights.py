@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -29,16 +28,14 @@ _LEAST_GAIN = 0.002
 class Weighing:
     """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
 
-    They are for what `share` of a prior leaves over, or `base_share` of the vectors of first tokens. `companions` are
-    regressions of their own over some of the views; their predictions enter the average with the shares that stand
-    beside them, this one's with what is left of 1.
+    They are for what `share` of a prior leaves over. `companions` are regressions of their own over some of the views;
+    their predictions enter the average with the shares that stand beside them, this one's with what is left of 1.
     """
 
     weights: Mapping[str, float]
     penalty: float
     overlap: float
     share: float = 0.0
-    base_share: float = 0.0
     companions: tuple[tuple[float, Weighing], ...] = ()
 
     @property
@@ -99,10 +96,10 @@ class Search:
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
-    def lean(self, weighing: Weighing, prior: Matrix, share_of: str = "share") -> Weighing:
+    def lean(self, weighing: Weighing, prior: Matrix) -> Weighing:
         """The same weights on what a share of a prior leaves over, where that helps beyond its standard error.
 
-        `prior` is what it predicts, (n, q), `share_of` the field of the weighing that says how much of it.
+        `prior` is what it predicts, (n, q).
         """
         own_system = self._system(weighing.weights)
         plain = self._shares(own_system.solve(weighing.total_penalty).residuals)
@@ -110,8 +107,7 @@ class Search:
         for share in SHARES:
             system = KernelSystem(own_system.gram, (self.residual - share * prior).astype(np.float32))
             for factor in (1 / 3, 1.0, 3.0, 10.0, 30.0):  # the residual may be worth a larger penalty than the whole
-                changed: dict[str, Any] = {"penalty": weighing.penalty * factor, share_of: share}
-                tried = replace(weighing, **changed)
+                tried = replace(weighing, penalty=weighing.penalty * factor, share=share)
                 gain = self._shares(system.solve(tried.total_penalty).residuals) - plain
                 if gain.mean() > max(standard_error(gain), least):
                     best, least = replace(tried, overlap=float((plain + gain).mean())), float(gain.mean())

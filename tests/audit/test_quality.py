@@ -9,9 +9,7 @@ from migrate.audit.rules import Rules, Settings
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor
 from migrate.vectors import Query
 
-SETTINGS = Settings(
-    plan="translated", margin=0.95, seed=0, resamples=20_000, stages=None, prefixes=(), slices=(), most_deep=None
-)
+SETTINGS = Settings(plan="translated", margin=0.95, seed=0, resamples=20_000, stages=None, slices=(), most_deep=None)
 
 
 def rules_of(count, floor=None):

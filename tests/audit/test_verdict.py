@@ -38,7 +38,7 @@ def test_scores_are_of_judgements_and_the_margin_is_95_percent_where_nothing_els
 
 def test_the_floor_of_a_pool_is_under_the_scores_in_it_alone():
     queries = [Query(f"q{number}", f"text {number}") for number in range(120)]
-    settings = Settings(plan="x", margin=0.95, seed=4, resamples=500, stages=(), prefixes=(), slices=(), most_deep=None)
+    settings = Settings(plan="x", margin=0.95, seed=4, resamples=500, stages=(), slices=(), most_deep=None)
     arm, full = make(120, loss=0.01, noise=0.02)
     floor = Floor(full * 0.9, full * 0.8)
     query_set = QuerySet(queries, {query.id: {"d": 1} for query in queries}, "x")

@@ -196,26 +196,21 @@ def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(lead_migrate):
 
 @pytest.fixture
 def fitted(lead_migrate):
-    """What assesses a stitch that tried first tokens and was told to lean on them."""
-    fit = "fit store --target tfidf:24 --sample 60 --first-tokens 4 -q"
-    lead_migrate(f"{fit} --kind ridge+text --kind prefix+text -o fitted")
+    """What assesses a stitch."""
+    lead_migrate("fit store --target tfidf:24 --sample 60 -q --kind ridge+text -o fitted")
     return "assess store --target tfidf:24 --stitch fitted"
 
 
 def test_a_budget_in_tokens_says_what_to_expect_and_what_to_type(fitted, assessed, lead_migrate):
-    found = assessed(f"{fitted} --budget 9500tok --first-tokens 2")
+    found = assessed(f"{fitted} --budget 9500tok")
     plans = plans_of(found)
-    first = {tokens: plans[f"the sample, first {tokens} tokens of all"] for tokens in (2, 4)}
-    assert 0 < first[2]["tokens"] < first[4]["tokens"]
-    assert first[2]["known"] is None and first[4]["known"]["measure"] == "expected overlap@10"
-    bought, mixed = plans["what 9,500 tokens buy"], plans["what 9,500 tokens buy, first 4 tokens of all"]
+    bought = plans["what 9,500 tokens buy"]
     sample = found["texts"]["cached_tokens"]
     assert found["texts"]["cached"] == 60 and plans["full re-embed"]["documents"] == 90
-    for plan in (bought, mixed):
-        assert 0.9 * 9500 < sample + plan["tokens"] <= 1.02 * 9500, "the sample counts"
-    assert mixed["documents"] < bought["documents"]
+    assert 0.9 * 9500 < sample + bought["tokens"] <= 1.02 * 9500, "the sample counts"
+    assert bought["known"]["measure"] == "expected overlap@10"
     assert any(answer.startswith("the most to expect of 9,500 tokens: ") for answer in found["answers"])
-    following = lead_migrate(f"{fitted} --budget 9500tok --first-tokens 2").next
+    following = lead_migrate(f"{fitted} --budget 9500tok").next
     assert following.startswith("reembed ") and " --stitch fitted -o " in following
 
 

@@ -29,10 +29,6 @@ class TestTfidf(EmbedderTests):
         return make
 
 
-class TestPrefix(TestTfidf):
-    spec = "prefix:3:tfidf:4"
-
-
 class TestKindOfTheDocs(EmbedderTests):
     """The whole kind that docs/developers/adding.md shows."""
 
@@ -64,9 +60,9 @@ class TestPackaged(EmbedderTests):
 
 
 class TestOpenAI(EmbedderTests):
-    @pytest.fixture(params=["openai:tiny", "prefix:4:openai:tiny"])
-    def make(self, server, request):
-        return lambda: load_embedder(request.param, base_url=server.url)
+    @pytest.fixture
+    def make(self, server):
+        return lambda: load_embedder("openai:tiny", base_url=server.url)
 
 
 class TestProviders(EmbedderTests):

@@ -70,12 +70,6 @@ def test_the_layer_is_in_the_identity_and_so_in_the_cache(tmp_path):
     assert recorded_options(models[0].identity)["document_prefix"] == ""
 
 
-def test_first_tokens_of_a_layer():
-    cut = load_embedder(f"prefix:2:layer:3:{MINILM}", device="cpu").embed_documents(DOCUMENTS[:1])
-    short = load_embedder(f"layer:3:{MINILM}", device="cpu").embed_documents([Document("d", "A cat")])
-    np.testing.assert_allclose(cut, short, atol=1e-6)
-
-
 def test_the_command_embeds_a_layer_and_the_manifest_names_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lines = (json.dumps({"id": document.id, "text": document.text}) for document in DOCUMENTS)

@@ -190,10 +190,3 @@ def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(leaning, reembed,
     found = reembed("30%", stitch=loaded)
     assert found.manifest.stitch.kind_facts["share of prior"] > 0
     np.testing.assert_array_equal(found.prior.matrix, loaded.prior.matrix)
-
-
-def test_a_refit_reads_the_first_tokens_that_the_fit_read(store, target, reembed, tmp_path):
-    migrate.fit(store, target, kind="prefix+text", sample=40, first_tokens=30).save(tmp_path / "prefixed")
-    found = reembed("50%", stitch=load_stitch(tmp_path / "prefixed"))
-    assert found.stitch.spec == "prefix+text" and found.first_tokens == 30
-    assert migrate.translate(store, found, tmp_path / "new").n_true == 75

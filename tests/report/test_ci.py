@@ -354,4 +354,4 @@ def test_the_options_that_the_page_puts_into_pyproject_are_read(page, tmp_path, 
     monkeypatch.chdir(tmp_path)
     assert run(["audit", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split()).replace("two- stage", "two-stage")
-    assert "[default: 0.97]" in told and "prefix:N. [default: two-stage-20]" in told
+    assert "[default: 0.97]" in told and "together-N. [default: two-stage-20]" in told

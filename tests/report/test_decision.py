@@ -180,15 +180,6 @@ def test_another_plan_has_an_outcome_of_its_own(bounds, outcome):
     assert report(two_stage=bounds).judging("two-stage-50").outcome is outcome
 
 
-def test_first_tokens_are_paid_for_where_a_cache_keeps_them():
-    made = report(pool=POOL, is_kept=True, locations=PLACES)
-    made = replace(made, arms=(*made.arms, arm("prefix:24", 6.0)), family={"prefix:24": SURE})
-    found = recommend(made)
-    assert found.headline.startswith("SAFE by the first 24 tokens of each text: keeps 98.0 %")
-    assert found.command == ("reembed", "old", "--target", "prefix:24:tfidf:32", "-o", "new-full")
-    assert found.left_usd == 0 and left_of(replace(made, is_kept=False))["prefix:24"] == 6.0
-
-
 def test_a_reference_that_is_there_is_to_be_used():
     made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full", locations=PLACES)
     assert {option.remaining for option in options_of(made)} == {0.0}

@@ -1,7 +1,5 @@
 """What every kind of stitch keeps to, whatever it computes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from small_memory import SmallMemory
@@ -11,7 +9,6 @@ from migrate.errors import StitchError
 from migrate.stitch.base import cross_predict
 from migrate.stitch.mlp import Mlp, Training
 from migrate.stitch.registry import KINDS, new_stitch
-from migrate.stitch.text_features import DenseView, TextRows
 from migrate.vectors import unit_rows
 
 SPECS = ["lowrank:2", "mlp:2", "adjoint:procrustes", *sorted(set(KINDS) - {"mlp"})]
@@ -23,13 +20,11 @@ def made(spec):
 
 @pytest.fixture
 def make_pairs(make_world):
-    """Pairs of one dimension, with texts and their first tokens as the target embeds them."""
+    """Pairs of one dimension, with texts."""
 
     def make(n):
         world = make_world(n)
-        first = {"first tokens": DenseView(unit_rows(world.wordy + 0.1))}
-        pairs = world.pairing(2 * world.hidden + 1, unit_rows(world.hidden[:, ::-1] + world.wordy))
-        return replace(pairs, texts=TextRows({**pairs.texts.views, **first}, "first tokens"))
+        return world.pairing(2 * world.hidden + 1, unit_rows(world.hidden[:, ::-1] + world.wordy))
 
     return make
 

@@ -153,6 +153,11 @@ def assert_refused(folder, match):
     assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_stitch_of_a_removed_kind_is_refused_with_the_commit_that_reads_it(saved):
+    edit_manifest(saved, lambda details: details.update(stitch="prefix+text"))
+    assert_refused(saved, "the stitch 'prefix\\+text' was removed; the commit 0a3df1b0 .* reads it; fit it again")
+
+
 @pytest.mark.parametrize(
     ("spec", "reads"),
     [("lowrank:3", "nothing"), ("kernel", "pieces"), *((spec, "words") for spec in READERS), ("ridge+text", "pieces")],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,13 +37,6 @@ STRATEGY = parameter(
 )
 LOG = {**QUERY_LOG, "section": LEARNING}
 SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", section=LEARNING)
-FIRST_TOKENS = option(
-    "Also embed the first N tokens of each text, and use them where that beats as many tokens of a larger sample.",
-    "tokens",
-    metavar="N",
-    section=LEARNING,
-    is_seldom=True,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +52,7 @@ class Fit(PaidStep["FittedStitch"]):
     StoreError
         The store has no texts, and the model or the stitch reads them; or it is not the one of its manifest.
     UsageError
-        No such stitch, or none for that direction; a strategy that does not go with the log; or a target model that is
-        given the first tokens of documents only.
+        No such stitch, or none for that direction; or a strategy that does not go with the log.
     StitchError
         The prior is for other models; or there are fewer than two documents.
     VectorError
@@ -108,15 +100,13 @@ class Fit(PaidStep["FittedStitch"]):
         default=("auto",),
         metadata={
             **KIND,
-            "help": f"Kind of stitch: {_STITCHES}, prefix and prefix+text what --first-tokens embeds; for queries "
-            "adjoint. Repeated: the best of these.",
+            "help": f"Kind of stitch: {_STITCHES}; for queries adjoint.  Repeated: the best of these.",
         },
     )
     sample: int = field(default=1_000, metadata=SAMPLE)
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=LOG)
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    first_tokens: int | None = field(default=None, metadata=FIRST_TOKENS)
     view: Mapping[str, Embedder] | Sequence[str] | None = field(
         default=None,
         metadata=option(
@@ -159,7 +149,7 @@ class Fit(PaidStep["FittedStitch"]):
         log, views = inputs.log, inputs.views.values()
         searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
         return (
-            PlannedModel(inputs.embedder, self.cap, documents=self._target_texts),
+            PlannedModel(inputs.embedder, self.cap, documents=self.expected_documents),
             *(PlannedModel(model, self.cap, SOURCE_MODEL, queries=queries) for model, queries in searched),
             *(PlannedModel(view, self.cap, VIEW, documents=self.expected_documents) for view in views),
         )
@@ -180,15 +170,6 @@ class Fit(PaidStep["FittedStitch"]):
             # A second sample, for the estimate alone: what changes `drawn` has to change this too
             return draw_sample(self.inputs.store, self.sample, seed=self.seed).documents
         return self.drawn.documents
-
-    def _target_texts(self) -> Iterator[Document]:
-        """The sample, and its first tokens where these are tried."""
-        from migrate.embedders.prefix import first_of
-
-        documents, base = self.expected_documents(), self.inputs.base
-        yield from documents
-        if base is not None:
-            yield from first_of(documents, self.inputs.embedder.profile.counter, base.tokens)
 
     def execute(self) -> FittedStitch:
         """Embed the sample, judge the candidates on it, and fit the chosen one on all."""

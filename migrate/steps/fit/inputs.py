@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import runs_code, split_prefix, split_settings
-from migrate.embedders.prefix import PrefixEmbedder, whole_embedder
+from migrate.embedders.kinds import runs_code, split_settings
 from migrate.embedders.registry import find_model
 from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
@@ -46,8 +45,6 @@ class FitInputs:
         The queries that choose documents, and the source model where it is known.
     source_model
         What the manifest will say of the old space.
-    base
-        The target, given the first tokens of each document, where these are to be tried.
     views
         Further models that a stitch may read texts with; `named` says whether somebody asked for them.
     given
@@ -62,7 +59,6 @@ class FitInputs:
     source_model: ModelIdentity | None
     prior: FittedStitch | None
     grown_from: FittedStitch | None
-    base: PrefixEmbedder | None
     views: Mapping[str, Embedder]
     named: bool
     given: Mapping[str, Embedder]
@@ -76,15 +72,14 @@ def open_inputs(step: Fit) -> FitInputs:
     store, embedder = store_of(step.store), model_at(step.target)
     store.verify()
     require_texts(store, embedder)
-    _check_whole(embedder)
     source, cap = step.source_model, step.cap
     old = model_of(store, source, "source_model") if isinstance(source, str) else source
     log = None if step.query_log is None else QueryLog(log_of(step.query_log), old and cap.meter(old))
     recorded = store.info.manifest.model if store.info.manifest else None
     source_model = recorded if old is None else old.identity
-    named, tokens = _split_views(step, embedder.profile.spec)
+    named = _named_views(step)
     _check_views(step, store, named or {}, target=embedder.profile.spec)
-    _check_texts(step, store, stitches, tokens)
+    _check_texts(store, stitches)
     prior, earlier = (None if location is None else stitch_at(location) for location in (step.prior, step.grown_from))
     if prior is not None:
         _check_prior(step, store, embedder, prior, source_model)
@@ -93,13 +88,18 @@ def open_inputs(step: Fit) -> FitInputs:
     free = None if named == {} else _free_model(step, store, embedder)
     views = _free_views(free, source_model) if named is None else named
     metered = cap.meter(embedder, step.price)
-    base, given_views = None, dict(views)
-    if tokens is not None:
-        base, bare = PrefixEmbedder(metered, tokens), PrefixEmbedder(embedder, tokens)
-        given_views[bare.profile.spec] = bare
-    views = {spec: cap.meter(view) for spec, view in views.items()}
+    metered_views = {spec: cap.meter(view) for spec, view in views.items()}
     return FitInputs(
-        store, metered, log, source_model, prior, earlier, base, views, named is not None, given_views, free
+        store=store,
+        embedder=metered,
+        log=log,
+        source_model=source_model,
+        prior=prior,
+        grown_from=earlier,
+        views=metered_views,
+        named=named is not None,
+        given=views,
+        free=free,
     )
 
 
@@ -144,16 +144,6 @@ def _stitches(step: Fit) -> list[Stitch]:
     return stitches
 
 
-def _check_whole(embedder: Embedder) -> None:
-    """Make sure that the target model is given whole documents: a stitch leads to the space of these."""
-    whole = whole_embedder(embedder)
-    if whole is not embedder:
-        raise UsageError(
-            f"{embedder.profile.spec!r} is given first tokens alone, and a store moves to whole documents; name "
-            f"{whole.profile.spec}"
-        )
-
-
 def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[str, Embedder]:
     """Return the further models that were named, by their specs; none for `none`."""
     if NO_VIEW in specs and set(specs) != {NO_VIEW}:
@@ -170,20 +160,12 @@ def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[st
     return views
 
 
-def _split_views(step: Fit, target: str) -> tuple[dict[str, Embedder] | None, int | None]:
-    """Return the views without those that are first tokens by the target, and how many tokens these are.
-
-    No views are None where nothing is said of them, so that a free one may be tried.
-    """
+def _named_views(step: Fit) -> Mapping[str, Embedder] | None:
+    """Return the views that were named; None where nothing is said of them, so that a free one may be tried."""
     views = step.view
-    if views is not None and not isinstance(views, Mapping):
-        views = load_views(views, load_embedder)
-    cut = {spec: tokens for spec in views or () for tokens, model in [split_prefix(spec)] if tokens and model == target}
-    counts = {*cut.values(), *([] if step.first_tokens is None else [step.first_tokens])}
-    if len(counts) > 1:
-        raise UsageError(f"the numbers of first tokens {sorted(counts)} differ; name one --first-tokens")
-    named = None if views is None else {spec: view for spec, view in views.items() if spec not in cut}
-    return named, counts.pop() if counts else None
+    if views is None or isinstance(views, Mapping):
+        return views
+    return load_views(views, load_embedder)
 
 
 def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, target: str) -> None:
@@ -209,8 +191,8 @@ def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, targ
         )
 
 
-def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: int | None) -> None:
-    """Make sure that the stitches that are named have what they read, and first tokens a stitch that reads them."""
+def _check_texts(store: Store, stitches: Sequence[Stitch]) -> None:
+    """Make sure that the stitches that are named have the texts that they read."""
     info = store.info
     for stitch in stitches:
         if stitch.reads_texts and not info.has_texts:
@@ -218,22 +200,6 @@ def _check_texts(step: Fit, store: Store, stitches: Sequence[Stitch], tokens: in
                 f"{info.location}: the store has no texts, which the {stitch.spec} stitch reads; {info.way_to_texts}, "
                 f"or leave out --kind {stitch.spec}"
             )
-        if stitch.reads_prefix and tokens is None:
-            raise UsageError(
-                f"the {stitch.spec} stitch reads the first tokens of texts; say how many with `fit --first-tokens 24`"
-            )
-    if tokens is None:
-        return
-    chosen = not step.specs or AUTO in step.specs or any(stitch.reads_prefix for stitch in stitches)
-    if step.direction == QUERY or not chosen:
-        raise UsageError(
-            "--first-tokens is for stitches that read first tokens, such as --kind prefix+text; leave it out"
-        )
-    if not info.has_texts:
-        raise StoreError(
-            f"{info.location}: the store has no texts, which --first-tokens would embed; {info.way_to_texts}, or leave "
-            "out --first-tokens"
-        )
 
 
 def _check_prior(

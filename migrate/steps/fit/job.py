@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from migrate.cost.count import tally_of
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.embedders.base import Embedder, TokenTable
-from migrate.embedders.prefix import PrefixEmbedder, first_of
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.steps.fit.inputs import prior_map, reads_texts
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
-from migrate.stitch.prefix import PrefixCost
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, select_stitch
@@ -33,9 +30,6 @@ if TYPE_CHECKING:
 
 _COMPARED, _SAME = 16, 0.99
 """Documents of the sample by which a view is held against the target, and the cosine from which on it is the same."""
-
-_LOOKED_UP = 500
-"""Documents beside the sample whose first tokens are looked up in the cache, to tell what they still cost."""
 
 
 def draw(step: Fit) -> Sample:
@@ -74,7 +68,7 @@ def fit(step: Fit) -> FittedStitch:
     reader, tokens = None, None
     if store.info.has_texts and reads_texts(step):
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder.token_table(), views, inputs.base, seed=seed)
+            reader = fit_reader(store, embedder.token_table(), views, seed=seed)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(step, reader, pairs, texts)
     fitted = fit_pairs(
@@ -87,7 +81,6 @@ def fit(step: Fit) -> FittedStitch:
         reader=reader,
         prior=None if inputs.prior is None else prior_map(inputs.prior),
         trial=None if inputs.named else store.info.count,
-        prefix=None if inputs.base is None else _prefix_cost(step, inputs.base),
         progress=progress,
     )
     tried = fitted.selection.tried
@@ -134,19 +127,6 @@ def _minutes(model: Embedder, store: Store, sample: Sample) -> float | None:
     return None if rate is None else store.info.count / rate
 
 
-def _prefix_cost(step: Fit, base: PrefixEmbedder) -> PrefixCost:
-    """Return what the first tokens of the store cost, by those of the sample and what others have in the cache."""
-    store, embedder, sample = step.inputs.store, step.inputs.embedder, step.drawn
-    tally = tally_of(embedder)
-    cut = first_of(sample.documents, embedder.loaded_profile().counter, base.tokens)
-    whole, first = tally.cost(sample.documents).tokens, tally.cost(cut).tokens
-    order = np.random.default_rng(step.seed).permutation(store.info.count)
-    outside = order[~np.isin(order, sample.rows)][:_LOOKED_UP]
-    looked_up = list(store.documents(np.sort(outside)))
-    unpaid = 1 - sum(base.are_cached(looked_up, "document")) / max(len(looked_up), 1)
-    return PrefixCost(base.tokens, round(unpaid * store.info.count * first / max(whole, 1)), store.info.count)
-
-
 def _manifest(step: Fit, chosen_by: frozenset[str]) -> Manifest:
     inputs, store, sample = step.inputs, step.inputs.store, step.drawn
     earlier = choosers_of(*(stitch.manifest for stitch in (inputs.grown_from, inputs.prior) if stitch is not None))
@@ -177,7 +157,6 @@ def fit_pairs(
     texts: Sequence[str] = (),
     reader: TextReader | None = None,
     prior: AffineMap | None = None,
-    prefix: PrefixCost | None = None,
     trial: int | None = None,
     progress: Progress = no_progress,
 ) -> FittedStitch:
@@ -185,18 +164,17 @@ def fit_pairs(
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
     not. Models of the reader that the chosen stitch does not use are left out of it. `prior` is what stitches may lean
-    on, `prefix` what the first tokens cost that the reader may have. With `trial`, the number of documents of the
-    store, further models are used only where they help beyond the error of what is measured, and where no more than
-    `MOST_VIEWED` documents would have to be embedded with them.
+    on. With `trial`, the number of documents of the store, further models are used only where they help beyond the
+    error of what is measured, and where no more than `MOST_VIEWED` documents would have to be embedded with them.
     """
     read = None if reader is None else reader.read(texts)
     pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        select = partial(select_stitch, specs=specs, prior=prior, prefix=prefix, progress=progress)
+        select = partial(select_stitch, specs=specs, prior=prior, progress=progress)
         selection = select(pairing)
-        tried = [] if reader is None or trial is None else [spec for spec in reader.models if spec != reader.base]
+        tried = [] if reader is None or trial is None else list(reader.models)
         if tried and trial is not None:
             bare = pairing.without_views(map(view_of, tried))
             plain = select(bare)
@@ -218,10 +196,10 @@ def _with_free_tokens(
     table = None if free is None else free.token_table()
     if free is None or table is None:
         return plain, None
-    reader = fit_reader(inputs.store, table, plain.models, inputs.base, seed=step.seed)
+    reader = fit_reader(inputs.store, table, plain.models, seed=step.seed)
     # Other models embed texts, and would say the same of both
     with_tokens, bare = (
-        Pairing(pairs.source, pairs.target, replace(one, models={}, base=None).read(texts), step.seed).in_own_order()
+        Pairing(pairs.source, pairs.target, replace(one, models={}).read(texts), step.seed).in_own_order()
         for one in (reader, plain)
     )
     tried = TriedTokens.compare(free.profile.spec, with_tokens, bare)
@@ -232,18 +210,13 @@ def fit_reader(
     store: Store,
     table: TokenTable | None,
     views: Mapping[str, Embedder] | None = None,
-    base: PrefixEmbedder | None = None,
     *,
     seed: int = 0,
 ) -> TextReader:
     """Learn what stitches need that read texts, from up to `CORPUS_SIZE` texts of the store, and from a token table."""
     rows = random_order(store, seed)[:CORPUS_SIZE]
     texts = [document.text for document in store.documents(rows)]
-    models, spec = dict(views or {}), None
-    if base is not None:
-        spec = base.profile.spec
-        models[spec] = base
-    return TextReader.fit(texts, table, models=models, base=spec, seed=seed)
+    return TextReader.fit(texts, table, models=dict(views or {}), seed=seed)
 
 
 def fit_query_pairs(

@@ -21,7 +21,6 @@ from migrate.check.facts import require_model
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.again import ASKED_AGAIN, prove_known
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder
-from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
@@ -80,7 +79,6 @@ def backfill_store(
     target = field_over(store, output) or output_of(output)
     target.require_free(force=force)
     store.verify()
-    embedder = whole_embedder(embedder)
     snapshot = store.snapshot()
     manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
@@ -125,7 +123,6 @@ def backfill_store(
 
 def count_true(store: Store, embedder: Embedder, *, progress: Progress = no_progress) -> tuple[int, int]:
     """Return how many vectors of a store a backfill would make or leave true ones, and how many are; as it raises."""
-    embedder = whole_embedder(embedder)
     manifest, stored = _check_fits(store, embedder), stored_confidence(store)
     is_true = np.zeros(store.info.count, dtype=bool) if stored is None else stored == 1
     is_cached, _ = _cached_rows(store, embedder, batch_rows(store.info.dim), ~is_true, progress)
@@ -141,7 +138,7 @@ def _check_fits(store: Store, embedder: Embedder) -> Manifest:
         raise StoreError(
             f"{path}: the store does not name the model it was translated for; give one that translate made"
         )
-    require_model(path, whole_model(manifest.model), embedder.identity)
+    require_model(path, manifest.model, embedder.identity)
     return manifest
 
 

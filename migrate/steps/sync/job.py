@@ -20,7 +20,6 @@ from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.base import Embedder
-from migrate.embedders.prefix import whole_embedder, whole_model
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.sample import known_documents
@@ -126,7 +125,7 @@ def compare(step: Sync) -> SyncInputs:
     refuse_switched(old, new)
     # one that is given is held against the store after the order of the two is known to be right
     target = step.target
-    embedder = whole_embedder(target if isinstance(target, Embedder) else model_of(new, target, "target"))
+    embedder = target if isinstance(target, Embedder) else model_of(new, target, "target")
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
@@ -195,7 +194,7 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
         )
     if manifest.model is None:
         raise StoreError(f"{location}: the store does not name its model; translate again")
-    require_model(location, whole_model(manifest.model), embedder.identity)
+    require_model(location, manifest.model, embedder.identity)
     recorded, source = old.info.manifest, manifest.source_model
     old_model = None if recorded is None else recorded.model
     if old_model is None:

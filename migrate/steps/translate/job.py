@@ -133,7 +133,7 @@ class TranslateJob:
     @cached_property
     def fitted(self) -> FittedStitch:
         """The stitch, whose models spend under the cap."""
-        return with_metered_views(stitch_at(self.step.stitch), self.step.cap, self.step.price)
+        return with_metered_views(stitch_at(self.step.stitch), self.step.cap)
 
     @property
     def refit_folder(self) -> Path:
@@ -469,7 +469,6 @@ def _manifest(
         fallback=None if fallback is None else asdict(fallback),
         # What a store that was itself translated got by a log is better translated again.
         chosen_by=tuple(sorted(choosers_of(stitch, store.info.manifest))),
-        first_tokens=fitted.first_tokens,
         source_state=state_of(store, fingerprint),
     )
     return Manifest(

@@ -43,8 +43,8 @@ def refit(
     """Fit a stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
 
     A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It may lean on the prior
-    and on the first tokens that the old one might lean on. The true vectors travel
-    as they are; to scale them down, lest they outrank translated ones, only loses.
+    that the old one might lean on. The true vectors travel as
+    they are; to scale them down, lest they outrank translated ones, only loses.
 
     `reader` turns texts into what a stitch reads of them, where the old one did not need one; `details` are added to
     the manifest.

@@ -221,13 +221,12 @@ def target_of(step: Translate, fitted: FittedStitch) -> Embedder:
     return load_known(target, recorded, state=state)
 
 
-def with_metered_views(fitted: FittedStitch, cap: SpendingCap, price_usd_per_mtok: float | None = None) -> FittedStitch:
-    """Return the stitch, whose views that may cost money spend under a cap; the price is of the target."""
+def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
+    """Return the stitch, whose views that may cost money spend under a cap."""
     reader = fitted.reader
     if reader is None:
         return fitted
-    prices = {} if reader.base is None else {reader.base: price_usd_per_mtok}
-    models = {spec: cap.meter(view, prices.get(spec)) for spec, view in reader.models.items()}
+    models = {spec: cap.meter(view) for spec, view in reader.models.items()}
     return replace(fitted, reader=reader.with_models(models))
 
 
