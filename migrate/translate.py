@@ -9,7 +9,6 @@ from itertools import islice
 
 import numpy as np
 
-from migrate.devices import chosen_device
 from migrate.pace import has_pace, rest_for_pace
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores.base import Store
@@ -45,8 +44,7 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
         return Block({"vectors": done.vectors, "confidence": done.confidence, "sources": checksums})
 
     batches = _read_batches(store, fitted, rows, shard)
-    # models read one batch after the other, and a device computes so
-    if fitted.reads_texts or chosen_device() is not None:
+    if fitted.reads_texts:  # by models, one batch after the other
         for batch, texts in batches:
             yield translate(batch, texts)
             rest_for_pace()

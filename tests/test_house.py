@@ -18,7 +18,7 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "reading": 0, "progress": 0, "devices": 0, "pace": 0,
+    "reading": 0, "progress": 0, "pace": 0,
     "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
     "stores": 1, "embedders": 1, "datasets": 1,
     "stitch": 2, "search": 2,
@@ -46,7 +46,6 @@ GROUND_FLOOR = {
     "reading": {"files"},
     "vectors": {"errors", "progress"},
     "redirects": {"errors"},
-    "devices": {"errors"},
     "display": {"errors"},
     "plugins": {"errors"},
     "work": {"errors", "files", "locations", "plugins", "threads", "vectors", "version"},
@@ -59,7 +58,7 @@ HOMES = {
     "click": ["cli/", *COMMANDS],
     "tqdm": ["cli/"],
     "faiss": ["stores/"],
-    "torch": ["devices", "embedders/", "stitch/mlp"],
+    "torch": ["embedders/", "stitch/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
     "tiktoken": ["embedders/tokens"],

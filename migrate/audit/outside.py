@@ -13,7 +13,6 @@ errors with an exponential tail.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +25,6 @@ from migrate.audit.measures import CUT, ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
-from migrate.devices import map_rows
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
@@ -46,7 +44,7 @@ _DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
 def score_rows(queries: Vectors, vectors: Vectors, metric: Metric) -> Vectors:
     """Return scores of (n, dim) rows for (q, dim) queries, (q, n), more is nearer: inner products, or -distances."""
-    scores: Vectors = map_rows(operator.matmul, queries, vectors.T)
+    scores: Vectors = queries @ vectors.T
     if metric == "l2":
         scores *= 2
         scores -= squared_norms(vectors)

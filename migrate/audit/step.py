@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedStep
-from migrate.devices import check_device
 from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE_REPORTS,
@@ -232,7 +231,6 @@ class Audit(JudgedStep["AuditReport"]):
         if self.frontier is not None and self.source is None:
             raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
         _ = self.stages, self.shares
-        check_device()
 
     def check_labels(self) -> None:
         """Make sure that there is something to train on."""

@@ -16,7 +16,6 @@ from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
 from migrate.cli.terminal import QUIET, complain
-from migrate.devices import DEVICE
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, json_text, output_errors, real_path, refuse_file, write_bytes
 from migrate.locations import hide_secrets, place_of
@@ -438,21 +437,8 @@ def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
-def _device(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return the device of models, which stitches and search have too, as worker processes do."""
-    try:
-        device = _in_spec(context, param, value)
-    except click.UsageError as error:
-        raise click.UsageError(
-            f"{error.message}; for stitches and search too, set {DEVICE}={value}", context
-        ) from error
-    if device is not None:
-        os.environ[DEVICE] = device
-    return device
-
-
-def _setting(kind: str, callback: Callable[..., Any] = _in_spec) -> Any:
-    return field(default=None, metadata=described("", kind, hidden=True, callback=callback))
+def _setting(kind: str) -> Any:
+    return field(default=None, metadata=described("", kind, hidden=True, callback=_in_spec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +460,7 @@ class ModelOptions:
             is_seldom=True,
         ),
     )
-    device: str | None = _setting("text", _device)
+    device: str | None = _setting("text")
     batch_size: int | None = _setting("count")
     concurrency: int | None = _setting("requests")
     rate: str | None = _setting("text")

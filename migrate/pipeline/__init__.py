@@ -69,14 +69,12 @@ class Run(JudgedStep["Migration"]):
     )
 
     def check(self) -> None:
-        """Make sure that there is such a reference, and queries, and the device that is to compute."""
-        from migrate.devices import check_device
+        """Make sure that there is such a reference, and queries."""
         from migrate.errors import UsageError
 
         if self.reference not in ("build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is neither "pool" nor "build"; name one of these')
         self.check_queries(is_pooled=self.reference == "pool")
-        check_device()
 
     @property
     def folder(self) -> Path:

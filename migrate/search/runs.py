@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import neg
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.devices import Tensor, TorchDevice, chosen_device
 from migrate.stores.base import Metric
 from migrate.vectors import Batch, Vectors, squared_norms
 
 DEPTH = 100
 """Documents that a run keeps for a query."""
-
-_SCORES_AT_ONCE = 1 << 28
-"""Scores that a device computes at once, of 4 bytes each: torch looks through no more than eight times as many."""
 
 Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of queries, and of the row that goes with each."""
@@ -84,8 +80,7 @@ class TopK:
         """Take in the next rows, (n, dim): `keys[i]` is the document that row i belongs to."""
         if not len(keys):
             return
-        device = chosen_device()
-        query_rows, rows = self._near(keys, vectors) if device is None else self._near_by(device, keys, vectors)
+        query_rows, rows = self._near(keys, vectors)
         queries, starts = np.unique(query_rows, return_index=True)
         for query, near in zip(queries.tolist(), np.split(rows, starts[1:]), strict=False):  # nothing splits into one
             self._merge(query, keys, vectors, near)
@@ -98,33 +93,11 @@ class TopK:
         query_rows, rows = np.nonzero(scores >= floor[:, None])
         return query_rows, rows
 
-    def _near_by(self, device: TorchDevice, keys: Sequence[str], vectors: Vectors) -> Pairs:
-        """Return the same from a device, where the scores of a batch stay."""
-        norms = squared_norms(vectors)
-        slack, groups = self._slack(norms), self._groups(keys)
-
-        def find(block: slice) -> Pairs:
-            arrays: list[NDArray[Any]] = [self.queries[block], self._floor[block], slack[block], vectors, norms, groups]
-            near = _near_tensors(*map(device.tensor, arrays), metric=self.metric, depth=self.depth).cpu().numpy()
-            return near[:, 0] + block.start, near[:, 1]
-
-        pairs = list(device.in_parts(find, len(self.queries), most=max(_SCORES_AT_ONCE // len(vectors), 1)))
-        query_rows, rows = (np.concatenate(numbers) for numbers in zip(*pairs, strict=True))
-        return query_rows, rows
-
     def _slack(self, norms: Vectors) -> Vectors:
         """Return by how much rounding may change a score of each query."""
         longest = norms.max()
         slack: Vectors = 1e-5 * (self._query_norms * np.sqrt(longest) + (longest if self.metric == "l2" else 0))
         return slack
-
-    def _groups(self, keys: Sequence[str]) -> NDArray[np.int64]:
-        """Return the group of each row: of eight times as many as there are documents to find, or of one document."""
-        numbers = np.arange(len(keys))
-        if len(set(keys)) < len(keys):
-            numbers = np.unique(np.asarray(keys), return_inverse=True)[1]
-        documents = int(numbers.max()) + 1
-        return numbers % (documents // max(documents // (8 * self.depth), 1))
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
         """Return a score that `depth` documents of the batch reach, for each query; -inf where they are too few."""
@@ -169,37 +142,13 @@ class TopK:
         return Rankings(rankings, distances)
 
 
-def _scores(queries: Tensor, vectors: Tensor, norms: Tensor | None) -> Tensor:
+def _scores(queries: Vectors, vectors: Vectors, norms: Vectors | None) -> Vectors:
     """Inner products, or with squared `norms` of the vectors what is less the farther a vector is, (q, n)."""
-    scores = queries @ vectors.T
+    scores: Vectors = queries @ vectors.T
     if norms is not None:
         scores *= 2
         scores -= norms
     return scores
-
-
-def _near_tensors(
-    queries: Tensor,
-    floor: Tensor,
-    slack: Tensor,
-    vectors: Tensor,
-    norms: Tensor,
-    groups: Tensor,
-    *,
-    metric: Metric,
-    depth: int,
-) -> Tensor:
-    """Pairs of a query and a row, (k, 2), whose score is not below the floor, or that of `depth` documents.
-
-    The rows of a document are in one of the `groups`, (n,), so that `depth` groups have as many documents.
-    """
-    scores = _scores(queries, vectors, norms if metric == "l2" else None)
-    count = int(groups.max()) + 1
-    if count >= depth:
-        tops = scores.new_full((len(scores), count), -np.inf)
-        tops.scatter_reduce_(1, groups.expand(scores.shape), scores, "amax")
-        floor = floor.maximum(tops.topk(depth, dim=1).values[:, -1])
-    return (scores >= (floor - slack)[:, None]).nonzero()
 
 
 @dataclass(frozen=True, slots=True)

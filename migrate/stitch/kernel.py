@@ -5,16 +5,14 @@ A `KernelPart` is the kernel of one view of the documents; a `KernelSystem` solv
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.devices import Tensor, chosen_device, map_rows
 from migrate.stitch.base import Arrays
 from migrate.stitch.text_features import AnyMatrix, Matrix, Sparse, View
 from migrate.threads import one_thread
@@ -57,7 +55,8 @@ class KernelPart:
         """`k(x) @ alpha`, (m, r), for the documents of a view: over the features, or the fit documents if fewer."""
         if alpha.shape[1] <= len(alpha):
             return view.dot(self._table(alpha))
-        return map_rows(operator.matmul, view.dot(self._fit_documents), alpha)
+        product: Vectors = view.dot(self._fit_documents) @ alpha
+        return product
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
@@ -108,11 +107,8 @@ class GaussianPart(KernelPart):
 
     def columns(self, view: View, alpha: Vectors) -> Vectors:
         """`k(x) @ alpha`, (m, r)."""
-        device = chosen_device()
-        if device is not None:
-            columns = partial(_gaussian_columns, scale=self.scale, width=self.width)
-            return device.map_rows(columns, view.matrix(), self.rows, alpha)
-        rows, products = view.matrix(), np.empty((len(view), alpha.shape[1]), np.float32)
+        rows = view.matrix()
+        products = np.empty((len(view), alpha.shape[1]), np.float32)
         for start in range(0, len(rows), _KERNEL_ROWS):
             block = slice(start, start + _KERNEL_ROWS)
             np.matmul(self._kernel(rows[block]), alpha, out=products[block])
@@ -140,13 +136,6 @@ def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     np.maximum(kernel, 0, out=kernel)
     kernel /= -np.float32(width)
     return np.exp(kernel, out=kernel)
-
-
-def _gaussian_columns(rows: Tensor, documents: Tensor, alpha: Tensor, *, scale: float, width: float) -> Tensor:
-    """The columns of a `GaussianPart` by torch: the kernel, (m, n), never leaves the device."""
-    distances = rows.square().sum(1)[:, None] + documents.square().sum(1)
-    distances -= 2 * (rows @ documents.T)
-    return distances.clip_(min=0).div_(-width).exp_().mul_(scale) @ alpha
 
 
 def in_order(kernel_parts: Iterable[KernelPart]) -> tuple[KernelPart, ...]:

@@ -15,7 +15,6 @@ pairs to solve the system exactly, coefficients are fitted for a random subset o
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -23,7 +22,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.devices import map_rows
 from migrate.errors import StitchError
 from migrate.stitch.base import Arrays, Pairing, Prediction, Split, StretchableStitch, check_pairs
 from migrate.stitch.kernel import (
@@ -316,7 +314,7 @@ class Additive(StretchableStitch):
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
         for matrix in self.leant_.values():
-            predicted += map_rows(operator.matmul, vectors, matrix)
+            predicted += vectors @ matrix
         return Prediction(predicted, prior - explained)
 
     @property

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from migrate.devices import Tensor, map_rows
 from migrate.errors import StitchError
 from migrate.stitch.base import Stitch, StretchableStitch, centred, check_pairs
 from migrate.stitch.kernel_ridge import RidgeNear
@@ -212,7 +210,7 @@ class Affine(StretchableStitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product and one sum."""
-        return map_rows(_affine, vectors, self.matrix_, self.offset_)
+        return _affine(vectors, self.matrix_, self.offset_)
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply matrix and offset."""
@@ -221,8 +219,8 @@ class Affine(StretchableStitch):
         return self
 
 
-def _affine(rows: Tensor, matrix: Tensor, offset: Tensor) -> Tensor:
-    out = rows @ matrix
+def _affine(rows: Vectors, matrix: Vectors, offset: Vectors) -> Vectors:
+    out: Vectors = rows @ matrix
     out += offset
     return out
 
@@ -413,7 +411,7 @@ class LowRank(StretchableStitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """Down to the rank, and up to the target dimension."""
-        return map_rows(_affine_by_rank, vectors, self.down_, self.up_, self.offset_)
+        return _affine(vectors @ self.down_, self.up_, self.offset_)
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply the way up and the offset."""
@@ -424,10 +422,6 @@ class LowRank(StretchableStitch):
     def kind_facts(self) -> dict[str, float]:
         """The rank that was kept."""
         return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
-
-
-def _affine_by_rank(rows: Tensor, down: Tensor, up: Tensor, offset: Tensor) -> Tensor:
-    return _affine(rows @ down, up, offset)
 
 
 class Adjoint(Stitch):
@@ -474,4 +468,4 @@ class Adjoint(Stitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product."""
-        return map_rows(operator.matmul, vectors, self.matrix_)
+        return vectors @ self.matrix_

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.devices import Tensor as AnyTensor
-from migrate.devices import map_rows
 from migrate.stitch.base import Arrays, StretchableStitch, centred, check_pairs
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix, TextRows
@@ -252,8 +250,7 @@ class Mlp(StretchableStitch):
         """Layer after layer, in parts of at most 4,096 rows."""
         # Parts of nearly equal size: the products of a few rows alone may differ in the last bit.
         batches = np.array_split(vectors, max(1, -(-len(vectors) // 4_096)))
-        parameters = list(chain.from_iterable(self.layers_))
-        return np.concatenate([map_rows(_forward, batch, *parameters) for batch in batches])
+        return np.concatenate([_forward(batch, self.layers_) for batch in batches])
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply the last layer."""
@@ -283,11 +280,11 @@ class Mlp(StretchableStitch):
         return {**figures, "held_out_loss": float(held_out.min())} if held_out.size else figures
 
 
-def _forward(rows: AnyTensor, *parameters: AnyTensor) -> AnyTensor:
-    """Rows through layers whose weights and biases take turns."""
-    for index, (weights, biases) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
-        rows = (rows.clip(0) if index else rows) @ weights
-        rows += biases
+def _forward(rows: Vectors, layers: Sequence[AffineLayer]) -> Vectors:
+    """Rows through layers, with rectified outputs between them."""
+    for index, layer in enumerate(layers):
+        rows = (rows.clip(0) if index else rows) @ layer.weights
+        rows += layer.biases
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.devices import map_rows
 from migrate.vectors import Vectors, squared_norms
 
 DIRECTIONS = 64
@@ -64,7 +62,7 @@ class Reach:
     def of(self, vectors: Vectors) -> tuple[Vectors, Vectors]:
         """Return the rest that the pairs leave of the variance at vectors, (m, p), and all of it: (m,) each."""
         # one product with the mean as a last column is faster than centring all rows first
-        along: Vectors = map_rows(operator.matmul, vectors, np.column_stack([self.directions, self.mean]))
+        along: Vectors = vectors @ np.column_stack([self.directions, self.mean])
         inside = along[:, :-1]
         inside -= self.mean @ self.directions
         squares: Vectors = squared_norms(vectors) - 2 * along[:, -1] + self.mean @ self.mean

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.devices import map_rows
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 Sparse: TypeAlias = Any
@@ -95,7 +93,7 @@ class TermView:
 
     def dot(self, table: Vectors) -> Vectors:
         """The view times a table, (f, r)."""
-        product: Vectors = self._rows @ table if self.basis is None else map_rows(operator.matmul, self._rows, table)
+        product: Vectors = self._rows @ table
         return product
 
     def squares(self) -> Vectors:
@@ -127,7 +125,8 @@ class DenseView:
 
     def dot(self, table: Vectors) -> Vectors:
         """The view times a table, (f, r)."""
-        return map_rows(operator.matmul, self.rows, table)
+        product: Vectors = self.rows @ table
+        return product
 
     def squares(self) -> Vectors:
         """Squared lengths of the rows, (m,)."""

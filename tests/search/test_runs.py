@@ -2,20 +2,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from small_memory import SmallMemory
 
-from migrate.devices import DEVICE
 from migrate.search.runs import DEPTH, Rankings, TopK, rank, search, without_self
 from migrate.vectors import Batch
 
 both_metrics = pytest.mark.parametrize("metric", ["ip", "l2"])
-
-
-@pytest.fixture(autouse=True, params=["cpu", "cpu:0"])
-def device(request, monkeypatch):
-    """Every test searches by NumPy, and by the code of a GPU on the processor."""
-    monkeypatch.setenv(DEVICE, request.param)
-    return request.param
 
 
 def make(n, dim=7, n_queries=9):
@@ -61,15 +52,6 @@ def test_search_ranks_as_every_score_taken_one_by_one(metric, n, depth, edges):
     found = search(cut(ids, vectors, edges), query_ids, queries, metric=metric, depth=depth)
     assert found.rankings == brute_force(ids, vectors, queries, query_ids, metric, depth)
     assert {len(docs) for docs in found.rankings.values()} == {min(n, depth)}
-
-
-@both_metrics
-def test_a_batch_that_a_device_has_no_room_for_is_searched_for_fewer_queries_at_a_time(metric, device):
-    ids, vectors, queries, query_ids = make(400)
-    with SmallMemory(3 * 200) as memory:
-        found = search(cut(ids, vectors, [200]), query_ids, queries, metric=metric, depth=10)
-    assert memory.products == (6 if device == "cpu:0" else 0), "9 queries, 5, and then thrice 3, of each batch"
-    assert found.rankings == brute_force(ids, vectors, queries, query_ids, metric, 10)
 
 
 def test_what_is_not_asked_for_is_a_hundred_documents():

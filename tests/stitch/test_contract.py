@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from small_memory import SmallMemory
 
-from migrate.devices import DEVICE
 from migrate.errors import StitchError
 from migrate.stitch.base import cross_predict
 from migrate.stitch.mlp import Mlp, Training
@@ -52,22 +50,6 @@ def test_fits_are_finite_the_same_each_time_restored_to_the_byte_and_change_no_a
         np.testing.assert_array_equal(prediction.variance, found.variance)
         assert again.spec == stitch.spec
     assert contents(pairs) == before
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_a_device_predicts_as_numpy_does_also_in_parts_that_fit_into_its_memory(spec, make_pairs, monkeypatch):
-    pairs = make_pairs(40)
-    fitted = pairs.fit(made(spec))
-    expected = fitted.predict(pairs.source, pairs.texts)
-    monkeypatch.setenv(DEVICE, "cpu:0")
-    with SmallMemory(10**9) as memory:
-        fitted.predict(pairs.source, pairs.texts)
-    whole = memory.products
-    with SmallMemory(300) as memory:
-        found = fitted.predict(pairs.source, pairs.texts)
-    np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-5)
-    np.testing.assert_allclose(found.variance, expected.variance, atol=1e-5)
-    assert memory.products > whole > 0
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -127,12 +127,6 @@ class Fit(PaidStep["FittedStitch"]):
         """The stitches to choose among."""
         return (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
 
-    def check(self) -> None:
-        """Make sure that there is the device that is to compute."""
-        from migrate.devices import check_device
-
-        check_device()
-
     @cached_property
     def inputs(self) -> FitInputs:
         """The store and the models, opened and checked, with meters in those that may cost money."""

@@ -166,7 +166,6 @@ class Translate(PaidStep["Translation"]):
         if self.into is None:
             self.job.refuse_overlap()
         self.job.check_pace()
-        self.job.check_device()
 
     @cached_property
     def job(self) -> TranslateJob:

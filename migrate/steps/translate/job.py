@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from migrate.cost.spending import VIEW, PlannedModel
-from migrate.devices import check_device, device_name, set_device
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
@@ -147,11 +146,6 @@ class TranslateJob:
             return None
         self.refuse_outputs()
         return refit_of(self.step, self.source, self.fitted, self.refit_folder)
-
-    def check_device(self) -> None:
-        """Make sure that the device of the stitch is there, unless others compute; raises a UsageError."""
-        if self.step.reembed is not None or runner_at(self.step.runner).is_local:
-            check_device()
 
     def check_pace(self) -> None:
         """Make sure that whoever keeps a pace is one process; raises a UsageError."""
@@ -309,9 +303,7 @@ class StoreTranslation(RewriteJob):
 
     def options(self) -> dict[str, Any]:
         """Return the stitch, whether its true vectors are put in, and the rows of a batch."""
-        device = device_name()  # whose products differ in the last digits
-        named = {} if device is None else {"device": device}
-        return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows, **named}
+        return {"stitch": self.fitted.digest(), "patch": self.patch, "rows per batch": self.rows}
 
     def shards(self, work: Work) -> Iterable[Shard]:
         """The parts of the new store; else of 64 MiB, or of one batch where texts are read, which takes seconds.
@@ -367,7 +359,6 @@ class StoreTranslation(RewriteJob):
             self.output,
             known_secrets(),
             sha256_json(made_from),
-            device_name(),
         )
 
     def check_sources(self, work: Work) -> None:
@@ -400,7 +391,7 @@ class StoreTranslation(RewriteJob):
 class TranslateTask(Task):
     """The translated rows of the store at `source`, in any process that sees it, and has the same version.
 
-    `before` is what the store has to be, `secrets` are what opening it takes, and `device` is that of the stitch.
+    `before` is what the store has to be, `secrets` are what opening it takes.
     """
 
     work: Path | None
@@ -412,14 +403,12 @@ class TranslateTask(Task):
     output: Output
     secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
     digest: str
-    device: str | None
 
     def open(self) -> Callable[[Shard], Sequence[memoryview]]:
         """Open store and writer.
 
-        Raises StoreError: there is no such store here, or another. UsageError: there is no such device.
+        Raises StoreError: there is no such store here, or another.
         """
-        set_device(self.device)
         remember_secrets(self.secrets)
         store = _open_again(self.source)
         if self.work is None and (difference := store.difference(self.before)) is not None:
