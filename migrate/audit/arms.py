@@ -19,7 +19,6 @@ from migrate.audit.results import (
     HYBRID_FULL,
     MEAN,
     RANDOM,
-    REEMBEDDED,
     STAY,
     TOGETHER,
     TRANSLATED,
@@ -218,11 +217,6 @@ def _together(retriever: Retriever) -> Choices:
         yield Arm(name, meaning, retrieve, cost, is_alternative=retriever.could_serve_both)
 
 
-def _budgets(_: Retriever) -> Choices:
-    """Return that the translated store with more true vectors is an arm of `migrate.audit.frontier`."""
-    return [Skipped(REEMBEDDED, "needs budgets to try: --frontier STITCH, with --source STORE that it was fitted on")]
-
-
 _BUILT_IN = (
     _full_reembed,
     _translated,
@@ -232,7 +226,6 @@ _BUILT_IN = (
     _controls,
     _two_stage,
     _together,
-    _budgets,
 )
 
 ARMS: list[Callable[[Retriever], Choices]] = [*_BUILT_IN]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
-from migrate.audit.frontier import check_frontier
 from migrate.audit.keys import Keys, document_keys, id_keys
 from migrate.audit.query_groups import with_groups
 from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
@@ -36,22 +35,11 @@ def check_request(audit: Audit) -> None:
     if audit.source_store is not None:
         _check_collections(audit.source_store, translated)
     _check_plan(audit)
-    if query_set.chances is not None and audit.frontier is not None:
-        raise UsageError(
-            f"--frontier: the queries of {query_set.name} were drawn to judge one store, and cannot judge others; "
-            "leave --frontier out, or judge by queries that were drawn evenly"
-        )
     if query_set.chances is not None and audit.is_pooled:
         raise UsageError(
             f"the queries of {query_set.name} were drawn by the rankings of a full re-embed, which a pool lacks; use "
             "--reference build or a store, or judge by queries that were drawn evenly"
         )
-    if audit.frontier is not None and audit.is_pooled:
-        raise UsageError(
-            "a frontier needs the true vectors of all documents, which a pool lacks; use --reference build"
-        )
-    if audit.frontier_stitch is not None and audit.source_store is not None:
-        check_frontier(audit, audit.source_store, audit.frontier_stitch)
     _check_bridge(audit)
     if audit.judge_next is not None:
         _check_drawing(audit)

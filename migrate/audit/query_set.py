@@ -2,7 +2,7 @@
 
 Queries are those of a BEIR set, with judgements; those in a file, without; or synthetic ones, made from the store.
 
-Queries that chose documents do not judge: the one rule of `audit`, `audit --frontier` and `run`.
+Queries that chose documents do not judge: the one rule of `audit` and `run`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.results import (
     BRIDGE,
     FULL,
-    REEMBEDDED,
     STAY,
     TOGETHER,
     TRANSLATED,
@@ -36,7 +35,6 @@ from migrate.files import free_path
 if TYPE_CHECKING:
     from migrate.audit.report import AuditReport
 
-_REEMBED = REEMBEDDED.removesuffix("k%")
 _MANY_TIMES = 2.0
 _NOTHING = ArmCost(0.0, 0.0)
 _BUILT = "a reference that is built now is beyond doubt: `audit` with --reference build"
@@ -81,18 +79,12 @@ class Option:
         """True where the old store and its model are asked too, for each query."""
         return self.name.startswith(TOGETHER)
 
-    @property
-    def share(self) -> str:
-        """The share of the documents that is re-embedded, such as `30%`; empty but for a budget."""
-        return self.name.removeprefix(_REEMBED) if self.name.startswith(_REEMBED) else ""
-
 
 def options_of(report: AuditReport) -> tuple[Option, ...]:
     """Return the options, the cheapest first: staying, the translated store, arms that could serve, the full re-embed.
 
     A reference store that was there before the audit costs nothing here; a pool costs what was embedded for it. No
-    option costs more than a full re-embed, as the cache embeds no document twice. Of a frontier only the cheapest SAFE
-    budget is an option: its bounds allow for that choice.
+    option costs more than a full re-embed, as the cache embeds no document twice.
     """
     arms, full = {arm.name: arm for arm in report.arms}, report.arm(FULL)
     full_left = _left_of_full(report)
@@ -102,9 +94,6 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
         for name, bounds in retained.items()
         if name in arms
     ]
-    best = report.frontier.cheapest_safe if report.frontier is not None else None
-    if best is not None:
-        options.append(_option(best.arm, best.verdict.retention, report, full_left, is_safe=True))
     if STAY in report.comparisons:
         bounds = report.comparisons[STAY].retention
         is_enough = report.verdict.has_enough and bounds.lower >= report.verdict.margin
@@ -240,7 +229,7 @@ class _Advice:
         seconds = seconds_left(paid, self.report)
         remaining = _amount(paid.usd_left, seconds, paid.tokens_left)
         return Recommendation(
-            plan=f"reembed {option.share}" if option.share else option.name,
+            plan=option.name,
             headline="; ".join([self._lead(option, remaining), *self._other_plans(option)]),
             retention=option.retention,
             left_usd=paid.usd_left,
@@ -312,8 +301,6 @@ class _Advice:
             if not self.locations.can_serve:
                 return f"{stages}{self._at_hand(remaining)}"
             return f"{stages}{more} for as many queries" if remaining not in ("", "nothing") else f"{stages}{more}"
-        if option.share:
-            return f"{safe} with {option.share} re-embedded: {retained}{more}"
         return f"{safe}: {'the translated store' if name == TRANSLATED else f'the {name}'} {retained}{more}"
 
     @staticmethod
@@ -380,24 +367,19 @@ class _Advice:
             return ("live", "run", locations.translated, *model, *agreement), remark
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
-        if option.name == FULL or option.depth or option.share:
+        if option.name == FULL or option.depth:
             return self._reembed(self.full if option.depth else option)
         return None, f"no command makes or serves {option.name}: your own program does"
 
     def _reembed(self, option: Option) -> Command:
-        """Return the command that embeds the whole store, or a part of it."""
+        """Return the command that embeds the whole store."""
         locations = self.locations
         if not locations.target:
             return None, ""
         if not locations.has_texts:
             return ("inspect", locations.old), "the store has no texts to embed: `inspect` says how to give it some"
-        share_flags: tuple[str, ...] = ()
         flag, spec, *settings = locations.target
-        if option.share:
-            if locations.stitch is None:
-                return None, "a part is re-embedded with the stitch of the translation"
-            share_flags = ("--share", option.share, "--stitch", locations.stitch)
-        return ("reembed", locations.old, *share_flags, flag, spec, *settings, "-o", locations.full), ""
+        return ("reembed", locations.old, flag, spec, *settings, "-o", locations.full), ""
 
     def _switch(self, new: str, *, needs_proof: bool) -> Command:
         """Return the command by which a store answers under the old name, or that which leaves the proof for it."""

@@ -11,7 +11,6 @@ from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.drawn_queries import Unjudged
-from migrate.audit.frontier import Frontier
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
 from migrate.audit.measures import Scores
@@ -21,7 +20,6 @@ from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import (
     FULL,
     NDCG,
-    REEMBEDDED,
     STAY,
     TOGETHER,
     TRANSLATED,
@@ -47,7 +45,7 @@ class AuditReport:
     `query_ids` are those of the distinct query texts, in the order of all scores; a text that several queries
     share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
     them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
-    vectors, None where there are none. `frontier` are the budgets that were tried. `reference` is how the standard was
+    vectors, None where there are none. `reference` is how the standard was
     shown to be one. `findings` are whatever else is to be known: with a doubt among them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `Audit.judge_next` asks for some. `reference_at` is the location
@@ -74,7 +72,6 @@ class AuditReport:
     skipped_arms: Mapping[str, str] = field(default_factory=dict)
     held_out: HeldOut | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
-    frontier: Frontier | None = None
     reference: ReferenceProof | None = None
     pool: PoolSummary | None = None
     made_from: str = ""
@@ -239,17 +236,6 @@ class AuditReport:
             if arm.name == name:
                 return arm
         raise KeyError(name)
-
-    def with_frontier(self, frontier: Frontier) -> AuditReport:
-        """Return the report with the budgets that were tried, those of the best policy among its arms."""
-        budgets = {arm.name: (arm, comparison) for arm, comparison in frontier.arms}
-        return replace(
-            self,
-            arms=(*self.arms, *(arm for arm, _ in budgets.values())),
-            comparisons={**self.comparisons, **{name: comparison for name, (_, comparison) in budgets.items()}},
-            skipped_arms={n: need for n, need in self.skipped_arms.items() if not budgets or n != REEMBEDDED},
-            frontier=frontier,
-        )
 
 
 def _arm_row(arm: ArmResult, comparison: Comparison | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
-    from migrate.vectors import Document, Progress, Query
+    from migrate.vectors import Document, Progress
     from migrate.work.runner import Runner
 
 BUILD, POOL = "build", "pool"
@@ -183,31 +183,6 @@ class Audit(JudgedStep["AuditReport"]):
             **_TRAINED,
         ),
     )
-    frontier_shares: Sequence[float] | str | None = field(
-        default=None,
-        metadata=parameter(
-            "Shares of the source that a frontier tries, as 10%,30%; None is for 10, 20, 30 and 50 %.",
-        ),
-    )
-    frontier: FittedStitch | Path | str | None = field(
-        default=None,
-        metadata=option(
-            "Stitch fitted on --source: shows what re-embedding 10, 20, 30 or 50 % of it would keep, and the "
-            "cheapest that is SAFE.",
-            "stitch",
-            metavar="STITCH",
-        ),
-    )
-    policy: Sequence[str] = field(
-        default=(),
-        metadata=parameter(
-            "What a frontier chooses documents by: query-log, confidence, random. One alone, decided on beforehand, "
-            "has narrower bounds; none is for all that can be used."
-        ),
-    )
-    query_log: Sequence[Query] | Path | str | None = field(
-        default=None, metadata=parameter("What users asked, for a frontier that chooses documents by it.")
-    )
     runner: Runner | str | None = field(default=None, metadata=RUNNER)
     force: bool = field(
         default=False,
@@ -223,14 +198,7 @@ class Audit(JudgedStep["AuditReport"]):
             raise UsageError("pool_depth goes with --reference pool; leave it out")
         if self.pool_depth is not None and self.pool_depth < 10:
             raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
-        for name in ("frontier_shares", "query_log", "policy"):
-            if self.frontier is None and getattr(self, name):
-                raise UsageError(f"{name} goes with the stitch of a frontier; name the stitch, or leave {name} out")
-        if isinstance(self.frontier, (list, tuple)):
-            raise UsageError(f"frontier={self.frontier!r} is not a stitch; name shares of the store by frontier_shares")
-        if self.frontier is not None and self.source is None:
-            raise UsageError("--frontier needs --source STORE, the store that its stitch was fitted on; name it too")
-        _ = self.stages, self.shares
+        _ = self.stages
 
     def check_labels(self) -> None:
         """Make sure that there is something to train on."""
@@ -251,20 +219,6 @@ class Audit(JudgedStep["AuditReport"]):
         depths = _numbers(self.two_stage, "--two-stage", "documents such as 50,200, or none")
         planned = rerank_depths(self.plan)
         return (*(depths or ()), *planned) if planned else depths
-
-    @property
-    def shares(self) -> Sequence[float]:
-        """The shares of the store, 0-1, that a frontier tries."""
-        from migrate.steps.translate.choice import Budget
-
-        if not isinstance(self.frontier_shares, str):
-            return (0.1, 0.2, 0.3, 0.5) if self.frontier_shares is None else self.frontier_shares
-        budgets = [Budget.parse(text) for text in self.frontier_shares.split(",")]
-        if any(budget.unit != "share" for budget in budgets):
-            raise UsageError(
-                f"frontier_shares={self.frontier_shares!r} are not shares of the store; give some such as 10%,30%"
-            )
-        return [budget.amount for budget in budgets]
 
     @property
     def is_pooled(self) -> bool:
@@ -339,23 +293,6 @@ class Audit(JudgedStep["AuditReport"]):
         return None if self.bridge is None else stitch_at(self.bridge)
 
     @cached_property
-    def frontier_stitch(self) -> FittedStitch | None:
-        """The stitch that a frontier starts from, whose views spend under the cap."""
-        from migrate.steps.opening import stitch_at
-        from migrate.steps.translate.stitch import with_metered_views
-
-        return None if self.frontier is None else with_metered_views(stitch_at(self.frontier), self.cap)
-
-    @cached_property
-    def log(self) -> Sequence[Query]:
-        """The most frequent queries of the log, where a frontier chooses by them."""
-        from migrate.selection.query_log import MOST_QUERIES
-        from migrate.steps.opening import log_of
-
-        is_used = not self.policy or "query-log" in self.policy
-        return log_of(self.query_log)[:MOST_QUERIES] if is_used else ()
-
-    @cached_property
     def trained(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """The labels of documents, and the ids of those that do not belong among them."""
         from migrate.datasets.records import read_ids, read_labels
@@ -378,24 +315,21 @@ class Audit(JudgedStep["AuditReport"]):
 
     @cached_property
     def judging(self) -> QuerySet:
-        """The queries without those that chose documents, or are going to."""
+        """The queries without those that chose documents."""
         from migrate.audit.inputs import check_request
         from migrate.audit.query_set import independent
-        from migrate.selection.choosers import choosers_of, digests_of
+        from migrate.selection.choosers import choosers_of
 
         check_request(self)
-        stitches = (self.bridge_stitch, self.frontier_stitch)
-        manifests = [stitch.manifest for stitch in stitches if stitch is not None]
-        if self.frontier is not None and self.source_store is not None:
-            manifests += filter(None, [self.source_store.info.manifest])
-        return independent(self.query_set, self.choosers.queries | choosers_of(*manifests) | digests_of(self.log))
+        bridge = None if self.bridge_stitch is None else self.bridge_stitch.manifest
+        return independent(self.query_set, self.choosers.queries | choosers_of(bridge))
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the reference and all queries; the source model; and the views of the frontier's stitch."""
+        """The target, for the reference and all queries; and the source model."""
         from migrate.audit.inputs import AGAIN
         from migrate.audit.reference import spot_documents
-        from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
+        from migrate.cost.spending import SOURCE_MODEL, PlannedModel
         from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
         from migrate.embedders.again import ASKED_AGAIN
 
@@ -403,13 +337,11 @@ class Audit(JudgedStep["AuditReport"]):
         if not self.has_queries and full is not None:  # by labels alone
             documents = partial(spot_documents, full)
             return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)
-        queries, source, stitch = self.judging.queries, self.source_store, self.frontier_stitch
+        queries, source = self.judging.queries, self.source_store
         # What is asked for again is in the cache by then
         texts_again = AGAIN + EMBEDDED_AGAIN * (self.reference == BUILD)
         models = [
-            PlannedModel(
-                self.embedder, self.cap, documents=self._of_reference, queries=[*queries, *self.log], again=texts_again
-            )
+            PlannedModel(self.embedder, self.cap, documents=self._of_reference, queries=queries, again=texts_again)
         ]
         if source is not None and self.source_embedder is not None:
             models.append(
@@ -421,9 +353,6 @@ class Audit(JudgedStep["AuditReport"]):
                     queries=queries,
                 )
             )
-        if source is not None and stitch is not None and stitch.reads_texts and source.info.has_texts:
-            views = () if stitch.reader is None else stitch.reader.models.values()
-            models += [PlannedModel(view, self.cap, VIEW, documents=source.documents) for view in views]
         return tuple(models)
 
     def _of_reference(self) -> Iterable[Document]:
@@ -443,11 +372,10 @@ class Audit(JudgedStep["AuditReport"]):
         )
 
     def execute(self) -> AuditReport:
-        """Build the reference where that is asked for; audit, and try the frontier."""
+        """Build the reference where that is asked for, and audit."""
         from migrate.audit.audit import audit_store
         from migrate.audit.downstream import audit_downstream
         from migrate.audit.drawn_queries import write_unjudged
-        from migrate.audit.frontier import find_frontier
         from migrate.check.again import prove_model
 
         _ = self.judging  # before anything is embedded
@@ -457,9 +385,6 @@ class Audit(JudgedStep["AuditReport"]):
                 prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
                 full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
             report = audit_store(self, full)
-            if self.frontier is not None and full is not None:
-                frontier = find_frontier(self, full, report.stay, report.findings)
-                report = report.with_frontier(frontier)
         if self.labels is not None:
             report = replace(report, downstream=audit_downstream(self, is_proven=True))
         if self.judge_next is not None:

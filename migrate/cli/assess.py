@@ -258,13 +258,10 @@ def _advise_plan(store: Store, arguments: list[str | Path], stitch: Path | str, 
     `arguments` name store and target.
     """
     from migrate.cost.plans import MIGRATE
-    from migrate.selection.sample import RANDOM
-    from migrate.steps.translate.choice import CONFIDENCE
 
     new = ["-o", store.successor("new") or path_beside(store, "new")]
     if not (best.documents and best.known is not None and best.kind == MIGRATE):
         advise_next("translate", arguments[0], stitch, *new)
         return
-    policy = ["--policy", best.known.policy] if best.known.policy in (CONFIDENCE, RANDOM) else []
-    share_words = ["--share", str(best.known.documents), "--stitch", stitch, *policy]
+    share_words = ["--share", str(best.known.documents), "--stitch", stitch]
     advise_next("reembed", *arguments, *share_words, *new, also=("query_log", "price"))

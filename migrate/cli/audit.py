@@ -11,7 +11,7 @@ from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
-from migrate.cli.spending import Spending, with_views
+from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show_result
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
@@ -55,8 +55,6 @@ def command(
 
     With --labels, classifiers trained on the reference's vectors, and with --outside a detector, are judged on
     translated ones; the exit code is that of the worse finding. Without queries, that is all that is judged.
-
-    With --frontier STITCH, it also says what re-embedding a part of --source would keep.
     """
     from migrate.report.document import recommendation_document
     from migrate.stores.all_true import is_made_from_another
@@ -66,7 +64,7 @@ def command(
         margin_from=MarginOptions(request.margin, accept_margin).origin,
         announce=lambda step: advise(step.sentence),
     )
-    sources = (request.store, request.reference, request.queries_location, request.source, request.frontier)
+    sources = (request.store, request.reference, request.queries_location, request.source)
     read = cast("tuple[str | Path | None, ...]", (*sources, request.labels, request.outside))
     paths = options.local_paths(*read)
     model = models_for(model, dry_run=dry_run)
@@ -79,7 +77,6 @@ def command(
         request.store,
         request.source,
         request.queries_location,
-        request.frontier,
         reference,
         request.labels,
         target=request.target,
@@ -112,8 +109,6 @@ def command(
 
 def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
     """Return the audit with its stores, models and queries, loaded as the command says."""
-    from migrate.stitch.persistence import load_stitch
-
     step = replace(request, progress=progress)
     target = load_model_of(step.translated, cast("str | None", request.target), "--target", model)
     step = replace(
@@ -130,9 +125,6 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
         else:
             source_model = load_model_of(source, old, "--source-model", model.for_source())
             step = replace(step, source_model=source_model)
-    if request.frontier is not None:
-        stitch = cast("Path | str", request.frontier)
-        step = replace(step, frontier=with_views(load_stitch(stitch), model))
     return step
 
 
@@ -177,7 +169,6 @@ def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
     spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
         locations_of(step.translated, step.source_store, step.embedder, step.source_embedder),
-        stitch=None if request.frontier is None else str(request.frontier),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=None if (report_file := outputs.first(".json")) is None else str(report_file),

@@ -42,21 +42,10 @@ def answers(plans: Sequence[Plan], budget_usd: float | None = None, *, can_stay:
 def _cheapest_safe(plans: Sequence[Plan], full: Plan) -> str:
     """Return the cheapest plan expected to be SAFE, as far as anything is known."""
     measured = [(plan, plan.known) for plan in plans if plan.known is not None and plan.kind != STAY]
-    for plan, point in measured:
-        if point.outcome is not None and point.is_cheapest_safe:
-            return (
-                f"cheapest plan expected to be SAFE: {plan.name} ({priced(plan)}); the audit's frontier measured "
-                f"{point.sentence}; audit the store that you make with it"
-            )
-    if any(point.outcome is not None for _, point in measured):
-        return (
-            f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); no smaller budget of the audit's frontier "
-            "was SAFE"
-        )
     if measured:
         return (
             f"cheapest plan expected to be SAFE: not known yet; the fit measured {measured[0][0].quality}, and only an "
-            "audit says what that means for queries (`audit --frontier`)"
+            "audit says what that means for queries"
         )
     if full_is_better(plans, full):
         return f"cheapest plan expected to be SAFE: {FULL} ({priced(full)}); it is SAFE by definition"

@@ -73,7 +73,6 @@ def assess_store(
     *,
     rate: Rate | None = None,
     queries: Sequence[Query] = (),
-    measured: Sequence[KnownPoint] = (),
     cached: CacheLookup | None = None,
     budget_usd: float | None = None,
     budget_tokens: int | None = None,
@@ -85,9 +84,9 @@ def assess_store(
 ) -> Assessment:
     """Count the store's texts and set the plans side by side.
 
-    `measured` is what an audit says of quality, `stay` what it says of the old model, `quality` what a fit does.
+    `stay` is what an audit says of the old model, `quality` what a fit says of its stitch.
     `cached` tells which texts are paid for, `queries` are those of a log. With `keep` (0-1) the cheapest plan is looked
-    for that should have so much overlap@10, or, where an audit measured it, retention. A budget counts the sample of
+    for that should have so much overlap@10. A budget counts the sample of
     `quality`.
 
     Raises StoreError: the store has no texts, or none that is not blank.
@@ -102,7 +101,7 @@ def assess_store(
     size = None if target.dim is None else store_bytes(store, target.dim)
     planner = Planner(target, count, size, info.dim, rate, texts_per_request, quality)
     full = planner.full()
-    plans = [full, planner.stay(stay), *planner.by_share(measured)]
+    plans = [full, planner.stay(stay), *planner.by_share()]
     most, name = None if budget_tokens is None else float(budget_tokens), f"{budget_tokens or 0:,} tokens"
     if budget_usd is not None and budget_tokens is None and target.price_usd_per_mtok:
         most, name = budget_usd * 1e6 / target.price_usd_per_mtok, f"${budget_usd:g}"

@@ -125,11 +125,6 @@ class Plan:
         """The figure that is expected or was measured; 0 where nothing is known."""
         return 0.0 if self.known is None else self.known.estimate
 
-    @property
-    def outcome(self) -> str | None:
-        """The outcome of an audit; None where there was none."""
-        return None if self.known is None else self.known.outcome
-
 
 @dataclass(frozen=True, slots=True)
 class Planner:
@@ -208,22 +203,20 @@ class Planner:
         memory = migrate_memory(size, pairs, self.source_dim, dim, is_local=self.target.is_local)
         return replace(plan, disk_bytes=disk, memory_bytes=memory)
 
-    def by_share(self, measured: Sequence[KnownPoint]) -> Iterator[Plan]:
-        """Yield a migration for each of some shares, one for each point that was measured, and the stitch as it is.
+    def by_share(self) -> Iterator[Plan]:
+        """Yield a migration for each of some shares, and the stitch as it is.
 
         With a stitch, a share is of all documents that will have true vectors.
         """
-        quality, points = self.quality, _best_points(measured)
+        quality = self.quality
         total = self.count.to_embed if quality is None else self.count.distinct
         paid = 0 if quality is None else quality.pairs
         sizes = {max(round(share * total), 1) for share in (0.01, 0.05, 0.1, 0.2, 0.5) if share * total > 1.05 * paid}
-        if quality is None:  # a share beside a measured one says no more
-            sizes -= {n for n in sizes for documents in points if abs(n - documents) <= 0.005 * total}
-        for n in sorted({*sizes, *points, *([] if quality is None else [paid])}):
+        for n in sorted({*sizes, *([] if quality is None else [paid])}):
             name = f"migrate {n / max(total, 1):.0%}"
             if quality is not None and n == paid:
                 name = f"the stitch as it is, {n / max(total, 1):.0%}"
-            yield self.migrate(max(n - paid, 0), name, points.get(n) or self._expected(n), pairs=n)
+            yield self.migrate(max(n - paid, 0), name, self._expected(n), pairs=n)
 
     def for_quality(self, quality_wanted: float) -> Iterator[Plan]:
         """Yield the plan of the fewest documents that may have `quality_wanted` overlap@10, if there is one."""
@@ -256,9 +249,8 @@ class Planner:
 
 
 def _comparable(plans: Iterable[Plan]) -> list[Plan]:
-    """Return the plans of which something is known by one measure: retention where an audit has it, else overlap@10."""
-    comparable = [plan for plan in plans if plan.known is not None and plan.kind != STAY]
-    return [plan for plan in comparable if plan.outcome is not None] or comparable
+    """Return the plans of which something is known by the fit."""
+    return [plan for plan in plans if plan.known is not None and plan.kind != STAY]
 
 
 def best_within(plans: Sequence[Plan], tokens: float) -> Plan | None:
@@ -271,17 +263,3 @@ def cheapest_for(plans: Sequence[Plan], quality_wanted: float) -> Plan | None:
     """Return the plan of the fewest tokens that `quality_wanted` is expected of, or more."""
     able = [plan for plan in _comparable(plans) if plan.quality_known >= quality_wanted]
     return min(able, key=lambda plan: plan.tokens, default=None)
-
-
-def _best_points(points: Sequence[KnownPoint]) -> dict[int, KnownPoint]:
-    """Return a point for each number of documents: a frontier's before a fit's, of policies the one that keeps most."""
-    best: dict[int, KnownPoint] = {}
-    for point in points:
-        rival = best.get(point.documents)
-        if rival is None or _rank(point) > _rank(rival):
-            best[point.documents] = point
-    return best
-
-
-def _rank(point: KnownPoint) -> tuple[bool, bool, float]:
-    return point.outcome is not None, point.is_cheapest_safe, point.lower if point.lower is not None else -1.0

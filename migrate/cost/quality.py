@@ -29,8 +29,7 @@ EXPECTED = "expected overlap@10"
 class KnownPoint:
     """A measurement with so many `documents` re-embedded.
 
-    `policy` is that of a frontier, None for the held-out figures of a fit. `estimate`, `lower` and `upper` (95 %) are
-    of `measure`, shares (0-1), a bound None where there is none; `outcome` is the audit's.
+    `estimate`, `lower` and `upper` (95 %) are of `measure`, shares (0-1), a bound None where there is none.
     """
 
     documents: int
@@ -38,9 +37,6 @@ class KnownPoint:
     estimate: float
     lower: float | None
     upper: float | None
-    policy: str | None = None
-    outcome: str | None = None
-    is_cheapest_safe: bool = False
 
     @property
     def sentence(self) -> str:
@@ -51,8 +47,7 @@ class KnownPoint:
             for share in (self.estimate, self.lower, self.upper)
         )
         span = "" if self.lower is None and self.upper is None else f" ({low}-{high}{unit})"
-        by = "" if self.policy is None else f", {self.outcome} by {self.policy}"
-        return f"{self.measure} {estimate}{unit}{span}{by}"
+        return f"{self.measure} {estimate}{unit}{span}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,26 +136,6 @@ def stitch_quality(fitted: FittedStitch, store: Store, spec: str, *, source: str
     )
 
 
-def read_frontier(path: Path, count: int) -> tuple[KnownPoint, ...]:
-    """Read the points of an audit's frontier, over a store of `count` documents.
-
-    Raises InputError: the file is no report of an audit with a frontier, or of another store. OutputError: it cannot be
-    read.
-    """
-    frontier = _read_report(path).get("frontier")
-    if not isinstance(frontier, dict):
-        raise InputError(f"{path}: this is not the report of an audit with --frontier; run one")
-    if frontier.get("documents") != count:
-        raise InputError(f"{path}: the frontier is of another store, not of one of {count:,} documents; give its own")
-    try:
-        best, measured = frontier.get("cheapest_safe"), frontier.get("measured", "retention")
-        shape = {"measured": str, "best": Mapping[str, Any] | None, "points": list[Mapping[str, Any]]}
-        expect({"measured": measured, "best": best, "points": frontier.get("points")}, shape)
-        return tuple(_point(point, best, measured) for point in frontier["points"])
-    except MalformedError as error:
-        raise InputError(f"{path}: the points of the frontier cannot be read ({error}); audit again") from error
-
-
 def read_stay(path: Path) -> KnownPoint | None:
     """Read what an audit's report says of staying with the old model; None where it does not.
 
@@ -168,7 +143,7 @@ def read_stay(path: Path) -> KnownPoint | None:
     """
     report = _read_report(path)
     if not report.get("verdict") or not report.get("options"):
-        return None
+        raise InputError(f"{path}: this is not the report of an audit; name one that `audit --report` wrote")
     try:
         expect(report, {"verdict": {"measured": str}, "options": list[Mapping[str, Any]]})
         measured = report["verdict"]["measured"]
@@ -188,13 +163,6 @@ def _read_report(path: Path) -> dict[str, Any]:
     except MalformedError as error:
         raise InputError(f"{path}: this is not the JSON report of an audit ({error}); check the path") from error
     return report
-
-
-def _point(point: Mapping[str, Any], best: Mapping[str, Any] | None, measured: str) -> KnownPoint:
-    expect(point, {"documents": int, "policy": str, "outcome": str})
-    same = best is not None and (best.get("policy"), best.get("documents")) == (point["policy"], point["documents"])
-    bounds = _bounds(point, measured)
-    return KnownPoint(point["documents"], measured, *bounds, point["policy"], point["outcome"], same)
 
 
 def _bounds(point: Mapping[str, Any], measured: str) -> tuple[float, float | None, float | None]:

@@ -22,15 +22,14 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 def assess_sections(assessment: Assessment) -> Report:
     """Return the answers, the plans side by side, what they cost drawn against what they do, and what they need."""
     plans, sentences = assessment.plans, list(assessment.answers)
-    safe = [row for row, plan in enumerate(plans) if plan.known is not None and plan.known.outcome == "SAFE"]
     chart = _chart(plans)
     return Report(
         kind="Cost",
         title=f"Moving {assessment.store.name} to {assessment.target.spec}",
         lead=Either(sentences),
         sections={
-            "The plans": [None if chart is None else chart.figure(), TextTable(cost_rows(assessment), marked=safe)],
-            "What they need": TextTable(_need_rows(plans), marked=safe, text_columns=[4]),
+            "The plans": [None if chart is None else chart.figure(), TextTable(cost_rows(assessment))],
+            "What they need": TextTable(_need_rows(plans), text_columns=[4]),
             "The store": Facts(_store_facts(assessment)),
             "How this is known": Listed(assessment.notes),
         },

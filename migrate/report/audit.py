@@ -8,7 +8,6 @@ from math import floor, log10
 
 from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
-from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
     AGREEMENT,
@@ -21,7 +20,6 @@ from migrate.audit.results import (
 )
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
-from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
@@ -128,29 +126,6 @@ def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
         if measure is not ABOVE_SELF
     ]
     return [["measure", "says", *similarities], *rows]
-
-
-def frontier_rows(frontier: Frontier) -> list[list[str]]:
-    """Return a head, and one row a budget: policy, share, documents, money, retention with its bounds, verdict."""
-    verdict = frontier.points[0].verdict
-    head = ["re-embed by", "documents", "share", "tokens", "share", "price"]
-    head += [verdict.measured, f"{100 * verdict.confidence:.3g} % bounds", "verdict"]
-    return filled_columns([head, *map(_budget_row, frontier.points)])
-
-
-def _budget_row(point: FrontierPoint) -> list[str]:
-    bounds = point.verdict.retention
-    return [
-        point.policy,
-        f"{point.documents:,}",
-        percent(point.share),
-        f"{point.tokens:,}",
-        percent(point.share_of_tokens),
-        "-" if point.price_usd is None else dollars(point.price_usd),
-        point.verdict.figure(bounds.estimate),
-        point.verdict.span(bounds),
-        point.verdict.outcome.value,
-    ]
 
 
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}

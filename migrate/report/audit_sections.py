@@ -10,7 +10,6 @@ import numpy as np
 
 from migrate.audit.by_collection import collections_sentence
 from migrate.audit.diagnostics import Diagnostics, Hit, Regression, Spaces, ThresholdTable
-from migrate.audit.frontier import SAMPLE, Frontier
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation
 from migrate.audit.report import AuditReport
@@ -24,7 +23,6 @@ from migrate.report.audit import (
     calibration_rows,
     calibration_title,
     collection_rows,
-    frontier_rows,
     hub_rows,
     informative_slices,
     legend,
@@ -48,7 +46,7 @@ from migrate.report.svg.charts import (
     map_chart,
     spectra,
 )
-from migrate.report.svg.frame import Chart, axis_percent
+from migrate.report.svg.frame import Chart
 from migrate.report.terminal import cut, figure_or_dash
 
 COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
@@ -83,7 +81,6 @@ def audit_sections(report: AuditReport) -> Report:
             "Kinds of queries": _kinds_of_queries(report),
             "The arms": list(_arms(report)),
             "What trained models keep": None if report.downstream is None else downstream_blocks(report.downstream),
-            "What re-embedding would buy": None if report.frontier is None else frontier_blocks(report.frontier),
             "The pool": None if report.pool is None else [Either(Listed(report.pool.sentences)), _pool(report.pool)],
             "Thresholds": None if diagnostics.calibration is None else list(_thresholds(diagnostics.calibration)),
             "How alike the spaces are": list(_similarities(diagnostics)) if diagnostics.similarities else None,
@@ -318,46 +315,6 @@ def _arms_chart(report: AuditReport) -> IntervalChart:
         margin=verdict.margin,
         label=measure_label(report),
         form=axis_form(verdict),
-    )
-
-
-def frontier_blocks(frontier: Frontier) -> list[Block]:
-    """Return the answer of a frontier and a chart of it; on a terminal, one line a budget, the cheapest last."""
-    measured = frontier.points[0].verdict.measured
-    of = "" if measured == frontier.measure else f" of {frontier.measure}"
-    heading = f"{measured}{of} with a part of the {frontier.count:,} documents re-embedded"
-    notes: list[Block] = [f"note: {note}" for note in frontier.notes]
-    answer = frontier.sentence
-    return [
-        Either(
-            [answer, _frontier_chart(frontier).figure()],
-            [Heading(heading), TextTable(frontier_rows(frontier)), notes, answer],
-        )
-    ]
-
-
-def _frontier_chart(frontier: Frontier) -> Chart:
-    start = [point for point in frontier.points if point.policy == SAMPLE]
-    verdict = frontier.points[0].verdict
-    measured, form = verdict.measured, axis_form(verdict)
-    policies = dict.fromkeys(point.policy for point in frontier.points if point.policy != SAMPLE)
-    lines = []
-    for policy in policies or {SAMPLE: None}:
-        policy_points = [*start, *(point for point in frontier.points if point.policy == policy and policy != SAMPLE)]
-        retained = [point.verdict.retention for point in policy_points]
-        points = [
-            (point.share_of_tokens, bounds.estimate) for point, bounds in zip(policy_points, retained, strict=True)
-        ]
-        lines.append(Line(policy, points, [(bounds.lower, bounds.upper) for bounds in retained]))
-    return line_chart(
-        f"{measured} against the tokens embedded",
-        lines,
-        x_label="tokens, as a share of a full re-embed's",
-        y_label=measured,
-        level=verdict.margin,
-        level_label=f"SAFE needs at least {form(round(verdict.margin, 3))}",
-        x_form=axis_percent,
-        y_form=form,
     )
 
 

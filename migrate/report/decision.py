@@ -52,7 +52,7 @@ def _cost(usd: float | None, tokens: float | None, *, is_priced: bool) -> float 
 
 
 def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) -> Iterator[Point]:
-    """Yield arms that are no options, and the budgets of the frontier."""
+    """Yield arms that are no options."""
     for arm in report.arms:
         comparison = report.comparisons.get(arm.name)
         if comparison is None or comparison.standard != FULL or not comparison.retention.is_known:
@@ -60,11 +60,6 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
         cost = _cost(arm.usd, arm.tokens, is_priced=is_priced)
         if cost is not None and arm.name not in {*shown, MEAN, RANDOM}:
             yield Point(interval(arm.name, comparison.retention, report.verdict), cost, "other")
-    for budget in report.frontier.points if report.frontier is not None else ():
-        cost = _cost(budget.price_usd, budget.tokens, is_priced=is_priced)
-        if cost is not None:
-            name = f"{axis_percent(round(budget.share, 2))} re-embedded, chosen by {budget.policy}"
-            yield Point(interval(name, budget.verdict.retention, report.verdict), cost, "minor")
 
 
 def interval(name: str, bounds: Bounds, verdict: Verdict, *, marked: bool = False) -> Interval:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from migrate.audit.frontier import Frontier, FrontierPoint
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
@@ -26,34 +25,6 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
             "singular_values": similarity.forth.singular_values,
         }
         for name, similarity in similarities.items()
-    }
-
-
-def frontier_document(frontier: Frontier) -> dict[str, Any]:
-    """Return every point, and the cheapest that is SAFE."""
-    best = frontier.cheapest_safe
-    return {
-        "measure": frontier.measure,
-        "measured": frontier.points[0].verdict.measured,
-        "documents": frontier.count,
-        "points": [_point_document(point) for point in frontier.points],
-        "cheapest_safe": None if best is None else _point_document(best),
-        "sentence": frontier.sentence,
-        "notes": list(frontier.notes),
-    }
-
-
-def _point_document(point: FrontierPoint) -> dict[str, Any]:
-    return {
-        "policy": point.policy,
-        "share": point.share,
-        "share_of_tokens": point.share_of_tokens,
-        "documents": point.documents,
-        "tokens": point.tokens,
-        "price_usd": point.price_usd,
-        "outcome": point.verdict.outcome.value,
-        point.verdict.measured: as_plain(point.verdict.retention),
-        "worse_than_stay": point.verdict.worse_than_stay,
     }
 
 
@@ -94,7 +65,6 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "stores": report.stores,
         **({} if not report.collections else {"collections": _collections(report)}),
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
-        **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
     return document("audit", content, version=SCHEMA_VERSION)

@@ -40,7 +40,7 @@ class Assess(Step["Assessment"]):
     UsageError
         A budget, a rate or a number of tokens cannot be read, or options exclude each other.
     StitchError, InputError
-        The stitch was fitted on another store; or the report is none with a frontier.
+        The stitch was fitted on another store; or the report is none of an audit.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Assess(Step["Assessment"]):
     keep: float | None = field(
         default=None,
         metadata=option(
-            "Quality to keep, overlap@10 with --stitch or retention with --audit: shows the cheapest plan that does.",
+            "Overlap@10 to keep, with --stitch: shows the cheapest plan that does.",
             "share",
             metavar="0-1",
         ),
@@ -99,7 +99,7 @@ class Assess(Step["Assessment"]):
     audit: str | Path | None = field(
         default=None,
         metadata=option(
-            "JSON report of an audit with --frontier: shows which plans are SAFE.",
+            "JSON report of an audit: shows what staying keeps.",
             "path",
             metavar="FILE.json",
             **_QUALITY,
@@ -126,10 +126,8 @@ class Assess(Step["Assessment"]):
     def check(self) -> None:
         """Make sure that something is known of what plans keep, and that one thing is looked for."""
         _amounts(self.budget)
-        if self.keep is not None and self.stitch is None and self.audit is None:
-            raise UsageError(
-                "--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch, or give --audit"
-            )
+        if self.keep is not None and self.stitch is None:
+            raise UsageError("--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch")
         if self.keep is not None and self.budget is not None:
             raise UsageError(
                 "--keep and --budget ask for the cheapest plan and for the best one; leave one of them out"
@@ -165,7 +163,7 @@ class Assess(Step["Assessment"]):
     def execute(self) -> Assessment:
         """Count the store's texts, and set the plans side by side."""
         from migrate.cost import assess_store
-        from migrate.cost.quality import read_frontier, read_stay
+        from migrate.cost.quality import read_stay
         from migrate.steps.opening import log_of
 
         report = None if self.audit is None else Path(self.audit)
@@ -175,7 +173,6 @@ class Assess(Step["Assessment"]):
             self.model,
             rate=self._rate(),
             queries=log_of(self.query_log),
-            measured=[] if report is None else read_frontier(report, self.source.info.count),
             quality=self.quality,
             keep=self.keep,
             stay=None if report is None else read_stay(report),

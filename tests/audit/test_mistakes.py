@@ -151,9 +151,7 @@ def test_a_spot_check_by_another_file_is_no_evidence(good, told, tmp_path):
     assert code in (1, 3) and not report["reference"]["proven"]
 
 
-def test_options_that_do_not_go_with_a_pool_or_without_one_are_told(good, audited, audit_fields):
-    code, report, said = audited(good.by_pool(), "--frontier", good.stitch, "--source", good.source)
-    assert code == 2 and report is None and "a frontier needs the true vectors of all documents" in said
+def test_an_option_of_a_pool_without_one_is_told(good, audited, audit_fields):
     audit_fields(pool_depth=50)
     code, report, said = audited(good.right())
     assert code == 2 and report is None and "pool_depth goes with --reference pool" in said

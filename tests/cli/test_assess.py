@@ -63,7 +63,7 @@ def test_a_budget_is_told_what_it_buys(assessed):
     assert "buys everything" in assessed(f"{base} --budget 1000")["answers"][-1]
 
 
-def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, assessed, lead_migrate):
+def test_a_stitch_and_an_audit_tell_what_is_known(write_vectors, judged, assessed, lead_migrate):
     write_vectors("vectors.npz", "tfidf:48")
     lead_migrate("fit store --target file:vectors.npz --sample 60 --kind ridge -o stitch")
     base = "assess store --target tfidf:48,rate=1/h --price 1000000"
@@ -81,21 +81,20 @@ def test_a_stitch_and_a_frontier_tell_what_is_known(write_vectors, judged, asses
 
     lead_migrate("translate store stitch -o new")
     lead_migrate("embed judged/corpus.jsonl --model file:vectors.npz --no-chunks -o full")
-    audit = "audit new --reference full --judged judged --target file:vectors.npz --source store --frontier stitch"
-    lead_migrate(f"{audit} --margin 0.8 --report report.json", code=(0, 1, 3))
+    audit = "audit new --reference full --judged judged --target file:vectors.npz"
+    lead_migrate(f"{audit} --source store --margin 0.8 --report report.json", code=(0, 1, 3))
     before = Path("report.json").read_bytes()
-    best = json.loads(before)["frontier"]["cheapest_safe"]
     found = assessed(f"{base} --stitch stitch --audit report.json")
-    (safe,) = [plan for plan in found["plans"] if plan["known"] and plan["known"]["is_cheapest_safe"]]
-    assert safe["known"]["documents"] == best["documents"]
-    assert f"expected to be SAFE: {safe['name']}" in found["answers"][0]
+    (stay,) = [plan for plan in found["plans"] if plan["kind"] == "stay"]
+    (option,) = [option for option in json.loads(before)["options"] if option["name"] == "stay"]
+    assert stay["known"]["estimate"] == option["retention"]["estimate"]
     text = lead_migrate(f"{base} --audit report.json").out
-    assert "SAFE by" in text and max(map(len, text.split("\n"))) <= 100
+    assert max(map(len, text.split("\n"))) <= 100
     told = lead_migrate(f"{base} --report report.json --force", code=2).complaint
     assert "a report of an audit is there; --audit reads it;" in told
     assert Path("report.json").read_bytes() == before
     told = lead_migrate(f"{base} --audit stitch/lead-migrate.json", code=4).complaint
-    assert "not the report of an audit with --frontier" in told
+    assert "this is not the report of an audit; name one that `audit --report` wrote" in told
 
 
 def test_a_stitch_of_another_store_is_refused(judged, lead_migrate):

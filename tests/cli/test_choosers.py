@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from migrate.audit.step import Audit
 from migrate.pipeline import Run
 
 pytestmark = pytest.mark.slow
@@ -35,11 +34,8 @@ WAYS = {
     ],
 }  # fmt: skip
 AUDIT = "audit new --reference build --judged judged -q"
-FRONTIER = f"{AUDIT} --source store --frontier stitch"
 CASES = {
     **{way: (commands, AUDIT) for way, commands in WAYS.items()},
-    "a frontier": ([FIT_AT_RANDOM, TRANSLATE], f"{FRONTIER} --query-log LOG"),
-    "a frontier of a sample": ([FIT_BY_LOG, TRANSLATE], f"{FRONTIER} --policy random"),
     "the stitch of a bridge": (
         [FIT_AT_RANDOM, TRANSLATE, f"fit store {FIT} --query-log LOG -o bridge --direction query --kind ols"],
         f"{AUDIT} --source store --bridge bridge",
@@ -60,22 +56,14 @@ def _place(corpus, store, judged, server, monkeypatch):
 
 @pytest.fixture
 def typed(step_fields, lead_migrate):
-    """Runs a command on the log of that name; a judging one has it, and a policy, as fields of its step."""
+    """Runs a command on the log of that name; `run` has it as a field of its step."""
 
     def run_on(command, log, code=JUDGED):
         words = shlex.split(command)
-        step, fields = {"audit": Audit, "run": Run}.get(words[0]), {}
-        if step is not None:
-            for option, value in (("--query-log", f"{log}.txt"), ("--policy", ("random",))):
-                if option in words:
-                    at = words.index(option)
-                    del words[at : at + 2]
-                    fields[option[2:].replace("-", "_")] = value
-        if step is Audit:
-            fields = {"query_log": None, "policy": (), **fields}
-            step_fields(Audit, frontier_shares="60%" if "--frontier" in words else None)
-        if step is not None:
-            step_fields(step, **fields)
+        if words[0] == "run" and "--query-log" in words:
+            at = words.index("--query-log")
+            del words[at : at + 2]
+            step_fields(Run, query_log=f"{log}.txt")
         return lead_migrate("", *(f"{log}.txt" if word == "LOG" else word for word in words), code=code)
 
     return run_on
@@ -99,10 +87,9 @@ def test_queries_that_chose_documents_do_not_judge(case, judge):
     document = judge(case, "half")
     assert document["verdict"]["queries"] == 75 == len(document["query_ids"])
     assert document["notes"].count(NOTE) == 1
-    assert not any("query log" in note for note in document.get("frontier", {}).get("notes", []))
 
 
-@pytest.mark.parametrize("case", ["the sample", "a frontier", "the stitch of a bridge", "a run"])
+@pytest.mark.parametrize("case", ["the sample", "the stitch of a bridge", "a run"])
 def test_where_no_query_is_left_that_shows_before_money_is_spent(case, typed, server):
     before, command = CASES[case]
     for line in before:
@@ -115,7 +102,7 @@ def test_where_no_query_is_left_that_shows_before_money_is_spent(case, typed, se
     assert not Path("out").exists()
 
 
-@pytest.mark.parametrize("case", ["the sample", "a frontier", "a run"])
+@pytest.mark.parametrize("case", ["the sample", "a run"])
 def test_a_log_of_other_queries_lets_all_judge(case, judge):
     document = judge(case, "others")
     assert document["verdict"]["queries"] == 150

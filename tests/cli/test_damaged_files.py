@@ -139,10 +139,8 @@ def test_a_report_that_switch_is_given(finished_here, outcome):
 def test_a_report_that_assess_is_given(finished_here, outcome):
     assess = "assess old --target tfidf:24 --audit r.json -q"
     bounds = {"estimate": 0.9, "lower": 0.8, "upper": None}
-    point = {"documents": 10, "policy": "sample", "outcome": "SAFE", "retention": bounds}
-    frontier = {"documents": 150, "measured": "retention", "cheapest_safe": point, "points": [point]}
     stay = {"name": "stay", "retention": bounds}
-    sound = {"frontier": frontier, "verdict": {"measured": "retention"}, "options": [stay]}
+    sound = {"verdict": {"measured": "retention"}, "options": [stay]}
     Path("r.json").write_text(json.dumps(sound))
     assert outcome(assess) == 0
     for content in contents_like(sound, 60):

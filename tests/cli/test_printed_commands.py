@@ -128,10 +128,6 @@ ROWS = {
         f"{GOOD.replace('--judged judged', '--queries synthetic')} --source store --report report.json",
         JUDGED, "switch store good --unproven", {0},
     ),
-    "a part is enough": (
-        f"{AUDIT.replace('pool', 'build')} --source store --frontier better --margin 0.9",
-        JUDGED, "reembed store --share", {0},
-    ),
     "against a store of the model": (f"{AUDIT.replace('pool', 'full')} --source store", {1}, "switch store full", {0}),
     "all true vectors": (f"{AUDIT.replace('new', 'full')} --source store", JUDGED, "switch store full", {0}),
     "two stages, without a report": (f"{STAGES} --source store", {0}, "audit new", {0}),

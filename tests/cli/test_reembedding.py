@@ -1,4 +1,4 @@
-"""Budgets, frontiers and backfills as a user runs them."""
+"""Budgets and backfills as a user runs them."""
 
 import json
 import shutil
@@ -9,7 +9,6 @@ import pytest
 
 import migrate
 from migrate.embedders import load_embedder
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import VectorError
 from migrate.stores import open_store
 from migrate.vectors import Query
@@ -20,7 +19,6 @@ JUDGED = (0, 1, 3)
 TARGET = "--target file:vectors.npz"
 TRANSLATE = f"translate store stitch {TARGET}"
 AUDIT = f"audit new --reference full --judged judged {TARGET}"
-FRONTIER = f"{AUDIT} --source store --frontier stitch"
 
 
 @pytest.fixture(scope="module")
@@ -92,20 +90,6 @@ def test_a_model_of_another_dimension_than_the_stitchs_is_refused(lead_migrate):
     assert not Path("better").exists()
 
 
-def test_a_frontier_is_told_above_the_verdict(audit_fields, lead_migrate):
-    audit_fields(frontier_shares="50%,100%")
-    Path("store/lead-migrate.json").unlink()  # staying is better than this small model, and nothing would be SAFE
-    ended = lead_migrate(f"{FRONTIER} --report report.json --margin 0.9 --verbose", code=JUDGED)
-    document = json.loads(Path("report.json").read_text())
-    assert ended.code == {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}[document["verdict"]["outcome"]]
-    assert "the cheapest budget that is SAFE: " in ended.out
-    assert ended.out.index("re-embed by") < ended.out.rindex(f"{document['verdict']['outcome']}: ")
-    assert document["frontier"]["cheapest_safe"]["outcome"] == "SAFE"
-    tried = [(point["policy"], point["documents"]) for point in document["frontier"]["points"]]
-    assert tried == [("sample", 30), ("confidence", 75), ("confidence", 150), ("random", 75), ("random", 150)]
-    assert max(map(len, ended.out.split("\n"))) <= 100
-
-
 @pytest.fixture
 def unsure():
     """Makes the confidence of the stitch one that has ranked nothing."""
@@ -120,7 +104,7 @@ def unsure():
     return make
 
 
-def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields, lead_migrate):
+def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, lead_migrate):
     def sliced():
         """What an audit prints, and what it tells queries apart by."""
         ended = lead_migrate(f"{AUDIT} --report report.json --force --verbose", code=JUDGED)
@@ -128,10 +112,6 @@ def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields,
 
     assert "confidence" in sliced()[1]
     unsure()
-    audit_fields(policy=("confidence",))
-    told = lead_migrate(FRONTIER, code=2).complaint
-    assert "--policy confidence: the confidence is not to be used" in told
-    audit_fields(policy=())
     said = lead_migrate("translate store stitch -o new --force").out
     assert "note: the confidence is not to be used" in said
     said, by = sliced()
@@ -139,33 +119,6 @@ def test_a_confidence_that_ranks_nothing_slices_no_queries(unsure, audit_fields,
     assert "Spearman 0.10, below 0.2; nothing is sliced by it" in said
 
 
-@pytest.mark.parametrize(
-    ("options", "fields", "message"),
-    [
-        ("--frontier x", {}, "--frontier needs --source STORE, the store that its stitch was fitted on"),
-        ("", {"frontier_shares": "10%"}, "frontier_shares goes with the stitch of a frontier"),
-        ("", {"policy": ("random",)}, "policy goes with the stitch of a frontier"),
-        ("--two-stage many", {}, "--two-stage: 'many' is not a list of numbers of documents such as 50,200, or none"),
-    ],
-)
-def test_an_audit_that_cannot_be_had_is_told(options, fields, message, audit_fields, lead_migrate):
-    audit_fields(**fields)
-    assert message in lead_migrate(f"{AUDIT} {options}", code=2).complaint
-
-
-def test_a_backfill_takes_what_is_in_the_cache_and_asks_for_little(server, monkeypatch, lead_migrate):
-    monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
-    fit = "fit store --target openai:tiny --kind ridge --sample"
-    lead_migrate(f"{fit} 30 -o tiny")
-    lead_migrate("translate store tiny -o tiny-store")
-    lead_migrate(f"{fit} 90 -o other")
-    served = len(server.texts_served)
-    found = lead_migrate("backfill tiny-store -o better --json").document
-    assert len(server.texts_served) - served <= 1 + ASKED_AGAIN, "the dimension, and what proves the model"
-    assert (found["count"], found["true"], found["true before"], found["left"]) == (150, 90, 30, 60)
-
-
-def test_a_backfill_needs_a_cache(lead_migrate):
-    told = lead_migrate("backfill store -o better", code=2).complaint
-    assert "not cached, as they cost nothing to have again; `reembed` without --from-cache embeds them" in told
-    assert "overlaps" in lead_migrate("backfill store -o store/inside", code=2).complaint
+def test_an_audit_that_cannot_be_had_is_told(lead_migrate):
+    told = lead_migrate(f"{AUDIT} --two-stage many", code=2).complaint
+    assert "--two-stage: 'many' is not a list of numbers of documents such as 50,200, or none" in told

@@ -60,17 +60,16 @@ def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(corpus, s
 
 @pytest.mark.parametrize("cache", ["", "--cache none"])
 def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, audit_fields, lead_migrate):
-    """But to prove the model: neither of the target, whom the frontier asks the same, nor of a view of all texts."""
-    audit_fields(frontier_shares="40%", query_log="log.txt", no_bm25=True)
+    """But to prove the model."""
+    audit_fields(no_bm25=True)
     lead_migrate(f"{TEXTS} --target {SHORT} --view openai:tiny")
     lead_migrate("translate store stitch -o new")
     Path("cache/lead-migrate/embeddings.sqlite").unlink()
     server.billed.clear()
-    audit = f"audit new --reference build --judged judged --source store --frontier stitch {cache}"
-    target, view = said(lead_migrate(audit, code=JUDGED))
-    assert target[1:3] == (distinct(), len(corpus.queries) + 10)
-    assert view[:3] == ("openai:tiny (view)", distinct(), 0)
-    asked_for = target.documents + target.queries + view.documents
+    audit = f"audit new --reference build --judged judged --source store {cache}"
+    (target,) = said(lead_migrate(audit, code=JUDGED))
+    assert target[1:3] == (distinct(), len(corpus.queries))
+    asked_for = target.documents + target.queries
     assert len(without_words(but_again(server.billed))) == asked_for
 
 

@@ -199,9 +199,6 @@ def take_once(recorder):
     recorder.run("08 fit for queries", *fit, "--direction", "query", "-o", "bridge", of_json=FIT)
     audit = ("audit", "new", "--source", "old", "--judged", "beir", *QUIET)
     recorder.run("09 audit, bridge", *audit, "--bridge", "bridge", "--reference", "build", of_json=("verdict",))
-    frontier = ("--frontier", "stitch", "--reference", "build")
-    with _fields(frontier_shares="50%", policy=("random",)):
-        recorder.run("10 audit, frontier", *audit, *frontier, of_json=("verdict", "frontier"))
     # documents without known words share a vector, and distances of 0 make noise of intrinsic dimensions
     write_beir(Path("plain"), golden_data.ordinary(documents))
     for dim in (32, 24):

@@ -23,7 +23,7 @@ _CHARACTER, _LINE = 7.0, 15.0
 _NEAR, _APART = 1.0, 11.0
 """Per cent of the width below which costs are about one, and pixels that such points stand apart."""
 
-_KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own", "minor": "a budget"}
+_KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own"}
 """Of points: classes of the page, and what they mean."""
 
 
@@ -69,7 +69,7 @@ class IntervalChart:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An interval of quality at a cost. `kind` is one of `_KINDS`; `minor` has no label."""
+    """An interval of quality at a cost. `kind` is one of `_KINDS`."""
 
     interval: Interval
     cost: float
@@ -177,7 +177,7 @@ def _label_heights(
         for point, (side, _) in zip(points, sides, strict=True)
     ]
     heights = {}
-    labelled = [(point, side) for point, (_, side) in zip(points, sides, strict=True) if point.kind != "minor"]
+    labelled = [(point, side) for point, (_, side) in zip(points, sides, strict=True)]
     for point, side in sorted(labelled, key=lambda pair: -pair[0].interval.estimate):
         x, width = unit * frame.across(point.cost), _CHARACTER * len(point.interval.name) + _APART
         # From the point on and not from where the label begins: on a wider plot it is nearer to its point.
@@ -208,7 +208,7 @@ def _point(frame: Frame, point: Point, x: float) -> Element:
     low, middle, high = (frame.at_y(min(value, _HIGHEST)) for value in (row.lower, row.estimate, row.upper))
     shapes = [
         element("line", class_=point.kind, x1=x, x2=x, y1=low, y2=high, stroke_width=2.0),
-        element("circle", class_=point.kind, cx=x, cy=middle, r=3.0 if point.kind == "minor" else 5.0),
+        element("circle", class_=point.kind, cx=x, cy=middle, r=5.0),
     ]
     return mark(row.description, *shapes, at=frame.at_x(point.cost))
 
