@@ -239,7 +239,7 @@ class Words(Hashed):
 @pytest.mark.parametrize("order", ["shuffled", "reversed"])
 def test_a_re_embed_by_the_stores_own_model_keeps_every_vector(kind, order, kind_of, tmp_path):
     topics = golden_data.vocabulary()
-    texts = [" ".join(RANDOM.choice(topics[row % len(topics)], 12)) for row in range(COUNT)]
+    texts = [" ".join(RANDOM.choice(topics[topic], 12)) for topic in RANDOM.integers(len(topics), size=COUNT)]
     vectors = [golden_data.embed(text, "words", tools.DIM) for text in texts]
     records = {
         str(doc_id): tools.record(str(doc_id), text, row, vector)
