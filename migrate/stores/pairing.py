@@ -113,7 +113,7 @@ def _fitting_reading(source: DocumentSource, file: RowFile) -> str | None:
     """Return the reading by which alike texts have alike vectors, None where that is not clear."""
     if not source.has_texts:
         return None
-    rows = _rows_that_differ(source)
+    rows = np.sort(np.random.default_rng(0).permutation(source.differing_rows())[:_COMPARED])
     if len(rows) < _FEWEST:
         return None
     vectors = file.take(rows)
@@ -127,13 +127,6 @@ def _fitting_reading(source: DocumentSource, file: RowFile) -> str | None:
     if not is_clear or not gain:
         return None
     return ORDER if gain > 0 else ID
-
-
-def _rows_that_differ(source: DocumentSource) -> NDArray[np.int64]:
-    """Draw rows whose document depends on the reading, ascending."""
-    by_order, by_id = (source.readings[reading] for reading in (ORDER, ID))
-    differing = np.flatnonzero(by_id != (np.arange(len(by_id)) if by_order is None else by_order))
-    return np.sort(np.random.default_rng(0).permutation(differing)[:_COMPARED])
 
 
 def _fit_of_texts(texts: list[str], vectors: Vectors) -> NDArray[np.float64]:

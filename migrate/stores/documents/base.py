@@ -122,7 +122,7 @@ class LazyIds(Sequence[str]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """How the documents of a file belong to the rows of vectors.
+    """Result of matching the documents of a file to the rows of vectors.
 
     Attributes
     ----------
@@ -298,10 +298,15 @@ class DocumentSource(ABC):
     @property
     def is_ambiguous(self) -> bool:
         """True if the order of the file and the ids give rows different documents."""
+        return self.differing_rows().size > 0
+
+    def differing_rows(self) -> NDArray[np.int64]:
+        """Return the rows whose document depends on the reading, ascending."""
+        count = max((len(positions) for positions in self.readings.values() if positions is not None), default=0)
         if len(self.readings) < 2:
-            return False
-        by_order, by_id = (self.readings[reading] for reading in (ORDER, ID))
-        return not np.array_equal(by_id, np.arange(len(by_id)) if by_order is None else by_order)
+            return np.arange(0)
+        by_order, by_id = (label_values(self.readings[reading], range(count)) for reading in (ORDER, ID))
+        return np.flatnonzero(by_order != by_id)
 
     def read_as(self, reading: str) -> None:
         """Give rows their documents by one of the `readings`."""
