@@ -140,7 +140,7 @@ def doubts(selection: Selection) -> list[str]:
             f"the old vectors tell nothing of the new ones: {best.stitch} finds {found}, the control {RANDOM} {chance}"
             f". They may belong to other texts; {_CHECK}"
         )
-    if selection.mixture is not None:
+    elif selection.mixture is not None:
         sentences.append(_two_kinds(selection.mixture))
     return sentences
 
