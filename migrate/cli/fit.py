@@ -111,14 +111,19 @@ def command(
 def _fit_document(
     fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
-    from migrate.report.fit import WITHOUT_TEXTS
+    from migrate.report.fit import WITHOUT_TEXTS, doubts
 
     use, confidence = fitted.fallback_use(), fitted.selection.confidence
     content = {**fitted.selection.as_details(), "stitch": str(output), "direction": direction}
     content["fallback"] = None if use is None else asdict(use)
     content["over_limit"] = {name: None if counted is None else counted.figures for name, counted in unread.items()}
     content["without_texts"] = WITHOUT_TEXTS if bare else None
-    if confidence is not None:
+    content["doubts"] = doubts(fitted.selection)
+    if fitted.selection.is_too_small:
+        content["confidence"] = None
+        for row in content["candidates"]:
+            row["scores"] |= {"overlap_at_10": None, "overlap_error": None}
+    elif confidence is not None:
         content["confidence"] = {**asdict(confidence), "usable": confidence.is_usable}
     return content
 

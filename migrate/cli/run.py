@@ -64,7 +64,7 @@ def command(
     from migrate.audit.locations import Locations
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
-    from migrate.report.fit import candidates_rows, choice_sentence
+    from migrate.report.fit import candidates_rows, choice_sentence, doubts
     from migrate.report.terminal import table, wrap
     from migrate.stores import open_store
 
@@ -129,7 +129,8 @@ def command(
             done = step.execute(rate)
     if finished is None:
         paid.finish()
-        for line in wrap(choice_sentence(done.stitch.selection)).splitlines():
+        chosen = [choice_sentence(done.stitch.selection), *doubts(done.stitch.selection)]
+        for line in "\n".join(map(wrap, chosen)).splitlines():
             advise(line)
         if verbose and not as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")

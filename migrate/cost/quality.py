@@ -64,11 +64,11 @@ class StitchQuality:
     def expected(self, documents: int, store: int) -> KnownPoint | None:
         """Return what to expect of true vectors for `documents` of those of a `store`, the sample among them.
 
-        None where the fit says nothing: of a stitch that was saved before it noted what true vectors keep, or of fewer
-        documents than it has.
+        None where the fit says nothing: of a stitch that was saved before it noted what true vectors keep, of fewer
+        documents than it has, or where its sample is too small or its stitch no better than chance.
         """
         partial = self.selection.partial
-        if partial is None or documents < self.pairs:
+        if partial is None or documents < self.pairs or not self.selection.is_told:
             return None
         share, best = min(documents / max(store, 1), 1.0), self.selection.best.scores
         gain, low, high = self._gain(documents - self.pairs)
@@ -92,7 +92,10 @@ class StitchQuality:
     def two_stage(self) -> KnownPoint | None:
         """Return what to expect where the best translated documents of each query are ranked by true vectors."""
         partial = self.selection.partial
-        return None if partial is None else KnownPoint(self.pairs, EXPECTED, partial.two_stage, None, None)
+        is_told = partial is not None and self.selection.is_told
+        return (
+            None if partial is None or not is_told else KnownPoint(self.pairs, EXPECTED, partial.two_stage, None, None)
+        )
 
     def texts_of(self, store: Store) -> Iterator[Document]:
         """Yield the documents of the sample."""

@@ -13,8 +13,19 @@ from migrate.report.sections import Block, TextTable
 from migrate.stitch.base import Stitch
 from migrate.stitch.confidence import Confidence
 from migrate.stitch.registry import find_kind
-from migrate.stitch.select import MORE, LearningCurve, Selection, TriedTokens, TriedViews
+from migrate.stitch.select import (
+    FEWEST_JUDGED,
+    MORE,
+    RANDOM,
+    LearningCurve,
+    Mixture,
+    Selection,
+    TriedTokens,
+    TriedViews,
+)
 from migrate.stores.confidence import unreliable
+
+_CHECK: Final = "`lead-migrate check STORE --model SPEC` tells, with SPEC the model that the store should be of"
 
 WITHOUT_TEXTS: Final = {
     "vectors_alone": 0.733,
@@ -40,7 +51,12 @@ def without_texts_sentence() -> str:
 
 
 def choice_sentence(selection: Selection) -> str:
-    """Return the stitch that was taken, and why; one that was the only candidate has its held-out overlap@10 alone."""
+    """Return the stitch that was taken, and why; one that was the only candidate has its held-out overlap@10 alone.
+
+    Of documents too few, or a stitch no better than chance, the reason why there is none.
+    """
+    if not selection.is_told:
+        return f"took {selection.chosen}; {_untold(selection)}"
     tried = {row.stitch: row.scores for row in selection.candidates if not row.is_control}
     best, choice = selection.best.scores, selection.choice
     sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {best.overlap_half_width:.3f}"
@@ -80,6 +96,8 @@ def fit_blocks(selection: Selection, *, bare: bool) -> list[Block]:
 
 def fit_sentences(selection: Selection) -> list[str]:
     """Say what to expect of the chosen stitch, what texts and old vectors are worth, and what more pairs would buy."""
+    if not selection.is_told:
+        return [choice_sentence(selection), *doubts(selection)]
     best = selection.best.scores
     low, high = best.overlap_at_10 - best.overlap_half_width, best.overlap_at_10 + best.overlap_half_width
     sentences = [
@@ -93,7 +111,49 @@ def fit_sentences(selection: Selection) -> list[str]:
     sentences += [] if selection.tokens is None else [_tokens(selection.tokens)]
     sentences += _curve(selection.curve) if selection.curve is not None else []
     sentences += _confidence(selection.confidence) if selection.confidence is not None else []
+    return sentences + doubts(selection)
+
+
+def _untold(selection: Selection) -> str:
+    """Say why the held-out overlap tells nothing."""
+    chance = "" if selection.random is None else percent(selection.random.scores.overlap_at_10)
+    if selection.is_too_small:
+        return (
+            f"no figure of what it finds, as {selection.judged} documents are too few ({FEWEST_JUDGED} at least): "
+            f"vectors of other documents, the control {RANDOM}, find {chance} of the 10 nearest neighbours too"
+        )
+    return (
+        f"no figure of what it finds, as that is no more than vectors of other documents, the control {RANDOM}, find: "
+        f"{chance} of the 10 nearest neighbours"
+    )
+
+
+def doubts(selection: Selection) -> list[str]:
+    """Say why the old vectors may not be those of the texts, or not of one model."""
+    sentences = []
+    best, random = selection.best_map_of_vectors, selection.random
+    if not selection.is_too_small and best is not None and random is not None and selection.is_at_chance(best):
+        found, chance = (percent(row.scores.overlap_at_10) for row in (best, random))
+        sentences.append(
+            f"the old vectors tell nothing of the new ones: {best.stitch} finds {found}, the control {RANDOM} {chance}"
+            f". They may belong to other texts; {_CHECK}"
+        )
+    elif selection.mixture is not None:
+        sentences.append(_two_kinds(selection.mixture))
     return sentences
+
+
+def _two_kinds(mixture: Mixture) -> str:
+    share = percent(mixture.share, 0)
+    if mixture.sign == "groups":
+        return (
+            f"the old vectors are of two kinds: {share} of them lie apart, and the new vectors of the same documents "
+            f"do not, as where {share} of a store are of another model; {_CHECK}"
+        )
+    return (
+        f"the old vectors are of two kinds: from {share} of them the new vectors are predicted no better than by "
+        f"chance, from the others well, as where {share} belong to other texts or are of another model; {_CHECK}"
+    )
 
 
 def _span(low: float, high: float) -> str:
@@ -155,7 +215,10 @@ def _confidence(confidence: Confidence) -> list[str]:
 
 
 def candidates_rows(selection: Selection) -> list[list[str]]:
-    """Return the stitches as they were judged on held-out pairs; the chosen one is marked, controls stand last."""
+    """Return the stitches as they were judged on held-out pairs; the chosen one is marked, controls stand last.
+
+    Of documents too few there is no overlap.
+    """
     head = ["  stitch", "cosine", "MSE", "R²", "overlap@10", "fit s"]
     rows = [
         [
@@ -164,7 +227,7 @@ def candidates_rows(selection: Selection) -> list[list[str]]:
             f"{row.scores.cosine:.3f}",
             f"{row.scores.mse:.6f}",
             f"{row.scores.r2:.3f}",
-            f"{row.scores.overlap_at_10:.3f}",
+            "-" if selection.is_too_small else f"{row.scores.overlap_at_10:.3f}",
             f"{row.fit_s:.2f}",
         ]
         for row in selection.candidates

@@ -11,6 +11,7 @@ import numpy as np
 from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.mlp import Mlp
+from migrate.stitch.select import ScoredStitch, Selection
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 
 
@@ -34,8 +35,10 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "views": sorted(fitted.stitch.views),
         "reads_texts": fitted.reads_texts,
         "without_texts": None if fitted.fallback is None else fitted.fallback.stitch.spec,
-        "held_out": asdict(best.scores),
-        "candidates": {row.stitch: row.scores.overlap_at_10 for row in fitted.selection.candidates},
+        "held_out": _told_scores(fitted.selection, best),
+        "candidates": {
+            row.stitch: _told_scores(fitted.selection, row)["overlap_at_10"] for row in fitted.selection.candidates
+        },
         "mean_norm": _mean_norm(fitted),
         "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
         "loss_curve": [] if curve is None else curve,
@@ -44,6 +47,12 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "files": sorted(manifest.stitch.files or ()),
         "made_by": f"lead-migrate {manifest.tool_version}",
     }
+
+
+def _told_scores(selection: Selection, row: ScoredStitch) -> dict[str, float | None]:
+    """Return the scores of a candidate, without its overlap where documents are too few to tell one."""
+    scores = asdict(row.scores)
+    return {**scores, "overlap_at_10": None, "overlap_error": None} if selection.is_too_small else scores
 
 
 def _mean_norm(fitted: FittedStitch) -> float | None:
@@ -71,8 +80,12 @@ def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if of["without_texts"]:
         yield "without texts", of["without_texts"]
     judged = of["held_out"]
-    yield "held out", f"overlap@10 {judged['overlap_at_10']:.3f}, R² {judged['r2']:.3f}, cosine {judged['cosine']:.3f}"
-    yield "candidates", ", ".join(f"{spec} {overlap:.3f}" for spec, overlap in of["candidates"].items())
+    overlap = "too few documents for an overlap@10"
+    if judged["overlap_at_10"] is not None:
+        overlap = f"overlap@10 {judged['overlap_at_10']:.3f}"
+    yield "held out", f"{overlap}, R² {judged['r2']:.3f}, cosine {judged['cosine']:.3f}"
+    told = (f"{spec} {share:.3f}" if share is not None else spec for spec, share in of["candidates"].items())
+    yield "candidates", ", ".join(told)
     if of["mean_norm"] is not None:
         yield "mean norm", f"{number(of['mean_norm'])}, of the true vectors' mean"
     yield from _layer_rows(of["layers"])

@@ -58,19 +58,24 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class FallbackUse:
-    """Records that `fallback` replaced `stitch`, with the overlap@10 of both on held-out pairs."""
+    """Records that `fallback` replaced `stitch`, with the overlap@10 of both on held-out pairs, None of too few."""
 
     stitch: str
     fallback: str
-    overlap_at_10: float
-    fallback_overlap_at_10: float
+    overlap_at_10: float | None
+    fallback_overlap_at_10: float | None
 
     @property
     def sentence(self) -> str:
         """The facts as a sentence."""
-        return (
+        sentence = (
             f"the store has no texts, which {self.stitch} reads: {self.fallback} was used, which reads the old vectors "
-            f"alone. Of the 10 true neighbours of held-out documents of the sample it finds "
+            "alone"
+        )
+        if self.overlap_at_10 is None or self.fallback_overlap_at_10 is None:
+            return sentence
+        return (
+            f"{sentence}. Of the 10 true neighbours of held-out documents of the sample it finds "
             f"{percent(self.fallback_overlap_at_10)}, {self.stitch} {percent(self.overlap_at_10)}"
         )
 
@@ -189,7 +194,9 @@ class FittedStitch:
         summary = (
             f"{dims[0]} -> {dims[1]} dimensions, {self.manifest.counts.get('pairs', len(self.sample.ids)):,} pairs"
         )
-        overlap = f"held-out overlap@10 {self.selection.best.scores.overlap_at_10:.3f}"
+        overlap = "held-out overlap@10 not known"
+        if self.selection.is_told:
+            overlap = f"held-out overlap@10 {self.selection.best.scores.overlap_at_10:.3f}"
         return f"<FittedStitch {self.stitch.spec}: {' -> '.join(names)}, {summary}, {overlap}>"
 
     def _repr_html_(self) -> str | None:
@@ -235,6 +242,8 @@ class FittedStitch:
         if self.fallback is None:
             return None
         best, fallback = self.selection.best, self.fallback.selection.best
+        if self.selection.is_too_small:
+            return FallbackUse(best.stitch, fallback.stitch, None, None)
         return FallbackUse(best.stitch, fallback.stitch, best.scores.overlap_at_10, fallback.scores.overlap_at_10)
 
     def translate(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,21 @@ tell little of what sets documents of a store apart, which is what texts add. Fr
 all-mpnet-base-v2 by 300 pairs of SciFact, 10 samples, 4 kept 0.02 less than the best candidate, 6 kept 0.01 less, and 8
 hardly more than 6."""
 
+FEWEST_JUDGED = 40
+"""Held-out documents from which on an overlap is told. The ten nearest of fewer are a quarter of all others and more,
+of eleven or fewer they are all others, and the standard error of so few is no sound basis of bounds."""
+
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
 
 AUTO_CANDIDATES = ("identity", "procrustes", "ols", "lowrank", "ridge", "ridge+near", "ridge+text")
 """Stitches that `auto` chooses from, the cheaper to use first."""
+
+RANDOM = "random"
+"""The control that gives each document the true vector of another."""
+
+_ABOVE_CHANCE = 3.0
+"""Standard errors by which an overlap is to be above that of the control `random`."""
 
 LARGEST_JUDGED = 2_000
 """Pairs that candidates are judged on: more show the differences no better, and the time grows with the cube."""
@@ -87,13 +97,13 @@ def learning_curve(
     *,
     n_pairs: int | None = None,
 ) -> LearningCurve | None:
-    """Fit on a quarter and a half of the pairs too, and extrapolate; None for fewer than 40 pairs.
+    """Fit on a quarter and a half of the pairs too, and extrapolate; None for fewer than `FEWEST_JUDGED` pairs.
 
     `shares` is the overlap@10 of each query document of `neighbours`, from all pairs. Where the stitch will learn from
     `n_pairs`, more than these, the gain counts from there. Each doubling is assumed to gain less than the one before by
     the same factor as the last doubling, which is a power law in the number of pairs.
     """
-    if len(pairs) < 40:
+    if len(pairs) < FEWEST_JUDGED:
         return None
     parts = (0.25, 0.5)
     smaller = [cross_predict(stitch, pairs, share=share, with_variance=False).vectors for share in parts]
@@ -191,12 +201,24 @@ class TriedTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class Mixture:
+    """Two kinds of old vectors in a sample, such as those of two models: the smaller `share` (0-1) of documents.
+
+    They show as `groups` in the old space of which the new one knows nothing, or as `errors` of two kinds.
+    """
+
+    share: float
+    sign: Literal["groups", "errors"]
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
     `partial` says what true vectors for a part of the store should keep, and `tokens` what those of a free model
-    add to the texts. `tuned` are stitches by their specs, tuned but not fitted: the chosen one, and
-    the best of the old vectors alone; none where the selection was loaded from a file.
+    add to the texts. `judged` is how many documents the candidates were judged on; `mixture` says that their old
+    vectors are of two kinds. `tuned` are stitches by their specs, tuned but not fitted: the chosen one, and the best of
+    the old vectors alone; none where the selection was loaded from a file.
     """
 
     chosen: str
@@ -208,6 +230,31 @@ class Selection:
     partial: PartialCurve | None = None
     choice: Clarity | None = None
     tokens: TriedTokens | None = None
+    judged: int | None = None
+    mixture: Mixture | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """True if the held-out overlap of the chosen stitch says something of it."""
+        return not self.is_too_small and not self.is_at_chance(self.best)
+
+    @property
+    def is_too_small(self) -> bool:
+        """True if the documents are too few to tell any overlap."""
+        return self.judged is not None and self.judged < FEWEST_JUDGED
+
+    @property
+    def random(self) -> ScoredStitch | None:
+        """The control that gives each document the true vector of another."""
+        return next((row for row in self.candidates if row.stitch == RANDOM), None)
+
+    def is_at_chance(self, row: ScoredStitch) -> bool:
+        """Return whether the overlap of a candidate is not clearly above that of the control `random`."""
+        if self.random is None:
+            return False
+        scores, chance = row.scores, self.random.scores
+        error = float(np.hypot(scores.overlap_error, chance.overlap_error))
+        return scores.overlap_at_10 - chance.overlap_at_10 <= _ABOVE_CHANCE * error
 
     @property
     def best(self) -> ScoredStitch:
@@ -222,9 +269,18 @@ class Selection:
     @property
     def best_of_vectors(self) -> ScoredStitch | None:
         """The candidate with the best held-out overlap@10 out of those that read the old vectors alone."""
-        judged = [(row, find_kind(row.stitch)) for row in self.candidates if not row.is_control]
-        plain = [row for row, kind in judged if kind is not None and not kind.reads_texts]
+        return max(self._of_vectors, key=lambda row: row.scores.overlap_at_10, default=None)
+
+    @property
+    def best_map_of_vectors(self) -> ScoredStitch | None:
+        """The same of those that learn a map from the old vectors."""
+        plain = [row for row in self._of_vectors if row.stitch not in (Identity.kind, MeanVector.kind)]
         return max(plain, key=lambda row: row.scores.overlap_at_10, default=None)
+
+    @property
+    def _of_vectors(self) -> list[ScoredStitch]:
+        judged = [(row, find_kind(row.stitch)) for row in self.candidates if not row.is_control]
+        return [row for row, kind in judged if kind is not None and not kind.reads_texts]
 
     def as_details(self) -> dict[str, Any]:
         """Return the facts that a file keeps of it."""
@@ -319,6 +375,7 @@ def select_stitch(
         tuned=stitches,
         partial=partial,
         choice=choice,
+        judged=len(pairs),
     )
     kept_specs = {row.stitch for row in (chosen.row, selection.best_of_vectors) if row is not None}
     return replace(selection, tuned={spec: stitch for spec, stitch in stitches.items() if spec in kept_specs})
@@ -337,7 +394,7 @@ def _controls(
     ]
     exchanged = _exchanged(pairs)
     random = score_predictions(exchanged, pairs.target, neighbours.overlap(exchanged))
-    return [*rows, ScoredStitch("random", random, is_control=True)]
+    return [*rows, ScoredStitch(RANDOM, random, is_control=True)]
 
 
 def _look_closer(stitch: Stitch, pairs: Pairing, neighbours: Neighbours) -> tuple[Confidence, PartialCurve]:
@@ -488,4 +545,4 @@ def select_query_stitch(pairs: Pairing, *, specs: Sequence[str] = (), progress: 
         mapped = cross_predict(new_stitch(spec), pairs, with_variance=False).vectors
         table.append(score(spec, mapped, fit_s=time.perf_counter() - started, is_control=spec in controls))
     chosen = max(table[: len(choices)], key=lambda row: row.scores.overlap_at_10).stitch
-    return Selection(chosen, (*table, score("random", _exchanged(pairs), is_control=True)))
+    return Selection(chosen, (*table, score(RANDOM, _exchanged(pairs), is_control=True)), judged=len(pairs))

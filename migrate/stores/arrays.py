@@ -1,23 +1,30 @@
 """Stores that are arrays: a .npy of vectors with a docs.jsonl beside it.
 
-Row i of the vectors belongs to line i of the documents. Nothing is unpickled.
+Row i of the vectors belongs to line i of the documents, unless the texts say that ids are the numbers of rows. Nothing
+is unpickled.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp
+from migrate.locations import Address
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.base import LabelsOnly
+from migrate.stores.documents.base import ORDER, ROWS_OPTION, LabelsOnly
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
+from migrate.stores.pairing import settle_rows
+from migrate.stores.records import check_options
 from migrate.stores.sources import SOURCES_NAME
 from migrate.work.outputs import why_missing
 from migrate.work.writer import StoreWriter
@@ -34,31 +41,33 @@ class ArraysKind:
         return len(_vector_files(path)) == 1 if path.is_dir() else _is_array(path)
 
     def open(self, location: str) -> ArrayStore:
-        """Open a file of vectors, or a folder with exactly one.
+        """Open a file of vectors, or a folder with exactly one; `PATH#?rows=id` takes the ids for numbers of rows.
 
         Raises a StoreError where there is none, or more than one; or it is malformed, or does not match its documents.
         """
-        path = Path(location)
+        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        check_options(f"{self.name}:{location}", address.options, (ROWS_OPTION,))
+        path = Path(address.place)
         if path.is_file():
             if path.suffix == ".parquet":
                 raise UsageError(f"{path} is a Parquet file, not .npy; say parquet:{path}")
-            return ArrayStore(path, path)
+            return ArrayStore(path, path, address.options)
         if not path.is_dir():
             raise StoreError(f"{path}: {why_missing(path)}")
         files = _vector_files(path)
         if len(files) != 1:
             named = f" ({', '.join(file.name for file in files[:8])})" if files else ""
             raise StoreError(f"{path}: has {len(files)} .npy files of vectors{named}; give the file itself")
-        return ArrayStore(path, files[0])
+        return ArrayStore(path, files[0], address.options)
 
 
 class ArrayStore(RowFileStore):
-    """A store of arrays: `path` is what the user gave, `index` the file of vectors.
+    """A store of arrays: `path` is what the user gave, `index` the file of vectors, `options` are of its location.
 
     Raises a StoreError where the vectors or the documents are malformed, or do not match.
     """
 
-    def __init__(self, path: Path, index: Path) -> None:
+    def __init__(self, path: Path, index: Path, options: Mapping[str, str] = MappingProxyType({})) -> None:
         self.index_path = index
         self._file = array = _read_header(index)
         docs = index.with_name(DOCS_NAME)
@@ -66,8 +75,16 @@ class ArrayStore(RowFileStore):
         if docs.exists():
             self.source = JsonlDocuments(docs, None, array.count, in_order=True)
         documents = self.source
-        self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
         manifest, foreign = own_manifest(index)
+        recorded = (manifest and manifest.store.fields) or {}
+        self.named_fields = settle_rows(
+            documents,
+            array,
+            f"{ArraysKind.name}:{path}",
+            requested={**recorded, **options}.get(ROWS_OPTION),
+            default=ORDER,
+        )
+        self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":
             notes.append(f"the vectors are {array.dtype.name}, read as float32")

@@ -77,6 +77,7 @@ def test_an_array_that_is_cut_while_it_is_read_is_refused(folder):
 
 def test_an_index_is_opened_before_an_array_unless_the_kind_is_named(folder, vectors):
     save(build("Flat", -vectors), folder)
+    write_docs(folder, [Document(f"doc-{row}", f"text {row}") for row in range(COUNT)])
     assert open_store(folder).info.kind == "faiss"
     location = open_store(f"arrays:{folder}").info.location
     assert np.array_equal(read(open_store(location))[1], vectors)

@@ -61,7 +61,7 @@ NUMBERS = list(map(str, range(COUNT)))
 PADDED = [f"{row:03}" for row in reversed(range(COUNT))]
 NUMBERED = {
     "by position": Matching(records(IDS), IDS, "by position"),
-    "by id rather than position": Matching(records(NUMBERS[::-1]), NUMBERS, "by id"),
+    "by id": Matching(records(NUMBERS), NUMBERS, "by id"),
     "by faiss_id rather than position": Matching(records(IDS[::-1], range(COUNT)[::-1]), IDS, "by faiss_id"),
     "by position where ids are numbers with zeros before": Matching(records(PADDED), PADDED, "by position"),
 }

@@ -264,7 +264,7 @@ def test_fields_are_named_in_the_location_and_the_new_store_knows_them(vectors, 
         ("text=nope", StoreError, "there are headline, link: name one"),
         ("text=headline&id=nope", StoreError, "'nope'"),
         ("text=headline&id=same", StoreError, "duplicate id"),
-        ("column=headline", UsageError, "no option column; leave it out, there are id, text"),
+        ("column=headline", UsageError, "no option column; leave it out, there are id, rows, text"),
     ],
 )
 def test_fields_that_are_not_there_are_refused(options, error, says, few, tmp_path):

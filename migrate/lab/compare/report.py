@@ -21,6 +21,7 @@ from migrate.report.terminal import filled_columns, number
 from migrate.similarity.measures import MEASURES
 from migrate.similarity.spaces import Similarity
 from migrate.similarity.stitching import Stitching
+from migrate.stitch.select import FEWEST_JUDGED
 
 
 def compare_document(comparison: StoresComparison) -> dict[str, Any]:
@@ -297,6 +298,11 @@ def comparison_sentences(
     """Yield for each pair, by these names, which way a stitch would work, whether one is needed, and what limits it."""
     for (a, b), pair in comparison.pairs.items():
         ends = names[a], names[b]
+        judged = pair.forth.judged_on
+        if judged < FEWEST_JUDGED:
+            few = f"{ends[0]} and {ends[1]}: {judged} held-out documents are too few to tell what a stitch finds"
+            yield (a, b), [f"{few} ({FEWEST_JUDGED} at least)"]
+            continue
         own_stitch_of = {name: comparison.own_stitches[index] for name, index in zip(ends, (a, b), strict=True)}
         yield (
             (a, b),

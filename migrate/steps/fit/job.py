@@ -14,6 +14,7 @@ from migrate.embedders.base import Embedder, TokenTable
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
+from migrate.similarity.mixture import find_mixture
 from migrate.steps.fit.inputs import prior_map, reads_texts
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
@@ -58,8 +59,11 @@ def fit(step: Fit) -> FittedStitch:
     pairs = embed_pairs(store, embedder.chosen_by(log), sample, progress=progress)
     chosen_by = log | choosers_of_source(store, embedder, pairs.source, pairs.target)
     manifest, state = _manifest(step, chosen_by), dict(embedder.state())
+    with threads_for(len(pairs.source)):
+        mixture = find_mixture(pairs.source, pairs.target, seed=seed)
     if step.direction == QUERY:
-        return fit_query_pairs(pairs, step.specs, manifest=manifest, state=state, seed=seed, progress=progress)
+        fitted = fit_query_pairs(pairs, step.specs, manifest=manifest, state=state, seed=seed, progress=progress)
+        return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
     views, targets = dict(inputs.views), list[str]()
     if not inputs.named:  # a view that nobody named, and that is the target in disguise, is none
         targets = [spec for spec, view in views.items() if gives_vectors(view, sample.documents, pairs)]
@@ -86,7 +90,7 @@ def fit(step: Fit) -> FittedStitch:
     tried = fitted.selection.tried
     if tried is not None and tried.helps and not tried.is_used:
         tried = replace(tried, minutes=_minutes(views[tried.specs[0]], store, sample))
-    fitted = replace(fitted, selection=replace(fitted.selection, tokens=tokens, tried=tried))
+    fitted = replace(fitted, selection=replace(fitted.selection, tokens=tokens, tried=tried, mixture=mixture))
     if targets:
         selection = fitted.selection
         overlap = selection.best.scores.overlap_at_10

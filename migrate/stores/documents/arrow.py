@@ -26,7 +26,6 @@ from migrate.stores.documents.base import (
     Labels,
     check_count,
     longest_first,
-    match_rows,
     sidecar_files,
     without_texts,
 )
@@ -254,8 +253,8 @@ class ParquetDocuments(ArrowDocuments):
             label = None if columns.label is None else table.column(columns.label)
             faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
         self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
-        self._positions, matched = match_rows(self._path, labels, count, _integers(self._ids), faiss_ids)
-        self._describe(f"{self._path.name}, {matched}")
+        self._match(labels, count, _integers(self._ids), faiss_ids)
+        self._describe(f"{self._path.name}, {self._matched}")
         if columns.id is None and columns.others:
             location = shlex.quote(f"faiss:{index}#?id={columns.others[0]}")
             self.notes = (*self.notes, f"ids are row numbers; another column is named as in {location}")

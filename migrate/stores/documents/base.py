@@ -11,8 +11,10 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, overload
 
 import numpy as np
@@ -35,6 +37,13 @@ LOOKED_AT: Final = 100
 
 RowNumbers = range | NDArray[np.int64]
 """Numbers of rows, in any order."""
+
+ROWS_OPTION: Final = "rows"
+"""The option of a location that says how documents belong to rows: `ORDER` or `ID`."""
+
+ORDER: Final = "order"
+ID: Final = "id"
+_MATCHED_BY: Final = {ORDER: "matched by position", ID: "matched by id"}
 
 MOST_BYTES: Final = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 """The largest file that is held in memory: half of that."""
@@ -111,10 +120,26 @@ class LazyIds(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """Result of matching the documents of a file to the rows of vectors.
+
+    Attributes
+    ----------
+    positions : the position of each row's document in the file; None where row i is document i
+    how : the same in words
+    readings : positions by `ROWS_OPTION`, where documents name no labels: by the order of the file, by ids, or both
+    """
+
+    positions: Labels
+    how: str
+    readings: Mapping[str, Labels] = field(default_factory=dict)
+
+
 def match_rows(
     path: Path, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
-) -> tuple[Labels, str]:
-    """Return the position of each row's document in a file, None where row i is document i; and how they were matched.
+) -> Matching:
+    """Match documents to rows.
 
     `values` are the ids as integers and `faiss_ids` the labels that documents name, each where every document has one.
     The first of these that fits decides:
@@ -122,20 +147,40 @@ def match_rows(
     1. every document has an integer `faiss_id`, and these are the labels: by that;
     2. the ids are the labels, written out: by value;
     3. the labels are 0 to n-1: document i belongs to label i.
+
+    Where the labels are 0 to n-1, nobody may have chosen them: FAISS numbers vectors in the order in which they are
+    added. Ids that are these numbers, or 1 to n, may then be something else's, and `readings` has 2 and 3.
     """
     expected = np.arange(count) if labels is None else labels
-    for integers, how in ((faiss_ids, "matched by faiss_id"), (values, "matched by id")):
-        if integers is not None and (positions := places_of(expected, integers)) is not None:
-            return positions, how
+    if faiss_ids is not None and (positions := places_of(expected, faiss_ids)) is not None:
+        return Matching(positions, "matched by faiss_id")
+    readings = row_readings(labels, count, values)
+    if faiss_ids is not None and count:
+        readings.pop(ORDER, None)
+    for reading in (ID, ORDER):
+        if reading in readings:
+            return Matching(readings[reading], _MATCHED_BY[reading], readings)
     why = "ids are not its labels, which are not 0 to n-1 either"
     if faiss_ids is not None and count:
         why = "faiss_id differs from the labels of the index"
-    elif np.array_equal(np.sort(expected), np.arange(count)):
-        return labels, "matched by position"
     raise StoreError(
         f"{path}: the {count} documents do not match the labels of the index, as their {why}; give each document the "
         'label of its vector as "faiss_id"'
     )
+
+
+def row_readings(labels: Labels, count: int, values: NDArray[np.int64] | None) -> dict[str, Labels]:
+    """Return the positions of each row's document by every reading that is possible: by `ORDER` and by `ID`."""
+    readings: dict[str, Labels] = {}
+    expected = np.arange(count) if labels is None else labels
+    is_numbered = bool(np.array_equal(np.sort(expected), np.arange(count)))
+    if is_numbered:
+        readings[ORDER] = labels
+    if values is not None:
+        for first in (0, 1) if is_numbered else (0,):
+            if (positions := places_of(expected + first, values)) is not None:
+                readings[ID] = positions
+    return readings
 
 
 def check_numbered(path: Path, labels: Labels, count: int, user: str) -> Labels:
@@ -230,8 +275,13 @@ class DocumentSource(ABC):
 
     _path: Path
     """The file that errors name."""
+    readings: Mapping[str, Labels] = MappingProxyType({})
+    """The positions by each reading that is possible, see `Matching`."""
+
     _positions: Labels = None
     """The position of each row's document in the file; None where row i is document i."""
+    _matched: str = ""
+    """How documents were matched to rows, as `kind` says."""
     _no_texts: str
     """The reason why there are no texts, and the remedy."""
 
@@ -244,6 +294,33 @@ class DocumentSource(ABC):
         if not self.has_texts:
             raise StoreError(f"{self._path}: {self._no_texts}")
         return self._documents_at(label_values(self._positions, rows))
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True if the order of the file and the ids give rows different documents."""
+        return self.differing_rows().size > 0
+
+    def differing_rows(self) -> NDArray[np.int64]:
+        """Return the rows whose document depends on the reading, ascending."""
+        count = max((len(positions) for positions in self.readings.values() if positions is not None), default=0)
+        if len(self.readings) < 2:
+            return np.arange(0)
+        by_order, by_id = (label_values(self.readings[reading], range(count)) for reading in (ORDER, ID))
+        return np.flatnonzero(by_order != by_id)
+
+    def read_as(self, reading: str) -> None:
+        """Give rows their documents by one of the `readings`."""
+        self._positions = self.readings[reading]
+        self.kind = self.kind.replace(self._matched, _MATCHED_BY[reading])
+
+    def _match(
+        self, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
+    ) -> None:
+        """Match documents to rows as `match_rows` does."""
+        matching = match_rows(self._path, labels, count, values, faiss_ids)
+        self._positions = matching.positions
+        self.readings = matching.readings
+        self._matched = matching.how
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
         """Return the ids at some positions in the file, by default those of the whole documents."""

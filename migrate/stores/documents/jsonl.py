@@ -27,7 +27,7 @@ from migrate.errors import StoreError
 from migrate.files import FileStamp
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, check_count, match_rows, repeated
+from migrate.stores.documents.base import DocumentSource, Labels, check_count, repeated, row_readings
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -163,7 +163,8 @@ class JsonlDocuments(DocumentSource):
     """A file of documents, one after another, that are matched to rows as `match_rows` says.
 
     Only offsets are kept; documents are read again when they are needed: from the file, or as they were `written` from
-    it. With `in_order` line i belongs to row i whatever its id, for vectors that have no labels.
+    it. With `in_order` line i belongs to row i whatever its id, for vectors that have no labels, until `read_as` says
+    otherwise.
     """
 
     _no_texts = 'no line has a "text"; add the texts'
@@ -184,10 +185,12 @@ class JsonlDocuments(DocumentSource):
             weakref.finalize(self, written.close)
         self._scan = scan = scan_docs(path, written)
         check_count(path, count, scan.offsets.size)
-        matched = "line by line"
-        if not in_order:
-            self._positions, matched = match_rows(path, labels, count, scan.values, scan.faiss_ids)
-        self.kind = f"{path.name}, {matched}"
+        if in_order:
+            self.readings = row_readings(labels, count, None if scan.faiss_ids is not None else scan.values)
+            self._matched = "line by line"
+        else:
+            self._match(labels, count, scan.values, scan.faiss_ids)
+        self.kind = f"{path.name}, {self._matched}"
         self.has_texts = scan.with_text > 0
         missing = count - scan.with_text
         self.notes = (f"{missing} of {count} documents in {path.name} have no text",) if missing else ()

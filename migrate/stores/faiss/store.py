@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp, real_path
-from migrate.locations import Address
+from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.arrow import ParquetDocuments
-from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, check_labels, sidecar_files
+from migrate.stores.documents.base import ROWS_OPTION, DocumentSource, Labels, LabelsOnly, check_labels, sidecar_files
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.langchain import LangchainDocuments
@@ -35,6 +35,7 @@ from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore, own_manifest
 from migrate.stores.frames import DONE
 from migrate.stores.outputs import Output
+from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
 from migrate.stores.serving import Hits
 from migrate.vectors import Vectors
@@ -78,6 +79,8 @@ class FaissKind:
     def open(self, location: str) -> FaissStore:
         """Open a FAISS file, or a folder with exactly one; `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
 
+        `rows=order` or `rows=id` says how its records belong to rows, where both is possible.
+
         `<name>.faiss` with `<name>.pkl` beside it is a LangChain store; for others, files beside the index hold the
         ids and texts, and without any the ids are the labels of the index.
 
@@ -93,7 +96,7 @@ class FaissKind:
             The operating system refused.
         """
         address = Address(location) if os.path.lexists(location) else Address.parse(location)
-        check_options(f"{self.name}:{location}", address.options, ("text", "id"))
+        check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         with read_errors(path):
             try:
@@ -110,8 +113,8 @@ class FaissStore(RowFileStore):
     """A FAISS index alone, with a docs.jsonl beside it, or in a LangChain folder.
 
     IVF indexes are read in the order of their lists. Ids of batches are read when they are looked at. `path` is what
-    the user gave, `pickled` the LangChain pickle of the index, `fields` are the fields of a file beside it that the
-    location names as `text` and `id`; else those of the manifest.
+    the user gave, `pickled` the LangChain pickle of the index, `fields` are the options of its location: the fields of
+    a file beside it that are `text` and `id`, and how its records belong to `rows`; those of the manifest count too.
     """
 
     searches = True
@@ -129,8 +132,17 @@ class FaissStore(RowFileStore):
         file = self._file = FaissFile(index)
         labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = own_manifest(index)
-        self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
-        self.source = _find_documents(index, pickled, labels, file.count, self.named_fields)
+        options = {**((manifest and manifest.store.fields) or {}), **fields}
+        named = {name: field for name, field in options.items() if name != ROWS_OPTION}
+        self.source = _find_documents(index, pickled, labels, file.count, named)
+        settled = settle_rows(
+            self.source,
+            file,
+            f"faiss:{path}" + (f"#{options_text(named)}" if named else ""),
+            requested=options.get(ROWS_OPTION),
+            given_labels=file.labels if "IDMap" in file.chain else None,
+        )
+        self.named_fields = {**named, **settled}
         info = _describe(path, file, self.source, labels)
         self.info = replace(info, manifest=manifest, notes=(*info.notes, *foreign))
         files = (index, self.source.file, *self.source.also_read)

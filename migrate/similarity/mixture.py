@@ -1,0 +1,117 @@
+"""Finds out whether the old vectors of a sample are of two kinds, such as those of two models.
+
+There are two signs. Either the old vectors lie in two groups that the new space knows nothing of; or a map learned on
+all of them predicts some of the new vectors well, and others no better than chance.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.similarity.neighbours import NEIGHBOURS, find_nearest
+from migrate.stitch.base import Pairing, cross_predict
+from migrate.stitch.linear import Ridge
+from migrate.stitch.select import Mixture
+from migrate.vectors import Vectors, unit_rows
+
+FEWEST: Final = 100
+"""Documents below which neither sign is looked for: the scatter of single ones looks like both."""
+
+_SMALLEST_SHARE: Final = 0.05
+"""The smallest share of documents that is called a kind."""
+
+_APART: Final = 0.9
+_UNKNOWN: Final = 0.15
+"""Chance-corrected shares of neighbours of one's own group: from which on the old space is in two groups, and up to
+which the new one is not. Of 80 half-and-half mixtures of two layers of MiniLM, 300 documents and more, the least and
+the most were 0.98 and 0.04; no single model came above 0.88 in the old space."""
+
+_AT_CHANCE: Final = 0.1
+_PREDICTED: Final = 0.25
+_CLEFT: Final = 3.0
+"""Mean cosines, around the mean of the new vectors, up to which and from which on predictions are at chance and good;
+and how far these are apart, in standard deviations (Ashman, Bird & Zepf 1994). Of single models the worse half had 0.23
+and more; of vectors that belonged to other texts, 0.06 and less."""
+
+_STARTS: Final = 4
+"""Runs of 2-means, of which the best counts."""
+
+_MOST: Final = 400
+"""Documents that are looked at: more do not show it better, and a fit has its own work to do."""
+
+
+def find_mixture(source: Vectors, target: Vectors, *, seed: int = 0) -> Mixture | None:
+    """Return how old vectors, (n, p), of documents with new ones, (n, q), are of two kinds; None where they are not.
+
+    Up to 400 documents are looked at.
+    """
+    if len(source) < FEWEST:
+        return None
+    rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:_MOST])
+    old, new = unit_rows(source[rows]), unit_rows(target[rows])
+    return _by_groups(old, new, seed) or _by_errors(old, new, seed)
+
+
+def _by_groups(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
+    group = _two_groups(old, seed)
+    if group is None:
+        return None
+    share = float(min(group.mean(), 1 - group.mean()))
+    if share < _SMALLEST_SHARE:
+        return None
+    if _kept_together(old, group) < _APART or _kept_together(new, group) > _UNKNOWN:
+        return None
+    return Mixture(share, "groups")
+
+
+def _two_groups(vectors: Vectors, seed: int) -> NDArray[np.bool_] | None:
+    """Return the group of each row, by the best of several runs of 2-means; None where all rows are the same."""
+    from scipy.cluster.vq import ClusterError, kmeans2
+
+    if not np.ptp(vectors, axis=0).any():
+        return None
+    least, best = np.inf, None
+    for start in range(_STARTS):
+        with suppress(ClusterError):  # a group that has lost its last row
+            centres, groups = kmeans2(vectors, 2, minit="++", iter=20, missing="raise", rng=seed + start)
+            spread = float(np.square(vectors - centres[groups]).sum())
+            if spread < least:
+                least, best = spread, groups == 1
+    return best
+
+
+def _kept_together(vectors: Vectors, group: NDArray[np.bool_]) -> float:
+    """Return the share of nearest neighbours that are of the same group, 0 for chance and 1 for all (Cohen's kappa)."""
+    near = find_nearest(vectors, NEIGHBOURS).rows
+    same = float((group[near] == group[:, None]).mean())
+    chance = float(group.mean() ** 2 + (1 - group.mean()) ** 2)
+    return (same - chance) / (1 - chance)
+
+
+def _by_errors(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
+    ridge = Ridge().tuned(old, new, None)
+    predicted = cross_predict(ridge, Pairing(old, new, seed=seed), with_variance=False).vectors
+    middle = new.mean(axis=0)
+    cosines = np.einsum("ij,ij->i", unit_rows(predicted - middle), unit_rows(new - middle))
+    worse, better = _halves(np.sort(cosines.astype(np.float64)))
+    share = len(worse) / len(cosines)
+    apart = (better.mean() - worse.mean()) / np.sqrt((better.var() + worse.var()) / 2 + 1e-12)
+    is_cleft = worse.mean() <= _AT_CHANCE and better.mean() >= _PREDICTED and apart >= _CLEFT
+    if not is_cleft or min(share, 1 - share) < _SMALLEST_SHARE:
+        return None
+    return Mixture(share, "errors")
+
+
+def _halves(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cut ascending values in two where the means are farthest apart (Otsu 1979)."""
+    count = len(values)
+    below = np.arange(1, count)
+    sums = np.cumsum(values)
+    lower = sums[:-1] / below
+    upper = (sums[-1] - sums[:-1]) / (count - below)
+    cut = int(np.argmax(below * (count - below) * (lower - upper) ** 2)) + 1
+    return values[:cut], values[cut:]

@@ -1,0 +1,149 @@
+"""What `fit`, `assess` and `inspect` say where documents are too few, or the old vectors are not those of the texts."""
+
+import json
+import random
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from faiss_tools import build, save, write_docs
+
+import migrate
+from migrate.cli.main import run
+from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
+from migrate.similarity.mixture import find_mixture
+from migrate.stitch.select import FEWEST_JUDGED
+from migrate.vectors import unit_rows
+
+pytestmark = pytest.mark.slow
+FIGURE = re.compile(r"bounds|finds \d|alone find|overlap \d|Spearman|learning curve:|squared error")
+"""What only a sample that is large enough is said to show."""
+
+
+@cache
+def demo():
+    """Documents with the vectors of two real models, (n, 384) and (n, 768)."""
+    by_model = []
+    for model in (SMALL, LARGE):
+        with np.load(vectors_of(model)) as file:
+            by_model.append(dict(zip(file["doc_ids"].tolist(), file["docs"].astype(np.float32), strict=True)))
+    documents = [d for d in stdlib_beir().documents if all(d.id in vectors for vectors in by_model)]
+    random.Random(0).shuffle(documents)  # those that follow each other are alike
+    small, large = (unit_rows(np.array([vectors[d.id] for d in documents])) for vectors in by_model)
+    return documents, small, large
+
+
+def make(folder, count, vectors=None):
+    documents, small, _ = demo()
+    save(build("Flat", small[:count] if vectors is None else vectors[:count], metric="ip"), folder)
+    write_docs(folder, documents[:count])
+    return str(folder)
+
+
+def fit(store, output, *more):
+    return ["fit", store, "--target", f"file:{vectors_of(LARGE)}", "--view", "none", "-o", str(output), *more]
+
+
+@pytest.mark.parametrize("count", [2, 4, 6, 9, 11, 12, FEWEST_JUDGED - 1])
+def test_of_few_documents_no_figure_is_told_but_the_reason(count, tmp_path, capsys):
+    store, stitch = make(tmp_path / "store", count), tmp_path / "stitch"
+    assert run(fit(store, stitch)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"no figure of what it finds, as {count} documents are too few ({FEWEST_JUDGED} at least)" in said
+    assert not FIGURE.search(said)
+    assert run(["inspect", str(stitch)]) == 0
+    assert "too few documents for an overlap@10" in capsys.readouterr().out
+    assert "overlap@10 not known" in repr(migrate.load_stitch(stitch))
+
+
+def test_json_has_no_figure_of_few_documents_either(tmp_path, capsys):
+    assert run(fit(make(tmp_path / "store", 9), tmp_path / "stitch", "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["judged"] == 9
+    assert told["confidence"] is told["curve"] is None
+    assert {row["scores"]["overlap_at_10"] for row in told["candidates"]} == {None}
+
+
+def test_from_enough_documents_on_it_is(tmp_path, capsys):
+    assert run(fit(make(tmp_path / "store", FEWEST_JUDGED), tmp_path / "stitch")) == 0
+    said = capsys.readouterr().out
+    assert "95 % bounds" in said
+    assert "no figure" not in said
+
+
+@pytest.mark.parametrize("count", [20, 60])
+def test_assess_expects_something_of_a_fit_only_where_it_told_something(count, tmp_path, capsys):
+    store, stitch = make(tmp_path / "store", 200), tmp_path / "stitch"
+    assert run(fit(store, stitch, "--sample", str(count))) == 0
+    assert run(["assess", store, "--target", f"file:{vectors_of(LARGE)}", "--stitch", str(stitch), "--json"]) == 0
+    told = capsys.readouterr().out
+    assert ("expected overlap@10" in told) == (count >= FEWEST_JUDGED)
+
+
+def test_old_vectors_of_other_texts_are_doubted(tmp_path, capsys):
+    _, small, _ = demo()
+    store = make(tmp_path / "store", 120, np.roll(small[:120], 1, axis=0))
+    assert run(fit(store, tmp_path / "stitch")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the old vectors tell nothing of the new ones" in said
+    assert "`lead-migrate check STORE --model SPEC` tells" in said
+
+
+def test_a_stitch_that_is_no_better_than_chance_is_promised_nothing(tmp_path, capsys):
+    _, small, _ = demo()
+    store = make(tmp_path / "store", 120, np.roll(small[:120], 1, axis=0))
+    assert run(fit(store, tmp_path / "stitch", "--kind", "ridge")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "took ridge; no figure of what it finds, as that is no more than vectors of other documents" in said
+    assert not FIGURE.search(said.partition("took")[2].partition("the old vectors")[0])
+
+
+@pytest.mark.parametrize("kind", ["mean", "auto"])
+def test_old_vectors_that_are_right_are_not_doubted(kind, tmp_path, capsys):
+    assert run(fit(make(tmp_path / "store", 120), tmp_path / "stitch", "--kind", kind, "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["doubts"] == []
+
+
+def mixed(share):
+    """Vectors of the small model, a share of them those of the large one's first dimensions."""
+    _, small, large = demo()
+    is_other = np.random.default_rng(0).random(len(small)) < share
+    return np.where(is_other[:, None], unit_rows(np.ascontiguousarray(large[:, : small.shape[1]])), small)
+
+
+def mispaired(share):
+    """Vectors of the small model, a share of them those of other documents."""
+    _, small, _ = demo()
+    rows = np.flatnonzero(np.random.default_rng(0).random(len(small)) < share)
+    vectors = small.copy()
+    vectors[rows] = small[np.roll(rows, 1)]
+    return vectors
+
+
+@pytest.mark.parametrize("count", [200, 800])
+@pytest.mark.parametrize(("make_vectors", "sign"), [(mixed, "groups"), (mispaired, "errors")])
+@pytest.mark.parametrize("share", [0.3, 0.5])
+def test_two_kinds_of_vectors_are_found(make_vectors, sign, share, count):
+    target = np.ascontiguousarray(demo()[2][:, 384:])
+    found = find_mixture(make_vectors(share)[:count], target[:count])
+    assert found is not None
+    assert found.sign == sign
+    assert found.share == pytest.approx(share, abs=0.1)
+
+
+@pytest.mark.parametrize("count", [100, 200, 800])
+def test_one_kind_is_not_taken_for_two(count):
+    _, small, large = demo()
+    assert find_mixture(small[:count], large[:count]) is None
+    assert find_mixture(large[:count], small[:count]) is None
+
+
+@pytest.mark.parametrize(("make_vectors", "reason"), [(mixed, "lie apart"), (mispaired, "no better than by chance")])
+def test_fit_says_so_and_names_check(make_vectors, reason, tmp_path, capsys):
+    assert run(fit(make(tmp_path / "store", 300, make_vectors(0.5)), tmp_path / "stitch", "--kind", "ridge")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the old vectors are of two kinds" in said
+    assert reason in said
+    assert "lead-migrate check" in said
+    assert migrate.load_stitch(tmp_path / "stitch").selection.mixture is not None, "a stitch remembers it"
