@@ -85,6 +85,26 @@ def output_errors(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {describe_os_error(error)}{about}; {remedy}") from error
 
 
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those before it, which a client may have hidden by failing to undo what it had begun."""
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _disk_code(error: BaseException) -> int:
+    """Return the number of a full or failing disk that an error tells of; 0 for any other error."""
+    message = str(error)
+    code = (error.errno or 0) if isinstance(error, OSError) else 0
+    number = re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)  # as Rust and Python write it
+    if code not in _DISK and number:
+        code = int(number[1])
+    elif code not in _DISK:
+        code = next((code for code, message_part in _DISK.items() if message_part and message_part in message), 0)
+    return code if code in _DISK else 0
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Do as `output_errors` for what a client library raises on a full or failing disk, some of it in words alone."""
@@ -93,14 +113,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     except LeadMigrateError:
         raise
     except Exception as error:
-        message = str(error)
-        code = (error.errno or 0) if isinstance(error, OSError) else 0
-        number = re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)  # as Rust and Python write it
-        if code not in _DISK and number:
-            code = int(number[1])
-        elif code not in _DISK:
-            code = next((code for code, message_part in _DISK.items() if message_part and message_part in message), 0)
-        if code not in _DISK:
+        code = next(filter(None, map(_disk_code, _chain(error))), 0)
+        if not code:
             raise
         with output_errors(path):
             raise OSError(code, os.strerror(code)) from error

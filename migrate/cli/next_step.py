@@ -238,7 +238,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         advise_next("stamp", store, f"--model={spec}", "--trust", *force)
     elif result.compatible:
         advise_store(store, opened, spec)
-    elif not opened.info.has_texts:
+    elif not opened.info.has_texts or result.cause is Cause.NOT_IN_FILE:
         advise_next("inspect", store)
     elif not _advise_repair(store, spec, opened, result):
         if result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
