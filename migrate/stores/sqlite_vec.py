@@ -363,13 +363,12 @@ class SqliteVecDriver(Driver):
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
         update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(self.id_column)} = ?"  # noqa: S608
-        with closing(_connect(self.file, write=True)) as connection:
-            with _transaction(connection, self.file):
-                if self._identity_in(connection, self.name) != self._opened:
-                    raise other_there(self.info)
-                rows = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
-                present = [key for (key,) in rows]
-                connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in present))
+        with closing(_connect(self.file, write=True)) as connection, _transaction(connection, self.file):
+            if self._identity_in(connection, self.name) != self._opened:
+                raise other_there(self.info)
+            rows = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
+            present = [key for (key,) in rows]
+            connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in present))
         return len(present)
 
     # Writing.
