@@ -87,7 +87,7 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         "translate": lambda: Translate(store, fitted(), tmp_path / "new", target=load(), **some),
         "audit": lambda: Audit(translated(), "build", judged=str(beir), target=load()),
         "sync": lambda: Sync(changed(), translated(), target=load()),
-        "migration": lambda: Run(store, load(), tmp_path / "run", judged=beir, **RIDGE),
+        "migration": lambda: Run(store, load(), tmp_path / "run", judged=beir, reference="pool", **RIDGE),
     }
 
 
@@ -183,7 +183,7 @@ def test_first_tokens_are_priced_capped_and_paid_for_once(store, load, server, t
 @pytest.mark.slow
 def test_a_migration_counts_the_first_tokens_of_all_documents(store, load, server, tmp_path, beir, but_again):
     runs = [
-        Run(store, load(), tmp_path / "run", judged=beir, sample=SIZE, first_tokens=first_tokens)
+        Run(store, load(), tmp_path / "run", judged=beir, reference="pool", sample=SIZE, first_tokens=first_tokens)
         for first_tokens in (None, 5)
     ]
     without, with_prefix = (each.estimate() for each in runs)

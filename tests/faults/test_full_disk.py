@@ -75,7 +75,11 @@ CASES = {
     "carry": Case(("carry", "store", "stitch", "--directions", "d.npz", *OUT), (0,)),
     "audit --report": Case((*AUDIT, "--report", "disk/out.json"), (8,)),
     "audit --report FILE.html": Case((*AUDIT, "--report", "disk/out.html"), (8,)),
-    "run": Case(("run", "store", *FILE, "--judged", "beir", "--kind", "ridge", *OUT), (32,), keeps=("out",)),
+    "run": Case(
+        ("run", "store", "--reference", "pool", *FILE, "--judged", "beir", "--kind", "ridge", *OUT),
+        (32,),
+        keeps=("out",),
+    ),
     "live run": Case(("live", "run", "disk/api", "--once", "--budget", "90"), (16,), ("api",), ("api",)),
     "live run, its state": Case(("live", "run", "{place}/api", "--once", "--budget", "9"), (12,), **CACHE),
 }
