@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from migrate.cli.next_step import OLD, advise_switch, file_of, is_out_of_sight
+from migrate.cli.next_step import OLD, advise_switch, command_line, file_of, is_out_of_sight
 from migrate.cli.terminal import PROGRAM, advise, show, show_json, summary_text
 from migrate.errors import InputError, RemoteError, UsageError
 
@@ -140,7 +139,7 @@ def warn_of_few(store: Store, reembed: Sequence[str]) -> bool:
         f"{count:,} documents are too few for an audit to find a translation SAFE, which takes {FEWEST_DOCUMENTS}; a "
         "full re-embed needs no audit:",
     )
-    advise(f"  {shlex.join([PROGRAM, 'reembed', *reembed])}")
+    advise(f"  {PROGRAM} {command_line(['reembed', *reembed])}")
     return True
 
 

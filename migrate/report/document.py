@@ -11,6 +11,7 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, ArmResult
 from migrate.audit.verdict import Verdict
+from migrate.display import AUDIT_SCHEMA
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
 from migrate.similarity import Similarity
@@ -57,9 +58,6 @@ def _point_document(point: FrontierPoint) -> dict[str, Any]:
     }
 
 
-SCHEMA_VERSION = 4
-
-
 def audit_document(report: AuditReport) -> dict[str, Any]:
     """Return everything the report knows, per query too, as values that JSON holds; a bound without limit is null.
 
@@ -97,7 +95,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         **({} if report.frontier is None else {"frontier": frontier_document(report.frontier)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
-    return document("audit", content, version=SCHEMA_VERSION)
+    return document("audit", content, version=AUDIT_SCHEMA)
 
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:

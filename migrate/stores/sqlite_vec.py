@@ -145,8 +145,9 @@ class SqliteVecDriver(Driver):
     def _completed(self) -> Address:
         """Return the address with table and options that the manifest beside the database names."""
         manifest = find_manifest(self.folder, "store")
-        named = Address.parse((manifest.store.index or "") if manifest is not None else "")
-        if named.place != self.file.name or self.name not in ("", named.name):
+        index, beginning = (manifest.store.index if manifest is not None else None) or "", f"{self.file.name}#"
+        named = Address.parse(f"#{index.removeprefix(beginning)}")
+        if not index.startswith(beginning) or self.name not in ("", named.name):
             return self.address
         return Address(self.address.place, named.name, {**named.options, **self.address.options})
 
