@@ -14,7 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -439,6 +439,39 @@ def exchange_paths(first: Path, second: Path) -> bool:
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(code, os.strerror(code), str(first))
+
+
+_last_removals: list[Callable[[], None]] | None = None
+"""What the command that is running removes when it has ended; None where none is."""
+
+
+@contextmanager
+def command_ends() -> Iterator[None]:
+    """Put off what is removed last (`remove_last`) until the command inside has ended, well or with an error.
+
+    What is left by one that is killed or interrupted before says that its output is complete: the same command finds
+    that, and ends well.
+    """
+    global _last_removals
+    outer, _last_removals = _last_removals, []
+    removals = _last_removals
+    try:
+        yield
+    except KeyboardInterrupt:
+        removals.clear()
+        raise
+    finally:
+        _last_removals = outer
+        for remove in removals:
+            remove()
+
+
+def remove_last(remove: Callable[[], None]) -> None:
+    """Call what removes the note that an output is complete: when the command has ended, or now where none runs."""
+    if _last_removals is None:
+        remove()
+    else:
+        _last_removals.append(remove)
 
 
 @contextmanager

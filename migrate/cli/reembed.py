@@ -16,7 +16,7 @@ from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.errors import UsageError
-from migrate.files import refuse_overlap
+from migrate.files import command_ends, refuse_overlap
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def command(
         run_translation(request.partial, paid, model, running, dry_run=dry_run, as_json=as_json)
 
 
+@command_ends()
 def _embed_all(
     request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
 ) -> None:
@@ -94,6 +95,7 @@ def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_
         advise_next("audit", new, "--reference", "pool", "--source", store, "--judged", JUDGED)
 
 
+@command_ends()
 def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.embedders.again import ASKED_AGAIN, needs_proof
