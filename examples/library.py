@@ -15,7 +15,8 @@ def main(store: str, beir: str, target: str, output: str) -> None:
     """Leave the stitch, the new store and the report in the output folder, and print what came of it."""
     folder = Path(output)
     embedder = migrate.load_embedder(target, cache=folder / "embeddings.sqlite")
-    done = migrate.run(store, embedder, folder, judged=beir)
+    done = migrate.run(store, embedder, folder, judged=beir, reference="pool")
+    assert isinstance(done, migrate.Migration)  # a small store is embedded in full otherwise
     print(done.stitch)
     print(done.translation)
     print(done.report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from migrate.errors import UsageError
 
@@ -30,6 +30,10 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
             "to_pandas needs pandas, which is not installed; run pip install 'lead-migrate[pandas]'"
         ) from error
     return pd.DataFrame(list(rows))
+
+
+AUDIT_SCHEMA: Final = 4
+"""Version of the JSON of an audit, which `switch` reads too."""
 
 
 @singledispatch

@@ -7,6 +7,7 @@
     │   ├── StoreError           4   a vector store: unreadable, malformed, inconsistent
     │   │   └── UnsupportedStoreError  4   well formed, but of a kind that is not read
     │   ├── VectorError          4   a zero, NaN or Inf vector, or a wrong dimension
+    │   ├── MissingVectorError   4   a file of vectors that has none for a text
     │   ├── StitchError          4   a stitch: malformed, or not fitted for this store
     │   ├── ManifestError        4   a manifest of another kind or format version
     │   └── DatasetError         4   a BEIR folder, a corpus, a query file
@@ -55,6 +56,10 @@ class UnsupportedStoreError(StoreError):
 
 class VectorError(InputError):
     """A zero, NaN or Inf vector, or vectors of the wrong dimension."""
+
+
+class MissingVectorError(InputError):
+    """A file of vectors holds none for some of the texts."""
 
 
 class StitchError(InputError):

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +85,26 @@ def output_errors(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {describe_os_error(error)}{about}; {remedy}") from error
 
 
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those before it, which a client may have hidden by failing to undo what it had begun."""
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _disk_code(error: BaseException) -> int:
+    """Return the number of a full or failing disk that an error tells of; 0 for any other error."""
+    message = str(error)
+    code = (error.errno or 0) if isinstance(error, OSError) else 0
+    number = re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)  # as Rust and Python write it
+    if code not in _DISK and number:
+        code = int(number[1])
+    elif code not in _DISK:
+        code = next((code for code, message_part in _DISK.items() if message_part and message_part in message), 0)
+    return code if code in _DISK else 0
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Do as `output_errors` for what a client library raises on a full or failing disk, some of it in words alone."""
@@ -93,14 +113,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     except LeadMigrateError:
         raise
     except Exception as error:
-        message = str(error)
-        code = (error.errno or 0) if isinstance(error, OSError) else 0
-        number = re.search(r"(?:\(os error |\[Errno )(\d+)[\])]", message)  # as Rust and Python write it
-        if code not in _DISK and number:
-            code = int(number[1])
-        elif code not in _DISK:
-            code = next((code for code, message_part in _DISK.items() if message_part and message_part in message), 0)
-        if code not in _DISK:
+        code = next(filter(None, map(_disk_code, _chain(error))), 0)
+        if not code:
             raise
         with output_errors(path):
             raise OSError(code, os.strerror(code)) from error
@@ -425,6 +439,39 @@ def exchange_paths(first: Path, second: Path) -> bool:
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(code, os.strerror(code), str(first))
+
+
+_last_removals: list[Callable[[], None]] | None = None
+"""What the command that is running removes when it has ended; None where none is."""
+
+
+@contextmanager
+def command_ends() -> Iterator[None]:
+    """Put off what is removed last (`remove_last`) until the command inside has ended, well or with an error.
+
+    What is left by one that is killed or interrupted before says that its output is complete: the same command finds
+    that, and ends well.
+    """
+    global _last_removals
+    outer, _last_removals = _last_removals, []
+    removals = _last_removals
+    try:
+        yield
+    except KeyboardInterrupt:
+        removals.clear()
+        raise
+    finally:
+        _last_removals = outer
+        for remove in removals:
+            remove()
+
+
+def remove_last(remove: Callable[[], None]) -> None:
+    """Call what removes the note that an output is complete: when the command has ended, or now where none runs."""
+    if _last_removals is None:
+        remove()
+    else:
+        _last_removals.append(remove)
 
 
 @contextmanager

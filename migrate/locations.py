@@ -18,6 +18,12 @@ _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SETTING: Final = re.compile(r"([?&])(password|sslpassword|api[_-]?key|token)=([^&#]*)(&?)", re.IGNORECASE)
 
+_USER_INFO: Final = re.compile(r"(://|^)([^/?#]*|[^/?#@:]*:(?!\d+(?:[/?#]|$))[^@]*)@")
+_PARAMETER: Final = re.compile(r"(?<=[?&])([^=&#]*)=([^&#]+)")
+_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|pwd|sig|auth|cred", re.IGNORECASE)
+MASK: Final = "***"
+"""In the place of a secret."""
+
 _secrets: dict[str, dict[str, str]] = {}
 """By the location without them, up to the name of table or collection: one server, one password."""
 
@@ -49,6 +55,31 @@ def hide_secrets(location: str) -> str:
     if secrets:
         _secrets.setdefault(hidden.partition("#")[0], {}).update(secrets)
     return hidden
+
+
+def mask_url(url: str) -> str:
+    """Return the URL of a server without user, password and keys; `scrub` knows them from now on.
+
+    >>> mask_url("https://ann:secret@models.example/v1?api-version=1&subscription-key=0123")
+    'https://***@models.example/v1?api-version=1&subscription-key=***'
+    """
+    values: list[str] = []
+
+    def mask_user(match: re.Match[str]) -> str:
+        values.extend([match[2], *match[2].split(":", 1)[1:]])
+        return f"{match[1]}{MASK}@"
+
+    def mask_value(match: re.Match[str]) -> str:
+        if not _SECRET_NAME.search(match[1]):
+            return match[0]
+        values.append(match[2])
+        return f"{match[1]}={MASK}"
+
+    masked = _PARAMETER.sub(mask_value, _USER_INFO.sub(mask_user, url, count=1))
+    if values and masked != url:
+        known = {value for typed in values for value in (typed, unquote(typed))}
+        _secrets.setdefault(masked, {}).update({value: value for value in known})
+    return masked
 
 
 def place_of(location: str | Path) -> Path | str:
@@ -84,7 +115,7 @@ def scrub(text: str) -> str:
     """Return a text, such as the message of a server, without any secret that is known."""
     values = {value for secrets in _secrets.values() for value in secrets.values() if len(value) > 3}
     for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, "***")
+        text = text.replace(value, MASK)
     return text
 
 
@@ -129,8 +160,14 @@ class Address:
         >>> Address.parse("shop.db#items?text=title")
         Address(place='shop.db', name='items', options={'text': 'title'})
         """
-        location, mark, fragment = text.rpartition("#")
-        if not mark:
+        ends = [match.start() for match in re.finditer("#", text)]
+        if not ends:
             return cls(text)
+        # a name may have a # too, and so may a path: of several, the last one after a place that is there
+        is_there = (end for end in reversed(ends) if Path(text[:end]).exists())
+        end = ends[0]
+        if len(ends) > 1 and "://" not in text:
+            end = next(is_there, ends[-1])
+        location, fragment = text[:end], text[end + 1 :]
         name, _, options = fragment.partition("?")
         return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

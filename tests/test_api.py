@@ -161,19 +161,19 @@ def test_a_printed_report_is_the_table_of_the_screen(done, capsys):
 
 @pytest.mark.slow
 def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
-    words = {"judged": "my-beir", "kind": "ridge", "sample": 100}
+    words = {"judged": "my-beir", "kind": "ridge", "sample": 100, "reference": "pool"}
     made = migrate.run("my-store", "tfidf:24", "made", **words)
     assert {"stitch", "store", "report.json", "report.html"} <= {path.name for path in Path("made").iterdir()}
     assert made.stitch.stitch.spec == "ridge" and made.translation.n_true == 100
     assert "stay" in made.report.comparisons and made.report.pool is not None
     assert migrate.run("my-store", "tfidf:24", "made", **words).report.verdict == made.report.verdict
-    with pytest.raises(migrate.LeadMigrateError, match='neither "pool" nor "build"'):
-        migrate.run("my-store", "tfidf:24", "other", reference="made/reference", **words)
+    with pytest.raises(migrate.LeadMigrateError, match='is not "auto", "pool" or "build"'):
+        migrate.run("my-store", "tfidf:24", "other", **{**words, "reference": "made/reference"})
 
 
 @pytest.mark.slow
 def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
-    made = migrate.run("my-store", "tfidf:24", "made", judged="my-beir", kind="ridge", sample=100)
+    made = migrate.run("my-store", "tfidf:24", "made", judged="my-beir", reference="pool", kind="ridge", sample=100)
     verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
     with pytest.raises(migrate.LeadMigrateError, match="the report: this report says NOT"):
         migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from migrate.locations import Address, hide_secrets, scrub, secrets_of
+from migrate.locations import Address, hide_secrets, mask_url, scrub, secrets_of
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,21 @@ def test_an_address_has_a_place_a_name_and_options():
         "http://h?x=1", "c", {"text": "t", "distance": "l2"}
     )
     assert Address.parse("folder") == Address("folder")
+
+
+def test_a_name_may_have_a_hash_as_a_path_may(tmp_path):
+    for place in (tmp_path / "my.db", tmp_path / "my.db#1"):
+        place.touch()
+        assert Address.parse(f"{place}#x#y?text=t") == Address(str(place), "x#y", {"text": "t"})
+    assert Address.parse("http://h/v1#x#y") == Address("http://h/v1", "x#y")
+
+
+def test_the_url_of_a_server_has_no_secret_and_what_tells_servers_apart():
+    for url, masked in (
+        ("https://h/v1?deployment=a&api-version=1", "https://h/v1?deployment=a&api-version=1"),
+        ("https://sk-0123@h/v1", "https://***@h/v1"),
+        ("https://ann:p/w@x@h:8/v1?key=k1k2k3&sig=", "https://***@h:8/v1?key=***&sig="),
+        ("ann:12345@h/v1", "***@h/v1"),
+    ):
+        assert mask_url(url) == masked
+    assert scrub("refused sk-0123 and p/w@x and k1k2k3") == "refused *** and *** and ***"

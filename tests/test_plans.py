@@ -86,7 +86,7 @@ def plan_step(store, beir, corpus, load, forget_hashes, tmp_path):
         "translate": lambda: Translate(store, fitted(), tmp_path / "new", target=load(), **some),
         "audit": lambda: Audit(translated(), "build", judged=str(beir), target=load()),
         "sync": lambda: Sync(changed(), translated(), target=load()),
-        "migration": lambda: Run(store, load(), tmp_path / "run", judged=beir, **RIDGE),
+        "migration": lambda: Run(store, load(), tmp_path / "run", judged=beir, reference="pool", **RIDGE),
     }
 
 

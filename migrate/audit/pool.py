@@ -279,14 +279,20 @@ def expected_documents(
     `arms` is of how many arms the pool has the first documents, and where the old store is searched `together` with the
     new one, it has as many of both. They are taken to lie anywhere: in a small store some come up again.
     """
+    count = expected_count(translated.info.count, query_set, arms, stages=stages, together=together)
+    rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
+    return known_documents(translated, rows)
+
+
+def expected_count(
+    all_of_them: int, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, together: bool = False
+) -> int:
+    """Return about how many documents of a store a pool embeds; the parameters are those of `expected_documents`."""
     depth = max(first_depth(query_set, stages), *(stages or ()), 0)
     depth += max(stages or (0,)) if together else 0
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
-    all_of_them = translated.info.count
     drawn = len(judged_documents(query_set)) + near + 3 * SAMPLED  # about how many a first step draws at random
-    count = min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
-    rows = np.sort(np.random.default_rng(seed).permutation(all_of_them)[:count]).astype(np.int64)
-    return known_documents(translated, rows)
+    return min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
 
 
 def grow_pool(retriever: Retriever, most: int, *, announce: Callable[[PoolStep], None] | None = None) -> GrownPool:

@@ -33,7 +33,7 @@ from migrate.check.retrieval import RetrievalCost
 from migrate.embedders import special_options
 from migrate.embedders.again import prove_known
 from migrate.embedders.base import Embedder
-from migrate.errors import RemoteError
+from migrate.errors import MissingVectorError, RemoteError
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
@@ -85,7 +85,11 @@ def check_store(
         return Compatibility(store.info.location, model, cause, sentence, "manifest", tuple(findings), notes=notes)
     if not store.info.has_texts:
         return _by_facts(store, model, (*findings, norms_by_model(store, model, seed)))
-    result, compared = _by_sample(store, embedder, findings, sample, seed, progress)
+    try:
+        result, compared = _by_sample(store, embedder, findings, sample, seed, progress)
+    except MissingVectorError as error:  # a file that all of the store's vectors are from has them all
+        findings.append(Observation("texts", False, str(error)))
+        return Compatibility(store.info.location, model, Cause.NOT_IN_FILE, str(error), "facts", tuple(findings))
     return replace(result, retrieval=measure(compared)) if measure and result.cause in NEAR_CAUSES else result
 
 
@@ -136,6 +140,8 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, s
     try:
         if not holds_vectors_of(store, embedder, 8, seed):
             return result
+    except MissingVectorError:
+        return result
     except (RemoteError, ModuleNotFoundError) as error:  # no key, or a light installation
         untried = f"whether these are the first {dim:,} dimensions of the model's could not be tried: {error}"
         return replace(result, notes=(*notes, untried))

@@ -107,8 +107,9 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
 
 
 def model_differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:
-    """Return in words the fields of two identities that differ."""
-    pairs = {field.name: (getattr(recorded, field.name), getattr(model, field.name)) for field in fields(recorded)}
+    """Return in words the fields of two identities that differ, of those that make two of them equal or not."""
+    names = [field.name for field in fields(recorded) if field.compare]
+    pairs = {name: (getattr(recorded, name), getattr(model, name)) for name in names}
     return {
         name: f"{_WORDS[name]} is {old!r}, for the model as named {new!r}"
         for name, (old, new) in pairs.items()

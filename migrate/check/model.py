@@ -21,6 +21,7 @@ class Cause(StrEnum):
     SHORTENED = "shortened vectors"
     OTHER_MODEL = "other model"
     OTHER_TEXTS = "vectors of other texts"
+    NOT_IN_FILE = "documents that the file does not hold"
     OUT_OF_STEP = "ids and vectors out of step"
     ROTATED = "rotated vectors"
     MISSING_PREFIX = "missing prefix"

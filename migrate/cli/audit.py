@@ -15,7 +15,7 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show_result
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
-from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report
+from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report, warn_of_few
 from migrate.errors import UsageError
 from migrate.files import free_path, refuse_file
 
@@ -131,8 +131,9 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
 def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> AuditReport:
     """Say what an audit costs, ask where that is too much, and do it."""
     deal = None
-    if step.is_pooled and locations.has_texts:
-        arguments = [locations.source or store, *locations.target, "-o", locations.full]
+    arguments = [locations.source or store, *locations.target, "-o", locations.full]
+    is_small = step.full is None and warn_of_few(step.translated, arguments)
+    if step.is_pooled and locations.has_texts and not is_small:
         deal = paid.weigh(step, step.translated, "the audit", arguments, seed=step.seed)
     if step.full is None or any(model.meter is not None for model in step.models):
         paid.agree(step, progress=step.progress)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -16,6 +17,9 @@ from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
 from migrate.files import free_path, refuse_file
+
+if TYPE_CHECKING:
+    from migrate.pipeline.job import Migration
 
 
 @options.command("demo", example="lead-migrate demo --from tfidf:256")
@@ -33,7 +37,12 @@ from migrate.files import free_path, refuse_file
     help="Folder to keep everything in.  [default: only the page is kept, in the current folder]",
 )
 @option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
-@option("--sample", "size", type=click.IntRange(min=2), default=500, help="Documents to embed again and learn from.")
+@option(
+    "--sample",
+    "size",
+    type=click.IntRange(min=2),
+    help="Documents to embed again and learn from.  [default: 500, or a third of fewer than 1,500]",
+)
 @options.seed
 @options.force
 @options.verbose
@@ -43,7 +52,7 @@ def command(
     source_spec: str | None,
     output: Path | None,
     docs: int | None,
-    size: int,
+    size: int | None,
     seed: int,
     force: bool,
     verbose: bool,
@@ -85,6 +94,7 @@ def command(
         spec = f"file:{folder / f'{new}.npz'}"
         target = load_embedder(spec)
         store = open_store(folder / "source")
+        size = size or min(500, store.info.count // 3)
         advise(
             f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with "
             f"{source_spec or old} ({store.info.dim} dimensions)",
@@ -99,6 +109,7 @@ def command(
             target,
             folder,
             judged=with_unread(questions, store, target, seed=seed, warned=()),  # the report has it
+            reference="pool",
             source_model=source,
             sample=size,
             locations=Locations(target=("--target", spec)),  # the model's own name lacks the folder
@@ -106,7 +117,7 @@ def command(
             force=force,
             progress=progress,
         )
-        done = step.run()
+        done = cast("Migration", step.run())
         page = folder / PAGE
         if output is None:
             # its commands are of what the demo leaves where it is told to keep something: this folder goes away
@@ -117,7 +128,7 @@ def command(
     if pool is not None and pool.is_exact:
         advise(
             f"3. the proof: {len(corpus.queries):,} queries, {pool.depth} documents deep and more, reach all of so "
-            "small a store",
+            "small a store, which `run` would embed in full",
         )
     show(summary_text(done.report, page), verdict=True)
     if verbose:

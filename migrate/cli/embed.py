@@ -12,6 +12,7 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
+from migrate.files import command_ends
 from migrate.steps.embed import Embed
 
 
@@ -22,6 +23,7 @@ from migrate.steps.embed import Embed
 @DRY_RUN
 @options.as_json
 @options.quiet
+@command_ends()
 def command(
     request: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
 ) -> None:

@@ -16,7 +16,7 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
-from migrate.cli.verdict import stop_if_same
+from migrate.cli.verdict import stop_if_same, warn_of_few
 from migrate.files import free_path, refuse_output
 from migrate.steps.fit import Fit
 
@@ -83,7 +83,8 @@ def command(
         if step.direction == "document" and not is_bare:
             full = opened.successor("full") or str(path_beside(opened, "full"))
             reembed_words = [store, "--target", target, *typed_model(), "-o", full]
-            paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=seed)
+            if not warn_of_few(opened, reembed_words):
+                paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=seed)
         stop_if_dry(dry_run, reads=[store, request.query_log], writes=[output], step=step, as_json=as_json)
         paid.agree(step, progress=progress)
         stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)

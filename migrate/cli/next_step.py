@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from migrate.cli.terminal import PROGRAM, advise
 from migrate.errors import LeadMigrateError
 from migrate.files import cache_folder, free_path, real_path
-from migrate.locations import secrets_of
+from migrate.locations import MASK, mask_url, secrets_of
 from migrate.report.characters import printable
 
 if TYPE_CHECKING:
@@ -158,7 +158,18 @@ def _advise_words(arguments: Sequence[str]) -> None:
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
             "QDRANT_API_KEY",
         )
-    advise(f"next: {program} {printable(shlex.join([*options, *arguments]))}")
+    advise(f"next: {program} {command_line([*options, *arguments])}")
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return words as they are typed in a shell, without the URL of a server that has a secret in it.
+
+    What is to be set in its place is printed.
+    """
+    shown = [word for word in words if not (word.startswith("--base-url=") and MASK in word)]
+    if len(shown) < len(words):
+        advise("the URL of the server has a password or a key in it, and is left out: set OPENAI_BASE_URL to it")
+    return printable(shlex.join(shown))
 
 
 def typed_model() -> tuple[str, ...]:
@@ -180,10 +191,13 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
     for option in context.command.params:
         if not isinstance(option, click.Option) or option.name not in names or option.hidden:
             continue  # a hidden one is a setting of models, which no command line takes
-        if context.get_parameter_source(str(option.name)) not in typed:
+        source = context.get_parameter_source(str(option.name))
+        if source not in typed:
             continue
         flag, value = next(flag for flag in option.opts if flag.startswith("--")), context.params[str(option.name)]
-        if isinstance(value, bool):
+        if option.name == "base_url" and (masked := mask_url(value)) != value:
+            yield from [f"{flag}={masked}"] if source is ParameterSource.COMMANDLINE else []
+        elif isinstance(value, bool):
             yield from [flag] if value else []
         else:
             yield from (f"{flag}={item}" for item in (value if isinstance(value, tuple) else [value]))
@@ -238,7 +252,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         advise_next("stamp", store, f"--model={spec}", "--trust", *force)
     elif result.compatible:
         advise_store(store, opened, spec)
-    elif not opened.info.has_texts:
+    elif not opened.info.has_texts or result.cause is Cause.NOT_IN_FILE:
         advise_next("inspect", store)
     elif not _advise_repair(store, spec, opened, result):
         if result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):

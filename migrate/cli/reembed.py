@@ -16,12 +16,13 @@ from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.errors import UsageError
-from migrate.files import refuse_overlap
+from migrate.files import command_ends, refuse_overlap
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
     from migrate.embed import Embedding
     from migrate.steps.reembed.fill import Backfill
+    from migrate.stores.base import Store
 
 
 @options.command("reembed", example="lead-migrate reembed my-store --target tfidf:64 -o new-store")
@@ -54,6 +55,7 @@ def command(
         run_translation(request.partial, paid, model, running, dry_run=dry_run, as_json=as_json)
 
 
+@command_ends()
 def _embed_all(
     request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
 ) -> None:
@@ -77,6 +79,11 @@ def _embed_all(
         stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=as_json)
         done = cast("Embedding", step.execute())
     paid.finish()
+    show_reembedded(done, store, opened, output_of(output).location, as_json=as_json)
+
+
+def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_json: bool) -> None:
+    """Print what a full re-embed has made, and what comes next; `store` is the old one as typed, `new` the location."""
     if as_json:
         content = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
         show_json(content, kind="reembed")
@@ -84,11 +91,11 @@ def _embed_all(
     show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}, all of them true ones")
     for remark in done.remarks:
         show(f"note: {remark}")
-    new = output_of(output).location
     if not advise_switch(store, opened, new):
         advise_next("audit", new, "--reference", "pool", "--source", store, "--judged", JUDGED)
 
 
+@command_ends()
 def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.embedders.again import ASKED_AGAIN, needs_proof

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
@@ -20,13 +21,19 @@ from migrate.cli.options import (
     Outputs,
     report_options,
 )
+from migrate.cli.reembed import show_reembedded
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
-from migrate.cli.verdict import show_finished, show_report, source_model_of, stop_if_same
+from migrate.cli.verdict import show_finished, show_report, source_model_of, stop_if_same, warn_of_few
 from migrate.files import refuse_overlap
 from migrate.pipeline import Run
+
+if TYPE_CHECKING:
+    from migrate.embed import Embedding
+    from migrate.pipeline.job import Migration
+    from migrate.steps.reembed import Reembed
 
 
 @options.command(
@@ -54,7 +61,8 @@ def command(
     """Fit a stitch, translate STORE, and audit the result.
 
     Everything is left in one folder. The audit embeds a pool of documents, no more than the verdict needs; with
-    --reference build, every document is embedded for comparison.
+    --reference build, every document is embedded for comparison. Of a small store, of which fit and audit would embed
+    every document, there is nothing to judge: it is embedded in full, as `reembed` does, unless --reference is named.
 
     The same command again goes on where a run broke off; a finished run only prints its verdict again. With another
     --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew.
@@ -70,7 +78,7 @@ def command(
 
     store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
-    by_pool, margin = request.reference == "pool", MarginOptions(request.margin, accept_margin)
+    margin = MarginOptions(request.margin, accept_margin)
     request.check()
     options.refuse_missing(store, request.queries_location, target=target)
     read = options.local_paths(store, request.queries_location)
@@ -83,17 +91,10 @@ def command(
         embedder = model.load(target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
         old = source_model_of(opened, _text(request.source_model), model)
-        if old is None:
-            advise("no --source-model: the audit cannot say whether staying would be better")
-        questions = replace(request, progress=progress).load_queries(opened)
         step = replace(
             request,
             store=opened,
             target=embedder,
-            judged=with_unread(questions, opened, embedder, seed=seed),
-            queries=None,
-            hold_out=None,
-            group_field=None,
             source_model=old,
             margin_from=margin.origin,
             locations=Locations(
@@ -105,28 +106,20 @@ def command(
             announce=lambda step: advise(step.sentence),
             progress=progress,
         )
-        job = step.job
-        finished = job.finished
+        if not step.job.needs_no_queries:
+            judged = with_unread(step.load_queries(opened), opened, embedder, seed=seed)
+            step = replace(step, judged=judged, queries=None, hold_out=None, group_field=None)
+        if step.job.full is not None:
+            return _embed_all(step, step.job.full, paid, request, dry_run=dry_run, as_json=as_json)
+        finished = step.job.finished
+        if old is None:
+            advise("no --source-model: the audit cannot say whether staying would be better")
         if finished is not None:
             advise("this run is finished already; its verdict is printed again")
             stop_if_dry(dry_run, reads=[output], writes=outputs.report, as_json=as_json)
             code = show_finished(finished, output / PAGE, outputs, **shown)
         else:
-            judges, kept_outputs, rate = job.questions, job.earlier, None
-            if kept_outputs.outputs:
-                remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
-                advise(f"the stitch and the translated store are there already; only the audit is repeated{remark}")
-            if by_pool and request.hold_out is None:
-                offer_hold_out(judges, opened, embedder)
-            if by_pool and not kept_outputs.outputs:
-                arguments = [store, *job.locations.target, "-o", job.locations.full]
-                deal = paid.weigh(step, opened, "fit and audit", arguments, seed=seed)
-                rate = None if deal is None else deal.documents_per_s
-            reads, writes = [store, request.queries_location], [output, *outputs.report]
-            stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
-            paid.agree(step, progress=progress)
-            stop_if_same("run", opened, job.embedder, paid=paid, as_json=as_json)
-            done = step.execute(rate)
+            done = _judge(step, request, paid, outputs, dry_run=dry_run, as_json=as_json)
     if finished is None:
         paid.finish()
         chosen = [choice_sentence(done.stitch.selection), *doubts(done.stitch.selection)]
@@ -139,6 +132,43 @@ def command(
         recommendation = finished.document.get("recommendation") if finished else recommendation_document(done.report)
         advise_recommendation(recommendation)
     return code
+
+
+def _judge(step: Run, request: Run, paid: Spending, outputs: Outputs, *, dry_run: bool, as_json: bool) -> Migration:
+    """Fit, translate and audit, once the costs are agreed to; `request` is what was typed."""
+    job, store, opened = step.job, str(request.store), step.job.store
+    judges, kept_outputs, rate = job.questions, job.earlier, None
+    if kept_outputs.outputs:
+        remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
+        advise(f"the stitch and the translated store are there already; only the audit is repeated{remark}")
+    if job.is_pooled and request.hold_out is None:
+        offer_hold_out(judges, opened, job.embedder)
+    arguments = [store, *job.locations.target, "-o", job.locations.full]
+    if not warn_of_few(opened, arguments) and job.is_pooled and not kept_outputs.outputs:
+        deal = paid.weigh(step, opened, "fit and audit", arguments, seed=request.seed)
+        rate = None if deal is None else deal.documents_per_s
+    reads, writes = [store, request.queries_location], [request.folder, *outputs.report]
+    stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
+    paid.agree(step, progress=step.progress)
+    stop_if_same("run", opened, job.embedder, paid=paid, as_json=as_json)
+    return cast("Migration", step.execute(rate))
+
+
+def _embed_all(step: Run, full: Reembed, paid: Spending, request: Run, *, dry_run: bool, as_json: bool) -> int:
+    """Make the full re-embed of a store of which there is nothing to judge; `request` is what was typed."""
+    from migrate.report.terminal import wrap
+
+    store = full.source
+    for line in wrap(f"there is nothing to judge, so the store is embedded in full: {step.job.why_full}").splitlines():
+        advise(line)
+    reads = [str(request.store), request.queries_location]
+    stop_if_dry(dry_run, reads=reads, writes=[full.output], step=step, as_json=as_json)
+    paid.agree(step, progress=step.progress)
+    stop_if_same("run", store, full.embedder, paid=paid, as_json=as_json)
+    done = cast("Embedding", step.execute())
+    paid.finish()
+    show_reembedded(done, str(request.store), store, str(full.output), as_json=as_json)
+    return 0
 
 
 def _text(typed: object | None) -> str | None:

@@ -5,7 +5,6 @@ The further models that a stitch reads texts with, loaded with the options of th
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from migrate.cli.next_step import command_line
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.errors import SpendingError
@@ -72,7 +72,7 @@ class Spending:
             for line in wrap(deal.sentence(subject)).splitlines():
                 advise(line)
             if deal.full_is_better:
-                advise(f"  {shlex.join([PROGRAM, 'reembed', *arguments])}")
+                advise(f"  {PROGRAM} {command_line(['reembed', *arguments])}")
         return deal
 
     def agree(self, plan: PaidStep[Any], *, progress: Progress) -> None:

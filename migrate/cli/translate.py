@@ -23,6 +23,7 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
+from migrate.files import command_ends
 from migrate.steps.translate import Translate
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def command(
     run_translation(request, paid, model, running, dry_run=dry_run, as_json=as_json)
 
 
+@command_ends()
 def run_translation(
     request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
 ) -> None:

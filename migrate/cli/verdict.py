@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from migrate.cli.next_step import OLD, advise_switch, file_of, is_out_of_sight
-from migrate.cli.terminal import show, show_json, summary_text
+from migrate.cli.next_step import OLD, advise_switch, command_line, file_of, is_out_of_sight
+from migrate.cli.terminal import PROGRAM, advise, show, show_json, summary_text
 from migrate.errors import InputError, RemoteError, UsageError
 
 if TYPE_CHECKING:
@@ -123,6 +123,24 @@ def _show(
     show(summary, verdict=True)
     if verbose:
         show(f"\n{details()}", verdict=True)
+
+
+def warn_of_few(store: Store, reembed: Sequence[str]) -> bool:
+    """Say before anything is embedded where a store is too small for an audit to find a translation of it SAFE.
+
+    `reembed` are the arguments of a full re-embed. Returns whether it is.
+    """
+    from migrate.audit.verdict import FEWEST_DOCUMENTS
+
+    count = store.info.count
+    if count >= FEWEST_DOCUMENTS:
+        return False
+    advise(
+        f"{count:,} documents are too few for an audit to find a translation SAFE, which takes {FEWEST_DOCUMENTS}; a "
+        "full re-embed needs no audit:",
+    )
+    advise(f"  {PROGRAM} {command_line(['reembed', *reembed])}")
+    return True
 
 
 def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending | None = None, as_json: bool) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
-from migrate.errors import InputError, OutputError, VectorError
+from migrate.errors import InputError, MissingVectorError, OutputError, VectorError
 from migrate.files import describe_os_error, refuse_endless, sha256_file
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
@@ -210,8 +210,8 @@ class FileEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """The stored vectors of the texts, by id, or by identical text where the file holds texts.
 
-        Raises InputError: the file is malformed, or does not hold all of them; says how many are missing, and names
-        some.
+        Raises MissingVectorError: the file does not hold all of them; says how many are missing, and names some.
+        InputError: it is malformed, or holds no queries.
         """
         table = self._tables.get(role)
         if table is None:
@@ -222,7 +222,7 @@ class FileEmbedder(Embedder):
         progress("embed", len(texts), len(texts))
         return table.vectors[rows] if rows else np.empty((0, table.vectors.shape[1]), dtype=np.float32)
 
-    def _missing(self, table: _Table, missing: Sequence[Text], count: int, role: Role) -> InputError:
+    def _missing(self, table: _Table, missing: Sequence[Text], count: int, role: Role) -> MissingVectorError:
         """The error for texts that the file does not hold: by far the most often it is a file of other texts."""
         plural = "queries" if role == "query" else "documents"
         named = ", ".join(repr(text.id) for text in missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -230,7 +230,7 @@ class FileEmbedder(Embedder):
         changed_note = f" ({changed:,} of them have another text there)" if changed else ""
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
         remedy = "is it the right file? If it is, embed what is missing and add it"
-        return InputError(f"{self.path}: holds no vector for {lacking}; {remedy}")
+        return MissingVectorError(f"{self.path}: holds no vector for {lacking}; {remedy}")
 
 
 def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:

@@ -28,6 +28,7 @@ from migrate.embedders.services import COHERE, GEMINI, OPENAI, VOYAGE, Service
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 from migrate.files import canonical_json
+from migrate.locations import mask_url
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summarize_norms
 
@@ -188,10 +189,11 @@ class OpenAIEmbedder(Embedder):
             raise UsageError(f"the concurrency must be from 1 to 256, not {concurrency}")
         base_url = base_url or os.environ.get(api.url_variable) or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
-            raise UsageError(f"{base_url!r} is not a `base_url`; give one such as http://localhost:8000/v1")
+            raise UsageError(f"{mask_url(base_url)!r} is not a `base_url`; give one such as http://localhost:8000/v1")
         self.api, self.entry = api, find_model(name, api.kind)
         self.name = self.entry.name if self.entry else name
         self.base_url = base_url
+        self._shown_url = None if base_url is None else mask_url(base_url)
         self.dimensions = dimensions
         explicit = {"document": document_prefix, "query": query_prefix}
         self.prefixes = {role: self._prefix(role, prefix) for role, prefix in explicit.items()}
@@ -205,7 +207,7 @@ class OpenAIEmbedder(Embedder):
         self._one_call = threading.RLock()
         self._charges: list[int] = []
         self._is_checked = False
-        self._served = ServedModel(self.name, base_url or api.title, self.entry, dimensions)
+        self._served = ServedModel(self.name, self._shown_url or api.title, self.entry, dimensions)
 
     def _prefix(self, role: str, explicit: str | None) -> str:
         """Return the prefix that was given, or that of the registry."""
@@ -287,7 +289,7 @@ class OpenAIEmbedder(Embedder):
 
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
-        scope = [self.spec, self.base_url, self.dimensions, self.prefixes[role]]
+        scope = [self.spec, self._shown_url, self.dimensions, self.prefixes[role]]
         task = self.task(role)
         return canonical_json(scope if task is None else [*scope, task])
 

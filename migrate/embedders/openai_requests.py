@@ -24,6 +24,7 @@ import numpy as np
 
 from migrate.embedders.services import OPENAI, Service
 from migrate.errors import AuthenticationError, RemoteError
+from migrate.locations import mask_url, scrub
 from migrate.redirects import check_redirect
 from migrate.vectors import Vectors, squared_norms
 
@@ -155,7 +156,7 @@ class Client:
     @property
     def service(self) -> str:
         """The name of the server in messages."""
-        return self.base_url or self.api.title
+        return mask_url(self.base_url) if self.base_url else self.api.title
 
     def start(self, inputs: Sequence[str], future: Future[Answer]) -> None:
         """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries."""
@@ -280,7 +281,7 @@ class Client:
 
     def _failed(self, times: int, reason: str, advice: str) -> RemoteError:
         count = "once" if times == 1 else f"{times} times, the last time"
-        return RemoteError(f"{self.service} failed {count} with: {reason}; {advice}")
+        return RemoteError(f"{self.service} failed {count} with: {scrub(reason)}; {advice}")
 
     def _unconnected(self, error: APIConnectionError, tried: int) -> RemoteError:
         """The error for a connection that was not made or broke, with its cause, or for no answer in time."""
@@ -297,7 +298,7 @@ class Client:
         details = error.body if isinstance(error.body, dict) else {}
         code = str(details.get("code") or details.get("type") or "")
         reason = str(details.get("message") or error.message).replace(self.key, "***").strip() or "no message"
-        message = reason.splitlines()[0][:300]
+        message = scrub(reason.splitlines()[0])[:300]
         status, service = error.status_code, self.service
         if code == "insufficient_quota":
             return RemoteError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from migrate.audit.judged import JudgedStep
 from migrate.steps.base import RESTART, argument, function, option, parameter
@@ -15,18 +15,23 @@ from migrate.steps.fit import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations
     from migrate.cost.spending import PlannedModel
+    from migrate.embed import Embedding
     from migrate.pipeline.job import Migration, RunJob
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.vectors import Query
 
 
 @dataclass(frozen=True, eq=False)
-class Run(JudgedStep["Migration"]):
+class Run(JudgedStep["Migration | Embedding"]):
     """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
 
     The folder has `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built; each complete or
     absent. The same call continues a run that broke off, and audits again what is finished. Queries of the log, which
     choose documents, do not judge.
+
+    Of a store of which fit and audit would embed every document, or too small for any to be SAFE, there is nothing to
+    judge: it is embedded in full, which leaves `store` alone, and its `Embedding` is returned. A `reference` that is
+    named judges all the same.
 
     Raises
     ------
@@ -40,7 +45,8 @@ class Run(JudgedStep["Migration"]):
     Examples
     --------
     >>> import migrate
-    >>> done = migrate.run("my-store", "tfidf:24", "migration", judged="my-beir", kind="ridge", sample=100)
+    >>> done = migrate.run("my-store", "tfidf:24", "migration", judged="my-beir", reference="pool", kind="ridge",
+    ...     sample=100)
     >>> done.translation  # doctest: +ELLIPSIS
     <Translation migration/store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     >>> done.report.outcome in set(migrate.Outcome)
@@ -52,10 +58,11 @@ class Run(JudgedStep["Migration"]):
     output: str | Path = field(metadata=option("Folder to write.", "path", flags=("--output", "-o")))
     _: KW_ONLY
     reference: str = field(
-        default="pool",
+        default="auto",
         metadata=option(
-            "What to compare with: a `pool` of documents that are embedded now, or every document (`build`).",
-            choices=("pool", "build"),
+            "What to compare with: a `pool` of documents that are embedded now, or every document (`build`); `auto` is "
+            "a pool, and a full re-embed without an audit where that would be all documents.",
+            choices=("auto", "pool", "build"),
         ),
     )
     kind: str | Sequence[str] = field(default=("auto",), metadata=KIND)
@@ -72,9 +79,9 @@ class Run(JudgedStep["Migration"]):
         """Make sure that there is such a reference, and queries."""
         from migrate.errors import UsageError
 
-        if self.reference not in ("build", "pool"):
-            raise UsageError(f'`reference={self.reference!r}` is neither "pool" nor "build"; name one of these')
-        self.check_queries(is_pooled=self.reference == "pool")
+        if self.reference not in ("auto", "build", "pool"):
+            raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')
+        self.check_queries(is_pooled=self.reference != "build")
 
     @property
     def folder(self) -> Path:
@@ -91,11 +98,12 @@ class Run(JudgedStep["Migration"]):
     @property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the sample, all documents and the queries; the source model, for the query log and these."""
-        return self.job.models
+        return self.job.models if self.job.full is None else self.job.full.models
 
-    def execute(self, documents_per_s: float | None = None) -> Migration:
+    def execute(self, documents_per_s: float | None = None) -> Migration | Embedding:
         """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
-        return self.job.run(documents_per_s)
+        full = self.job.full
+        return self.job.run(documents_per_s) if full is None else cast("Embedding", full.execute())
 
 
 run = function(Run)

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
 from migrate.audit.judged import JudgedStep
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from migrate.audit.shortlist import Candidate, Shortlist
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
+    from migrate.pipeline.job import Migration
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stores.base import Store
 
@@ -110,6 +111,7 @@ class Choose(JudgedStep["Shortlist"]):
             model,
             folder,
             judged=self.query_set,
+            reference="pool",
             sample=self.sample,
             source_model=self.source_model,
             margin=self.margin,
@@ -181,7 +183,7 @@ class Choose(JudgedStep["Shortlist"]):
 
         with TemporaryDirectory() as folder:
             try:
-                report = self._run(model, Path(folder) / "run").execute().report
+                report = cast("Migration", self._run(model, Path(folder) / "run").execute()).report
             except KeyboardInterrupt as error:
                 error.__notes__ = []  # of parts that are done, in a folder that goes away now
                 raise

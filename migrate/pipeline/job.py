@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from migrate.audit.arms import own_arms
 from migrate.audit.inputs import AGAIN
 from migrate.audit.locations import Locations, locations_of
-from migrate.audit.pool import expected_documents
+from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import POOL, Audit
+from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
@@ -32,6 +33,7 @@ from migrate.selection.choosers import choosers_of, digests_of
 from migrate.steps.base import step_like
 from migrate.steps.fit import Fit
 from migrate.steps.opening import log_of, model_at, model_of, store_of
+from migrate.steps.reembed import Reembed
 from migrate.steps.translate import Translate
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
@@ -46,6 +48,9 @@ from migrate.work.outputs import RunState, open_steps, refuse_existing_steps
 
 if TYPE_CHECKING:
     from migrate.pipeline import Run
+
+AUTO = "auto"
+"""In the place of a reference: a pool, unless that would be all documents."""
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
 OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
@@ -112,7 +117,47 @@ class RunJob:
     @property
     def is_pooled(self) -> bool:
         """True where the translated store is audited by a pool; else every document is embedded for a reference."""
-        return self.step.reference == "pool"
+        return self.step.reference != "build"
+
+    @property
+    def _arms(self) -> int:
+        """How many arms the pool has the first documents of."""
+        return 1 if self.source_embedder is None else 2
+
+    @property
+    def _is_begun(self) -> bool:
+        """True where an earlier run has left something here that goes on, or is finished, as it was."""
+        step = self.step
+        if step.restart:
+            return False
+        return RunState.read(step.folder) is not None or (not step.force and (step.folder / RECORD).is_file())
+
+    @property
+    def needs_no_queries(self) -> bool:
+        """True where there is nothing to judge, whatever the queries: all is in the sample, or nothing can be SAFE."""
+        step, count = self.step, self.store.info.count
+        is_small = step.sample >= count or count < FEWEST_DOCUMENTS
+        return step.reference == AUTO and is_small and not self._is_begun
+
+    @cached_property
+    def full(self) -> Reembed | None:
+        """The full re-embed that is made instead where nothing would be left to judge; None where there is."""
+        step, count = self.step, self.store.info.count
+        if step.reference != AUTO or self._is_begun:
+            return None
+        if not self.needs_no_queries:
+            n_pool = expected_count(count, self.questions, self._arms)
+            if (count - step.sample) * (count - n_pool) >= count:  # both are drawn at random, so one or more are left
+                return None
+        return step_like(Reembed, step, store=self.store, output=step.folder / STORE, query_log=None)
+
+    @property
+    def why_full(self) -> str:
+        """Why there is nothing to judge, in words."""
+        count = self.store.info.count
+        if count < FEWEST_DOCUMENTS:
+            return f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}"
+        return f"fit and audit would embed all {count:,} documents"
 
     @cached_property
     def made_from(self) -> Configuration:
@@ -198,8 +243,7 @@ class RunJob:
         if STITCH not in done:
             yield from self.fit.expected_documents()
         if self.is_pooled:
-            arms = 1 if self.source_embedder is None else 2
-            yield from expected_documents(store, self.questions, arms, seed=step.seed)
+            yield from expected_documents(store, self.questions, self._arms, seed=step.seed)
         elif REFERENCE not in done:
             yield from documents_left(store, folder / REFERENCE, restart=step.restart)
 

@@ -10,6 +10,7 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, ArmResult
 from migrate.audit.verdict import Verdict
+from migrate.display import AUDIT_SCHEMA
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
 from migrate.similarity import Similarity
@@ -26,9 +27,6 @@ def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any
         }
         for name, similarity in similarities.items()
     }
-
-
-SCHEMA_VERSION = 4
 
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
@@ -67,7 +65,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
         **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
-    return document("audit", content, version=SCHEMA_VERSION)
+    return document("audit", content, version=AUDIT_SCHEMA)
 
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:

@@ -37,11 +37,16 @@ def _proof(done: Switched) -> str:
     if done.two_stage is None and done.all_true:
         return "SAFE by construction: every vector of the new store is its model's own"
     if done.two_stage is None:
-        return "SAFE, as the report says of these two stores"
+        return f"SAFE, as the report says of these two stores{_by_margin(done)}"
     return (
-        f"SAFE in two stages alone, as the report says: the first {done.two_stage} must be ranked again by true "
-        "vectors, so let `migrate.live` serve it:"
+        f"SAFE in two stages alone, as the report says{_by_margin(done)}: the first {done.two_stage} must be ranked "
+        "again by true vectors, so let `migrate.live` serve it:"
     )
+
+
+def _by_margin(done: Switched) -> str:
+    """Say what share of retention the report asks for; empty where it does not say."""
+    return "" if done.margin is None else f" by a margin of {100 * done.margin:g} %"
 
 
 def rolled_back_text(done: Switched) -> str:

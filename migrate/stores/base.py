@@ -113,13 +113,31 @@ class Snapshot:
 
         Texts are compared where both have some: a stitch of before they were noted, or a store without, says nothing.
         """
-        current = self.fingerprint
-        if any(current[name] != recorded.get(name) for name in current if name != "texts_sha256"):
-            return f"{recorded.get('count')} vectors there, {self.count} here"
-        texts = recorded.get("texts_sha256")
-        if None not in (texts, self.texts_sha256) and texts != self.texts_sha256:
-            return "the same vectors, other texts"
-        return None
+        return what_differs(recorded, self.fingerprint)
+
+
+def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+    """Return the first thing in words that tells what is noted of a store from what it holds now; None if nothing does.
+
+    Texts, and hashes of all ids and of all vectors, are compared where both have some.
+    """
+    for name, noun in (("count", "vectors"), ("dim", "dimensions")):
+        if recorded.get(name) != current[name]:
+            return f"{recorded.get(name)} {noun} there, {current[name]} here"
+    if recorded.get("metric") != current["metric"]:
+        return f"compared by {recorded.get('metric')} there, by {current['metric']} here"
+    hashes = {
+        "ids_sha256": "as many documents, other ids or another order of them",
+        "vectors_sha256": "the same ids, other vectors",
+        "rows_sha256": "as many documents, other ids or vectors",
+        "texts_sha256": "the same vectors, other texts",
+    }
+    for name, words in hashes.items():
+        noted, now = recorded.get(name), current.get(name)
+        is_compared = name == "rows_sha256" or None not in (noted, now)
+        if is_compared and noted != now:
+            return words
+    return None
 
 
 @dataclass(frozen=True, slots=True)

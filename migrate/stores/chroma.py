@@ -101,8 +101,8 @@ class ChromaDriver(ClientDriver):
     def explain(self, error: Exception, message: str) -> LeadMigrateError:
         """Tell a full disk, a deleted collection, and a server that refused or failed."""
         location = self.location
-        # all that Chroma says if SQLite found the disk full below an index of words
-        if not self.is_server and "Failed to apply logs to the metadata segment" in message:
+        # all that Chroma says if the disk is full below an index of words or of vectors
+        if not self.is_server and "Failed to apply logs to the " in message:
             cause = f"cannot write {location}: Chroma says: {message}"
             return OutputError(f"{cause}; free some space and run the same command again")
         if not self.is_server:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from migrate.files import sha256_file
-from migrate.stores.base import Store
+from migrate.stores.base import Store, what_differs
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.sources import SOURCES_NAME
@@ -34,6 +34,14 @@ def content_of(store: Store) -> dict[str, Any]:
             with read_errors(path):
                 beside_hashes[path.name] = sha256_file(path)
     return {**store.snapshot().fingerprint, **hashes, _BESIDE: beside_hashes}
+
+
+def content_difference(recorded: Mapping[str, Any], content: Mapping[str, Any]) -> str:
+    """Return in words what tells a store's `content` from what was noted of it."""
+    difference = what_differs(recorded, content)
+    if difference is None and (recorded.get("texts_sha256") is None) != (content["texts_sha256"] is None):
+        difference = "texts on one side only"
+    return difference or "the same documents, other files of numbers beside them"
 
 
 def is_content(recorded: object, content: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
@@ -145,8 +145,9 @@ class SqliteVecDriver(Driver):
     def _completed(self) -> Address:
         """Return the address with table and options that the manifest beside the database names."""
         manifest = find_manifest(self.folder, "store")
-        named = Address.parse((manifest.store.index or "") if manifest is not None else "")
-        if named.place != self.file.name or self.name not in ("", named.name):
+        index, beginning = (manifest.store.index if manifest is not None else None) or "", f"{self.file.name}#"
+        named = Address.parse(f"#{index.removeprefix(beginning)}")
+        if not index.startswith(beginning) or self.name not in ("", named.name):
             return self.address
         return Address(self.address.place, named.name, {**named.options, **self.address.options})
 
@@ -363,14 +364,12 @@ class SqliteVecDriver(Driver):
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
         update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(self.id_column)} = ?"  # noqa: S608
-        with closing(_connect(self.file, write=True)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with closing(_connect(self.file, write=True)) as connection, _transaction(connection, self.file):
             if self._identity_in(connection, self.name) != self._opened:
                 raise other_there(self.info)
             rows = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
             present = [key for (key,) in rows]
             connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in present))
-            connection.execute("COMMIT")
         return len(present)
 
     # Writing.
@@ -410,7 +409,7 @@ class SqliteVecDriver(Driver):
             if new.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
                 new.execute("PRAGMA journal_mode = OFF").fetchall()
             new.execute("PRAGMA synchronous = OFF")
-            with new:
+            with _transaction(new, path):
                 new.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
                 new.execute(definition)
                 for page in pages:
@@ -475,6 +474,23 @@ def _connect(path: Path, *, write: bool = False, extension: bool = True) -> Conn
         connection.load_extension(import_client("sqlite_vec", "sqlite-vec").loadable_path())
         connection.enable_load_extension(False)
     return connection
+
+
+@contextmanager
+def _transaction(connection: Connection, path: Path) -> Iterator[None]:
+    """Commit what is written inside; where that fails, whoever closes the connection undoes it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except import_client("apsw", "sqlite-vec").SQLError as error:
+        # the extension does not pass on that the disk is full, but SQLite itself ends a transaction only for that
+        if connection.in_transaction:
+            raise
+        raise OutputError(
+            f"cannot write {path}: SQLite broke off, as it does on a full or failing disk ({error}); free some space "
+            "and run the same command again"
+        ) from error
+    connection.execute("COMMIT")
 
 
 def _databases(path: Path) -> list[Path]:

@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from migrate.files import (
     output_lock,
     refuse_existing,
     refuse_link,
+    remove_last,
     rename_folder,
     sync_path,
     write_bytes,
@@ -206,15 +208,28 @@ def _identity(path: Path) -> list[int] | None:
     return [status.st_dev, status.st_ino]
 
 
-def _tidy(path: Path) -> None:
-    """Remove the work folder of a published output. Its state goes last: it says that there is nothing left to do."""
+def _tidy_shards(path: Path) -> None:
+    """Empty the work folder of a published output but for its state, which says that there is nothing left to do."""
     with suppress(OSError):
         for entry in path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             elif entry.name != _STATE:
                 entry.unlink()
+
+
+def _tidy(path: Path) -> None:
+    """Remove the work folder of a published output, its state last."""
+    _tidy_shards(path)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _forget(output: OutputFolder, published: RunState) -> None:
+    """Remove the work folder of a published output, unless another run has begun there since."""
+    with suppress(LeadMigrateError, OSError), output_lock(output.path):
+        state = RunState.read(output.path)
+        if state is not None and state.complete is not None and state.configuration == published.configuration:
+            _tidy(output.work_path)
 
 
 def refuse_existing_steps(folder: Path, names: Sequence[str], *, kept: Collection[str], force: bool) -> None:
@@ -298,8 +313,9 @@ def write_store(
             of = "" if job.total is None else f" of {job.total:,}"
             error.add_note(f"continue with the same command: {work.rows:,}{of} rows are done")
             raise
-        _tidy(work.path)
-        return state.complete or {}
+        _tidy_shards(work.path)
+    remove_last(partial(_forget, target, state))
+    return state.complete or {}
 
 
 def settle(output: Path | OutputFolder, command: str, *, force: bool) -> bool:

@@ -292,6 +292,7 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
         arrays[rows] = rng.normal(size=(len(texts), 16)).astype(np.float32)
     np.savez("wrong.npz", **arrays)
     command = ["run", "store", "--target", "file:wrong.npz", "--judged", str(beir), "--sample", "60", "--kind", "ridge"]
+    command += ["--reference", "pool"]
     assert run([*command, "-o", "out"]) == code
     told = capsys.readouterr()
     screen = " ".join(told.out.split())

@@ -323,7 +323,19 @@ def test_audit_of_synthetic_queries(migrated, audited, tmp_path):
 
 
 def test_run_takes_them_too_and_says_what_to_type_next(source_folder, log, tmp_path, capsys):
-    command = ["run", source_folder, "--target", "tfidf:24", "--queries", "synthetic", "--sample", "30", "-o"]
+    command = [
+        "run",
+        source_folder,
+        "--reference",
+        "pool",
+        "--target",
+        "tfidf:24",
+        "--queries",
+        "synthetic",
+        "--sample",
+        "30",
+        "-o",
+    ]
     words = [*map(str, command), str(tmp_path / "out"), "--kind", "mean"]
     assert run(words) == 1
     captured = capsys.readouterr()

@@ -113,7 +113,10 @@ def here(migrated, tmp_path):
 @pytest.fixture(scope="session")
 def finished(source_folder, beir, lead_migrate, tmp_path_factory):
     """A folder with a store, `old`, `judged` queries, and what a run has `made` of them; the command of that run."""
-    folder, command = tmp_path_factory.mktemp("finished"), "run old --target tfidf:24 --sample 60 --kind ridge"
+    folder, command = (
+        tmp_path_factory.mktemp("finished"),
+        "run old --reference pool --target tfidf:24 --sample 60 --kind ridge",
+    )
     shutil.copytree(source_folder, folder / "old")
     shutil.copytree(beir, folder / "judged")
     with pytest.MonkeyPatch.context() as patch:

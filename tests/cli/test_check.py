@@ -37,6 +37,24 @@ def test_the_answer_stands_first_and_everything_fits(lead_migrate):
     assert max(map(len, lines)) <= 100
 
 
+def test_a_model_that_is_named_with_its_size_is_compared_like_any_other(source_folder, server, lead_migrate):
+    """The size was asked of the server, and says no more than the dimension of the vectors that came."""
+    ended = lead_migrate(f"check {source_folder} --model openai:tiny,dimensions=32", code=1)
+    assert "in the manifest the model is 'tfidf:32', for the model as named" in ended.said
+
+
+@pytest.mark.parametrize("held", [0, 149], ids=["none", "all but one"])
+@pytest.mark.parametrize("command", ["check store --sample all", "stamp store --sample all"])
+def test_a_file_without_some_of_the_documents_is_not_what_the_store_is_of(command, held, lead_migrate):
+    documents = list(open_store("store").documents())
+    vectors = load_embedder("tfidf:32", state=open_store("store").model_folder).embed_documents(documents)
+    ids = [document.id if row < held else f"other {row}" for row, document in enumerate(documents)]
+    np.savez("file.npz", doc_ids=ids, docs=vectors)
+    ended = lead_migrate(f"{command} --model file:file.npz", code=1)
+    assert f"holds no vector for {150 - held} of 150 documents" in ended.said
+    assert ended.next == "inspect store"
+
+
 @pytest.mark.parametrize(("options", "basis"), [("", "manifest"), ("--full", "sample"), ("--sample 5", "sample")])
 def test_a_manifest_answers_unless_a_sample_is_asked_for(source_folder, options, basis, lead_migrate):
     ended = lead_migrate(f"check {source_folder} --model tfidf:32 --json {options}")

@@ -80,14 +80,14 @@ def test_the_table_has_what_an_independent_computation_gives(folder):
 def test_what_a_translation_keeps_is_what_a_run_finds(here, lead_migrate):
     found = json.loads((here / "answer.json").read_text())["targets"][1]
     ended = lead_migrate(
-        f"run store --target {PACKAGED} --judged judged --sample 60 -o made --json", code=(0, 1, 3)
+        f"run store --reference pool --target {PACKAGED} --judged judged --sample 60 -o made --json", code=(0, 1, 3)
     ).document["verdict"]
     assert ended["retention"] == found["retention"] and ended["outcome"] == found["outcome"]
 
 
 def test_next_comes_the_run_to_the_best_target(here, lead_migrate):
     ended = lead_migrate(f"{ASSESS} --judged judged --sample 60")
-    assert ended.next == f"run store --target {PACKAGED} --judged judged -o store-moved"
+    assert ended.next == f"run store --reference pool --target {PACKAGED} --judged judged -o store-moved"
     assert max(map(len, ended.out.split("\n"))) <= 100
     lead_migrate(ended.next, code=(0, 1, 3))
 

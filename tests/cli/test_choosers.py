@@ -40,7 +40,7 @@ CASES = {
         [FIT_AT_RANDOM, TRANSLATE, f"fit store {FIT} --query-log LOG -o bridge --direction query --kind ols"],
         f"{AUDIT} --source store --bridge bridge",
     ),
-    "a run": ([], f"run store {FIT} --judged judged --query-log LOG -o out -q"),
+    "a run": ([], f"run store --reference pool {FIT} --judged judged --query-log LOG -o out -q"),
 }
 
 

@@ -28,7 +28,7 @@ JUDGED = (0, 1, 3)
 CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 TOOL = [sys.executable, "-c", "from migrate.cli.main import main; main()"]
 RIDGE = "--sample 60 --kind ridge"
-TINY = f"run store --target openai:tiny {RIDGE} -o out"
+TINY = f"run store --reference pool --target openai:tiny {RIDGE} -o out"
 
 
 def files_of(pattern):
@@ -94,7 +94,7 @@ def interrupted(*arguments, **options):
 
 @pytest.mark.slow
 def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(store, judged, monkeypatch, lead_migrate):
-    command = f"run store --target tfidf:24 {RIDGE} --judged judged -o out"
+    command = f"run store --reference pool --target tfidf:24 {RIDGE} --judged judged -o out"
     lead_migrate(command, code=JUDGED)
     with monkeypatch.context() as patch:
         patch.setattr("migrate.audit.audit.audit_store", interrupted)
@@ -107,7 +107,7 @@ def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(store, judge
 @pytest.mark.slow
 def test_a_source_model_that_is_named_afterwards_adds_the_arm_stay(store, judged, lead_migrate):
     (store / "lead-migrate.json").unlink()
-    command = f"run store --target tfidf:24 {RIDGE} --judged judged -o out"
+    command = f"run store --reference pool --target tfidf:24 {RIDGE} --judged judged -o out"
     assert "whether staying would be better" in lead_migrate(command, code=JUDGED).err
     ended = lead_migrate(f"{command} --source-model tfidf:32", code=JUDGED)
     assert "only the audit is repeated with other values of source model" in ended.told

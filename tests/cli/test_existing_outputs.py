@@ -22,8 +22,8 @@ COMMANDS = {
     "translate store stitch --reembed 50% -o out": "out",
     "translate store stitch --reembed 50% -o new": "new.stitch",
     "translate store stitch --reembed 50% --save-stitch out -o new": "out",
-    f"run store --target {MODEL} --judged judged -o out": "out/stitch",
-    f"run store --target {MODEL} --judged judged -o new": "new/report.html",
+    f"run store --reference pool --target {MODEL} --judged judged -o out": "out/stitch",
+    f"run store --reference pool --target {MODEL} --judged judged -o new": "new/report.html",
 }
 """Commands, and what each finds in its way."""
 

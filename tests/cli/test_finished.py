@@ -117,7 +117,7 @@ def test_a_store_of_any_kind_that_nobody_touched_is_vouched_for(kind, here, lead
     location = "parquet:old" if kind == "parquet" else f"{kind}:old#docs"
     if lead_migrate(f"translate store stitch -q -o {location}", code=(0, 2)).code == 2:
         pytest.skip(f"needs the extra {kind}")
-    command = "run old --target tfidf:28 --sample 60 --kind ridge --judged judged -o out"
+    command = "run old --reference pool --target tfidf:28 --sample 60 --kind ridge --judged judged -o out"
     code = lead_migrate(f"{command} -q", code=JUDGED).code
     for _ in range(2):
         assert AGAIN in lead_migrate(command, code=code).err

@@ -11,7 +11,7 @@ from migrate.live.monitor import Monitor
 JUDGED = (0, 1, 3)
 COMMANDS = (
     "audit new --reference build --judged beir",
-    "run old --target tfidf:8 --judged beir -o out",
+    "run old --reference pool --target tfidf:8 --judged beir -o out",
     "live run new",
 )
 
@@ -73,7 +73,7 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
 @pytest.mark.slow
 def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged, project, without_words, lead_migrate):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
-    command = "run store --target tfidf:24 --judged judged --sample 60 --kind ridge -o out -q --json"
+    command = "run store --reference pool --target tfidf:24 --judged judged --sample 60 --kind ridge -o out -q --json"
     remark = f"the margin of 0.8 is from {project}"
     for options, caveats in (("", [remark]), ("", [remark]), ("--margin 0.8", [])):
         assert lead_migrate(f"{command} {options}", code=JUDGED).document["verdict"]["caveats"] == caveats

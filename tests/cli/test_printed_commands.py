@@ -21,7 +21,7 @@ STAGES = "audit new --reference pool --judged judged --plan two-stage-149 --marg
 TO_FILL_IN = {"DIR": "judged", "SPEC": "tfidf:8", "OLD": "store", "STORE": "store", "KEYS": "keys", "STITCH": "mapped"}
 JUDGED = (0, 1, 3)
 AUDIT = "audit new --reference pool --judged judged"
-RUN = "run store --judged judged --kind mean --sample 60 --target"
+RUN = "run store --reference pool --judged judged --kind mean --sample 60 --target"
 GOOD = "audit good --reference pool --judged judged --margin 0.5"
 
 
@@ -118,7 +118,8 @@ ROWS = {
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
     "a doubt": (GOOD.replace(" judged", " echoed"), {3}, "audit good --reference=pool", JUDGED),
     "a doubt in a run": (
-        "run store --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out", {3},
+        "run store --reference pool --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out",
+        {3},
         "run store --target=tfidf:48", JUDGED,
     ),
     "provisional": (
@@ -134,7 +135,10 @@ ROWS = {
     "staying is better": (f"{RUN} tfidf:24 -o out", JUDGED, None, None),
     "a run of a file": (f"{RUN} file:target.npz -o out", {1}, "reembed store", {0}),
     "a run without texts": (f"{RUN.replace('store', 'bare')} file:target.npz -o out", JUDGED, "inspect bare", {0}),
-    "a demo of true vectors alone": ("demo --docs 300 -o tried", {0}, "switch tried/source tried/store", {0}),
+    "a demo of true vectors alone": (
+        "demo --docs 300 --sample 300 -o tried", {0}, "switch tried/source tried/store", {0}
+    ),
+    "a small store": ("run store --judged judged --target tfidf:48 -o out", {0}, "switch store out/store", {0}),
 }  # fmt: skip
 
 

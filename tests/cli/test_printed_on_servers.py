@@ -54,7 +54,7 @@ def test_a_store_on_a_server_is_moved_by_what_is_printed(location, shell, lead_m
 
     named = shlex.quote(location)
     assert lead_migrate(f"inspect {named}").next == f"switch OLD {named}", "its vectors are all true ones"
-    run = f"run {named} --target file:target.npz --judged judged --kind mean --sample 60 -o out"
+    run = f"run {named} --reference pool --target file:target.npz --judged judged --kind mean --sample 60 -o out"
     switch = followed(lead_migrate(run, code=1).next, f"reembed {named} --target file:target.npz -o ")
     followed(switch, f"switch {named} ")
     assert open_store(location).info.dim == 48

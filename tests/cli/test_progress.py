@@ -100,7 +100,21 @@ def test_a_bar_fits_the_terminal_and_nothing_is_glued_to_it(columns, fitting, tm
 
 @pytest.mark.slow
 def test_every_long_step_of_a_run_is_shown(source_folder, beir, tmp_path):
-    command = [*TOOL, "run", source_folder, "--target", "tfidf:24", "--judged", beir, "--kind", "ridge", "-o", "out"]
+    command = [
+        *TOOL,
+        "run",
+        source_folder,
+        "--reference",
+        "pool",
+        "--target",
+        "tfidf:24",
+        "--judged",
+        beir,
+        "--kind",
+        "ridge",
+        "-o",
+        "out",
+    ]
     written = on_terminal([*command, "--reference", "build", "--cache", "none"], tmp_path, 40)
     drawn = drawn_in(written)
     for stage in ("fit candidates", "translate", "embed", "rank"):

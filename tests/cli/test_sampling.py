@@ -54,7 +54,7 @@ def test_what_does_not_go_together_is_told_in_one_line(fields, code, message, st
     Path("bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
     for command, step, typed in (
         ("fit store", Fit, ["source_model", "query_log"]),
-        ("run store --judged judged", Run, ["source_model"]),
+        ("run store --reference pool --judged judged", Run, ["source_model"]),
     ):
         options = [f"--{name.replace('_', '-')}={fields[name]}" for name in typed if name in fields]
         step_fields(step, **{name: value for name, value in fields.items() if name not in typed})
@@ -76,7 +76,7 @@ def test_unfinished_work_of_another_log_is_refused(monkeypatch, step_fields, lea
     lead_migrate(run, code=2)
 
 
-@pytest.mark.parametrize("command", ["fit store", "run store --judged judged"])
+@pytest.mark.parametrize("command", ["fit store", "run store --reference pool --judged judged"])
 def test_the_command_says_which_stitch_it_took(command, lead_migrate):
     stitches = "--sample 60 --kind mean --kind ridge"
     ended = lead_migrate(f"{command} --target tfidf:24 {stitches} -o out", code=JUDGED)

@@ -51,7 +51,7 @@ def without_words(texts):
 
 
 def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(corpus, server, but_again, lead_migrate):
-    run = f"run store --target {SHORT} --judged judged --sample 50 --kind ridge --cache none -o out"
+    run = f"run store --reference pool --target {SHORT} --judged judged --sample 50 --kind ridge --cache none -o out"
     (line,) = said(lead_migrate(run, code=JUDGED))
     assert line.documents + line.queries == len(but_again(server.billed))
     assert (line.documents, line.queries) == (distinct(), len(corpus.queries))

@@ -8,9 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from children import start_command
+from children import call_in_child, start_command
 from openai_server import OpenAIServer
 
+from migrate.cli.main import run
 from migrate.embed.corpus import AGAIN
 
 pytestmark = pytest.mark.slow
@@ -89,6 +90,25 @@ def test_one_part_at_most_is_paid_for_twice_without_the_cache_and_the_hint_is_tr
         assert len(server.texts_served) <= 150 + 2 * 40 + 3 * AGAIN
         lead_migrate(f"{command} -o whole")
     assert digest(Path("killed")) == digest(Path("whole"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "translate store stitch -o out",
+        "translate store stitch -o sqlite-vec:out#docs",
+        "reembed store --target tfidf:24 -o out",
+        "reembed store --target tfidf:24 --share 50% --stitch stitch -o out",
+        "embed judged --model tfidf:24 --no-chunks -o out",
+        "run store --target tfidf:24 --judged judged -o out",
+    ],
+)
+def test_a_command_that_was_killed_when_all_was_done_ends_well_the_next_time(command, here, digest, lead_migrate):
+    call_in_child(run, shlex.split(command), point="ended:1")
+    made = digest(Path("out"))
+    lead_migrate(command)
+    assert digest(Path("out")) == made
+    assert not list(Path().glob(".out*")), "and nothing is left beside it"
 
 
 def interrupted(*_args, **_options):

@@ -104,7 +104,7 @@ def test_run_and_audit_put_it_into_the_report(lexical, texts, lead_migrate):
     told = f"{LONG} of 10 documents of the store are longer than the 256 tokens that {MINILM} reads: "
     asked = f"1 of 10 queries is longer than the 256 tokens that {MINILM} reads: "
     for command, warned in (
-        (f"run old --target {MINILM} --sample 10 --kind mean -o out", [told, asked]),
+        (f"run old --reference pool --target {MINILM} --sample 10 --kind mean -o out", [told, asked]),
         (f"audit out/store --reference build --target {MINILM} --two-stage none", [asked]),
     ):
         ended = lead_migrate(f"{command} --judged beir --json", code=(0, 1, 3))

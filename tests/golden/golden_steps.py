@@ -59,7 +59,18 @@ def take(recorder):
     recorder.look("30 reembed", kind.opened("full"), bits=kind.is_exact)
     switch(recorder, old, new)
     if kind.runs:
-        run = ("run", kind.opened("new"), "--target", OLD, "--sample", SAMPLE, "--judged", "beir")
+        run = (
+            "run",
+            kind.opened("new"),
+            "--reference",
+            "pool",
+            "--target",
+            OLD,
+            "--sample",
+            SAMPLE,
+            "--judged",
+            "beir",
+        )
         more = ("--source-model", NEW, "--kind", "ridge", "-o", "run", *QUIET)
         recorder.run("50 run", *run, *more, of_json=VERDICT)
         recorder.list_files("50 run", Path("run"))
@@ -207,7 +218,21 @@ def take_once(recorder):
     recorder.run("11 compare", "compare", "plain-32", "plain-24", "--sample", "200", *QUIET)
     np.savez("directions.npz", size=np.random.default_rng(0).normal(size=32).astype(np.float32))
     recorder.run("12 carry", "carry", "old", "stitch", "--directions", "directions.npz", "-o", "carried", *QUIET)
-    run = ("run", "old", *target, "--judged", "beir", "--sample", SAMPLE, "--kind", "ridge", "-o", "run")
+    run = (
+        "run",
+        "old",
+        "--reference",
+        "pool",
+        *target,
+        "--judged",
+        "beir",
+        "--sample",
+        SAMPLE,
+        "--kind",
+        "ridge",
+        "-o",
+        "run",
+    )
     recorder.run("13 run", *run, *QUIET, of_json=("verdict",))
     recorder.run("14 run again", *run, *QUIET, of_json=("verdict",))
     recorder.list_files("14 run again", Path("run"))

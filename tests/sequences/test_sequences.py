@@ -279,7 +279,21 @@ class Sequences(RuleBasedStateMachine):
     @rule(kill=a_kill, finishes=st.booleans(), options=st.sampled_from([[], [], ["--force"], ["--margin", "0.9"]]))
     def run(self, kill, finishes, options):
         report = "run/report.json"
-        arguments = ["run", self.old, "--target", MODEL, "-o", "run", "--kind", "ridge", "--sample", "80", *options]
+        arguments = [
+            "run",
+            self.old,
+            "--reference",
+            "pool",
+            "--target",
+            MODEL,
+            "-o",
+            "run",
+            "--kind",
+            "ridge",
+            "--sample",
+            "80",
+            *options,
+        ]
         arguments += ["--judged", "beir", "--yes", "-q"]
         before = digest(self.folder / "run")
         code = self.session.run(*arguments, writes=[RUN_STORE], kill=kill)

@@ -66,7 +66,17 @@ def translate(old, folder, output=None):
 
 def write_report(path, old, new, outcome="SAFE", **more):
     stores = {"source": content_of(open_store(old)), "translated": content_of(open_store(new))}
-    path.write_text(json.dumps({"kind": "audit", "verdict": {"outcome": outcome}, "stores": stores, **more}))
+    path.write_text(
+        json.dumps(
+            {
+                "schema_version": 4,
+                "kind": "audit",
+                "verdict": {"outcome": outcome},
+                "stores": stores,
+                **more,
+            }
+        )
+    )
     return path
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import uuid
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,28 @@ def records_of(name, count, dim=tools.DIM, **metadata):
             vectors[row],
         )
     return made
+
+
+def test_ids_of_collections_with_a_hash_in_their_names_stay_apart(tmp_path):
+    """`x` has the documents y#0, y#1 ..., and `x#y` 0, 1 ...: all of them would be x#y#0, x#y#1 ..."""
+    place = Place("Folder", tmp_path / "all")
+    names = {"x": "y#{}", "x#y": "{}", "x%23y": "{}"}
+    for number, (name, form) in enumerate(names.items()):
+        made = records_of("a" * (number + 1), 30)
+        place.add(
+            name,
+            {
+                form.format(row): (replace(one, id=form.format(row)), two)
+                for row, (one, two) in enumerate(made.values())
+            },
+        )
+    store = open_store(place.pattern)
+    ids = store.ids(range(store.info.count))
+    assert len(set(ids)) == 90 and ids[0] == "x#y#0"
+    assert {doc_id.partition("#")[0] for doc_id in ids} == {"x", "x%23y", "x%2523y"}
+    migrate.reembed(place.pattern, "tfidf:16", tmp_path / "new")
+    moved = open_store(str(tmp_path / "new" / "*"))
+    assert moved.ids(range(90)) == ids
 
 
 class Place:

@@ -42,6 +42,7 @@ from switch_tools import (
 import migrate
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import MANIFEST_NAME
+from migrate.report.switch import switched_text
 from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -271,8 +272,11 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
             r"says SAFE \(provisional\), which proves nothing",
         ),
         (pair, {"plan": {"name": f"two-stage {'9' * 5_000}", "outcome": "SAFE"}}, "is on two-stage 9"),
-        ((old, old), {}, "is of another store, or it changed"),
-        ((new, new), {}, "compares with another source"),
+        ((old, old), {}, r"is of another store, or it changed since \(the same ids, other vectors\)"),
+        ((new, new), {}, r"is of another source, or it changed since \(the same ids, other vectors\)"),
+        (pair, {"schema_version": 3}, "has schema version 3, and this version of lead-migrate reads 4; audit it again"),
+        (pair, {"schema_version": 5}, "has schema version 5, and this"),
+        (pair, {"stores": {}}, "says of no store what it holds"),
     ):
         report = write_report(tmp_path / "r.json", *stores, **facts)
         with pytest.raises(InputError, match=words):
@@ -280,6 +284,19 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
     assert has(old) == ("old", OLD_MODEL)
     assert not switch(old, new, unproven=True).proven
     assert has(old) == ("new", NEW_MODEL)
+
+
+@pytest.mark.parametrize("depth", [None, 20])
+def test_a_switch_names_the_margin_of_its_report(depth, tmp_path):
+    old, new = stamped(folders(tmp_path))
+    plan = {"name": "translated" if depth is None else f"two-stage {depth}", "outcome": "SAFE"}
+    verdict = {"outcome": "SAFE", "margin": 0.9}
+    done = switch(old, new, audit=write_report(tmp_path / "r.json", old, new, verdict=verdict, plan=plan))
+    assert done.margin == 0.9 and done.two_stage == depth
+    assert "report says" in switched_text(done, old) and " by a margin of 90 %" in switched_text(done, old)
+    assert switch(old, new).margin == 0.9, "that of the record"
+    rollback(old)
+    assert switch(old, new, unproven=True).margin is None
 
 
 FOLDER = ["noted", "moved", "exchanged"]

@@ -54,6 +54,9 @@ def test_stores_of_other_texts_are_told_apart(folder, bare_folder):
     assert one.difference(noted) is None
     assert other.difference(noted) == "the same vectors, other texts"
     assert other.difference({**noted, "count": 7}) == "7 vectors there, 150 here"
+    assert other.difference({**noted, "dim": 7}) == f"7 dimensions there, {noted['dim']} here"
+    assert other.difference({**noted, "metric": "l2"}) == "compared by l2 there, by ip here"
+    assert other.difference({**noted, "rows_sha256": "0"}) == "as many documents, other ids or vectors"
     older = {name: value for name, value in noted.items() if name != "texts_sha256"}
     assert other.difference(older) is None, "a stitch from before texts were noted"
     assert bare.texts_sha256 is None and bare.difference(noted) is None, "the same store without its texts"

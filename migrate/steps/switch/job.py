@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from migrate.display import result_document
+from migrate.display import AUDIT_SCHEMA, result_document
 from migrate.embedders import special_options
 from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError
@@ -22,7 +22,7 @@ from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
-from migrate.stores.content import content_of, is_content
+from migrate.stores.content import content_difference, content_of, is_content
 from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import Exchange, FieldExchange, Record, moved
 from migrate.vectors import no_progress
@@ -61,6 +61,8 @@ class Switched:
         where the store is by itself.
     change
         What to change in programs, where the two are fields of the same records; None where they traded names.
+    margin
+        The share of retention that the report holds the new store to; None without one, or where it does not say.
     """
 
     old: str
@@ -73,12 +75,21 @@ class Switched:
     already: bool = False
     two_stage: int | None = None
     change: str | None = None
+    margin: float | None = None
 
     @classmethod
     def of(cls, record: Record, *, already: bool = False) -> Switched:
         """Return the switch of a record."""
         values = {name: record[name] for name in cls.__slots__ if name in record}  # not all are in older records
         return replace(cls(**values), already=already)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What a report says that is SAFE: the depth of two stages, and the margin."""
+
+    two_stage: int | None = None
+    margin: float | None = None
 
 
 def switch(step: Switch) -> Switched:
@@ -117,14 +128,23 @@ def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
         )
     if _is_made_from(stores[0], contents[1]):
         raise UsageError(f"{old}: this was made from {new}, and so is the new store of the two; name the old one first")
-    all_true, two_stage = False, None
+    all_true, proof = False, _Proof()
     if not step.unproven:
         all_true = step.audit is None and _is_full_reembed(*stores, contents)
         if not all_true:
-            two_stage = _check_report(*stores, contents, step.audit)
+            proof = _check_report(*stores, contents, step.audit)
         _refuse_other_documents(*stores)
     models = _model(stores[1]), _model(stores[0])
-    done = Switched(old, new, new, *models, proven=not step.unproven, all_true=all_true, two_stage=two_stage)
+    done = Switched(
+        old,
+        new,
+        new,
+        *models,
+        proven=not step.unproven,
+        all_true=all_true,
+        two_stage=proof.two_stage,
+        margin=proof.margin,
+    )
     if isinstance(exchange, FieldExchange):
         aside = exchange.driver.of_field(exchange.old).location
         was = repr(exchange.old) if exchange.old else "the vector without a name"
@@ -192,8 +212,8 @@ def _check_report(
     new: Store,
     contents: tuple[Mapping[str, Any], Mapping[str, Any]],
     proof: object,
-) -> int | None:
-    """Make sure that a report says SAFE of exactly these two stores; return the depth, where it says so of two stages.
+) -> _Proof:
+    """Make sure that a report says SAFE of exactly these two stores; return what else it says.
 
     Without a report, it is the one that `run` left beside the new store.
     """
@@ -221,18 +241,25 @@ def _check_report(
             "judgements (--judged), or switch anyway with `unproven=True`"
         )
     if not is_content(stores["translated"], contents[1]):
-        reason = (
-            "is of another store, or it changed since" if stores["translated"] else "says of no store what it holds"
-        )
+        reason = _why_other("store", stores["translated"], contents[1])
         raise InputError(f"{source}: this report {reason}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
     # an audit without --source: the new store itself may say what it was made from
     source_content = stores["source"]
     if not (_is_made_from(new, contents[0]) if source_content is None else is_content(source_content, contents[0])):
-        raise InputError(
-            f"{source}: this report compares with another source than {old.info.location}, or it changed since; "
-            f"{_AUDIT_AGAIN}"
-        )
-    return None if in_two_stages is None else int(in_two_stages[1])
+        reason = _why_other("source", source_content, contents[0])
+        raise InputError(f"{source}: this report {reason}, and has to compare with {old.info.location}; {_AUDIT_AGAIN}")
+    margin = report["verdict"].get("margin")
+    return _Proof(
+        two_stage=None if in_two_stages is None else int(in_two_stages[1]),
+        margin=float(margin) if isinstance(margin, int | float) else None,
+    )
+
+
+def _why_other(noun: str, recorded: object, content: Mapping[str, Any]) -> str:
+    """Say that a report is not of the store with this content, and what tells them apart."""
+    if not isinstance(recorded, Mapping) or not recorded:
+        return f"says of no {noun} what it holds"
+    return f"is of another {noun}, or it changed since ({content_difference(recorded, content)})"
 
 
 def _report_beside(new: Store) -> Path:
@@ -251,7 +278,7 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
     """Return a report, read from its file where it is no document, with all parts that the check looks at."""
     try:
         report = {**read_table(Path(str(source)))} if document is None else {**document}
-        expect(report, {"kind": Literal["audit"], "verdict": {"outcome": str}})
+        expect(report, {"kind": Literal["audit"], "schema_version": int, "verdict": {"outcome": str}})
         absent: dict[str, dict[str, Any]] = {
             "verdict": {"provisional": False},
             "plan": {"name": _ALONE, "outcome": report["verdict"]["outcome"]},
@@ -268,6 +295,11 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
         raise InputError(
             f"{source}: this is not the JSON report of an audit ({error}); name another by --audit"
         ) from error
+    if report["schema_version"] != AUDIT_SCHEMA:
+        raise InputError(
+            f"{source}: this report has schema version {report['schema_version']}, and this version of lead-migrate "
+            f"reads {AUDIT_SCHEMA}; {_AUDIT_AGAIN}"
+        )
     return report
 
 

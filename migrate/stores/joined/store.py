@@ -7,6 +7,7 @@ model is left out, by name. A translation is one work folder, from which all col
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,15 @@ class LeftOut:
 
     info: StoreInfo
     reason: str
+
+
+def _label(name: str) -> str:
+    """Return a name to stand before the # of an id, with any # of its own as %23, so that no two ids are one.
+
+    >>> _label("docs"), _label("x#y"), _label("x%23y")
+    ('docs', 'x%23y', 'x%2523y')
+    """
+    return re.sub("%(?=2[35])", "%25", name).replace("#", "%23")
 
 
 class JoinedStore(Store):
@@ -222,7 +232,7 @@ class JoinedStore(Store):
 
     def _joined_ids(self, name: str, ids: Iterable[str]) -> list[str]:
         """Return ids of a collection as they are among all: the same in a copy under other names."""
-        label = self.pattern.meant(name)
+        label = _label(self.pattern.meant(name))
         return [f"{label}#{doc_id}" for doc_id in ids]
 
     def copied_name(self, name: str) -> str:
