@@ -30,11 +30,12 @@ _REBUILD = "write it with another index, such as -o 'faiss:NEW-STORE#?index=HNSW
 class OwnSearch:
     """The own search of a store beside exact search, by the deciding measure.
 
-    `arm` is the arm that asks the store, `index` its index with the setting that is stored. `exactly` and `by_index`
-    are what either search keeps of the full re-embed (retention, or agreement@10), `kept` is the mean score by the
-    index over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code
-    or the option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
-    `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE.
+    `arm` is the arm that asks the store, `index` its index with the setting of its search. `exactly` and `by_index` are
+    what either search keeps of the full re-embed (retention, or agreement@10), `kept` is the mean score by the index
+    over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or the
+    option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
+    `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE, and
+    `sentence` has both figures and the remedy.
     """
 
     arm: str
@@ -43,21 +44,10 @@ class OwnSearch:
     by_index: float
     kept: float
     is_safe_exactly: bool
+    sentence: str
     setting: int | None = None
     setting_keeps: float | None = None
     remedy: str | None = None
-
-    @property
-    def is_enough(self) -> bool:
-        """True where the index keeps nearly all that exact search finds."""
-        return self.kept >= ENOUGH
-
-    @property
-    def sentence(self) -> str:
-        """Both figures, and the remedy where one is needed."""
-        figures = f"{percent(self.exactly)} exactly, {percent(self.by_index)} by its own search ({self.index})"
-        remedy = f": {self.remedy}" if self.remedy else ""
-        return f"{_NAMES[self.arm]} keeps {figures}{remedy}"
 
 
 def own_searches(retriever: Retriever, rules: Rules) -> tuple[OwnSearch, ...]:
@@ -78,34 +68,49 @@ def searched_exactly(retriever: Retriever) -> list[Finding]:
 
 def findings_of(searches: tuple[OwnSearch, ...]) -> list[Finding]:
     """Return a caveat for each index that misses much, a note for others."""
-    return [Finding("note" if search.is_enough else "caveat", search.sentence) for search in searches]
+    return [Finding("note" if search.remedy is None else "caveat", search.sentence) for search in searches]
 
 
 def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
-    full = retriever.deciding_scores(retriever.search(FULL).run)
+    full, exact = (retriever.deciding_scores(retriever.exactly(arm).run) for arm in (FULL, name))
     own = retriever.deciding_scores(retriever.search(name).run)
-    exact = retriever.deciding_scores(retriever.exactly(name).run)
-    exact_verdict = rules.verdict(exact, full)
-    store = retriever.stores[name]
-    kept = _kept(own, exact, rules)
-    setting, value, share = store.setting, None, None
+    has_old = name == TRANSLATED and STAY in retriever.stores
+    stay = retriever.deciding_scores(retriever.search(STAY).run) if has_old else None
+    by_index, exactly = rules.verdict(own, full), rules.verdict(exact, full, stay)
+    kept, setting = _kept(own, exact, rules), retriever.setting(name)
+    value, share = None, None
     if kept < ENOUGH and setting is not None:
-        for tried in _values(setting):
-            scores = retriever.deciding_scores(retriever.by_index(name, effort=tried, depths=(CUT,)).run)
-            if (tried_share := _kept(scores, exact, rules)) >= ENOUGH:
-                value, share = tried, tried_share
-                break
+        value, share = _smallest_enough(name, retriever, rules, setting, exact)
+    index = _index_name(retriever.stores[name].info, setting)
+    remedy = None if kept >= ENOUGH else _remedy(setting, value, share)
+    estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
+    figures = [exactly.figure(estimate) for estimate in estimates]
+    keeps = f"has {exactly.measured}" if exactly.provisional else "keeps"
+    both = f"{_NAMES[name]} {keeps} {figures[0]} exactly, {figures[1]} by its own search ({index})"
     return OwnSearch(
         arm=name,
-        index=_index_name(store.info, setting),
-        exactly=exact_verdict.retention.estimate,
-        by_index=rules.verdict(own, full).retention.estimate,
+        index=index,
+        exactly=estimates[0],
+        by_index=estimates[1],
         kept=kept,
-        is_safe_exactly=exact_verdict.outcome is Outcome.SAFE,
+        is_safe_exactly=exactly.outcome is Outcome.SAFE,
+        sentence=both if remedy is None else f"{both}: {remedy}",
         setting=value,
         setting_keeps=share,
-        remedy=None if kept >= ENOUGH else _remedy(setting, value, share),
+        remedy=remedy,
     )
+
+
+def _smallest_enough(
+    name: str, retriever: Retriever, rules: Rules, setting: SearchSetting, exact: Scores
+) -> tuple[int | None, float | None]:
+    """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
+    for value in _values(setting):
+        scores = retriever.deciding_scores(retriever.by_index(name, effort=value, depths=(CUT,)).run)
+        share = _kept(scores, exact, rules)
+        if share >= ENOUGH:
+            return value, share
+    return None, None
 
 
 def _kept(own: Scores, exact: Scores, rules: Rules) -> float:
@@ -138,7 +143,7 @@ def _remedy(setting: SearchSetting | None, value: int | None, share: float | Non
         return f"no setting of its search finds more; {_REBUILD}"
     if value is not None and share is not None:
         keeps = f"{setting.name} {value} keeps {percent(share)} of exact search"
-        return f"{keeps}: {setting.code.replace('{}', str(value))}"
+        return f"{keeps}: {setting.code.replace('{}', str(value))}, and audit again with --search-effort {value}"
     if setting.most > setting.value:
         return f"no {setting.name} up to {setting.most:,} keeps {percent(ENOUGH, 0)} of exact search; {_REBUILD}"
     more = setting.code.replace("{}", str(2 * setting.value))

@@ -41,7 +41,7 @@ from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.own_index import Judged, rank_by_index
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
-from migrate.stores.base import Store
+from migrate.stores.base import SearchSetting, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 _READ = 2_000
@@ -236,7 +236,18 @@ class Retriever:
         asked = [depth + own for depth in depths]
         return self._timed(lambda: self._asked(name, judged, asked, effort))
 
+    def setting(self, name: str) -> SearchSetting | None:
+        """Return the setting of the search of the store of that name, with the value that programs set."""
+        setting, new = self.stores[name].setting, self.stores[TRANSLATED].setting
+        effort = self.settings.search_effort
+        if setting is None or new is None or effort is None or setting.name != new.name:
+            return setting
+        return replace(setting, value=effort, most=max(effort, setting.most))
+
     def _asked(self, name: str, judged: Judged, depths: Sequence[int], effort: int | None = None) -> Rankings:
+        setting = self.setting(name)
+        if effort is None and setting is not None and self.settings.search_effort is not None:
+            effort = setting.value
         ids, vectors = self.query_set.query_ids, self.vectors[name]
         return rank_by_index(self.stores[name], ids, vectors, judged, depths=depths, effort=effort)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from migrate.stores.base import BATCH_SIZE
 from migrate.stores.faiss.build import build_index
 from migrate.stores.faiss.decode import Part, decode_index
+from migrate.stores.faiss.recipe import EXACT, factory
 from migrate.stores.faiss.search import rows_of
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
 from migrate.vectors import Vectors, squared_norms
@@ -94,7 +95,7 @@ def _runs_in_file(path: str, decoded: Part) -> NDArray[np.int64] | None:
 
 
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
-    """Build and write an index; send its labels, and its recall where it keeps less than the vectors."""
+    """Build and write an index; send its labels, and its recall where its search is not exact."""
     vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
     labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
     try:
@@ -107,7 +108,7 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     if decoded.labels is not None:  # in the order in which a reader finds them
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     recalled = None
-    if not decoded.exact:  # one that keeps its vectors can be asked later
+    if factory(decoded.recipe) not in EXACT:  # measured now, by the vectors that codes are made of
         blocks = (block for _, block in vectors.batches(BATCH_SIZE))
         recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
     send_facts(pipe, DONE, {"recall": recalled})

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocument
 from migrate.stores.documents.own_file import find_own_file
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
-from migrate.stores.faiss.recipe import factory, settings
+from migrate.stores.faiss.recipe import EXACT, factory, settings
 from migrate.stores.faiss.search import rows_of
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore, own_manifest
@@ -50,9 +50,6 @@ _MOST_CANDIDATES = 4_096
 
 _CODE = 'faiss.ParameterSpace().set_index_parameter(index, "NAME", {})'
 """Sets a parameter of an index that lies in another one."""
-
-EXACT: Final = ("Flat", "IDMap,Flat", "IDMap2,Flat")
-"""Indexes, by their factory strings, whose search is exact."""
 
 
 class FaissKind:
