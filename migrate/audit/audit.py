@@ -18,6 +18,7 @@ from migrate.audit.drawn_queries import draw_unjudged
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.locations import locations_of
+from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import grow_pool
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
@@ -47,7 +48,10 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     query_set, measures = retriever.query_set, measure_arms(retriever, rules)
     results, scores = measures.results, measures.scores
 
+    searches = own_searches(retriever, rules)
     findings = [
+        *findings_of(searches),
+        *searched_exactly(retriever),
         *_remarks(audit, measures.skipped),
         *retriever.findings,
         *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
@@ -92,6 +96,7 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
         locations=locations_of(audit.translated, audit.source_store, audit.embedder, audit.source_embedder),
         rules=rules,
         collections=collections,
+        searches=searches,
     )
     return report if find.has_standard(rules, scores) else report.without_standard()
 

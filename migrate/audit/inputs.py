@@ -34,6 +34,7 @@ def check_request(audit: Audit) -> None:
     check_target(translated, audit.embedder)
     if audit.source_store is not None:
         _check_collections(audit.source_store, translated)
+    _check_effort(audit)
     _check_plan(audit)
     if query_set.chances is not None and audit.is_pooled:
         raise UsageError(
@@ -56,6 +57,18 @@ def _check_collections(source: Store, translated: Store) -> None:
             f"{source.info.location} lacks {len(lacking):,} of the {new_ids.distinct:,} documents of "
             f"{translated.info.location}, such as {min(new_ids.take(lacking))!r}; name the store that it was "
             "translated from, by the pattern that was typed then"
+        )
+
+
+def _check_effort(audit: Audit) -> None:
+    """Make sure that searches have the setting that a program is said to set."""
+    if audit.search_effort is None:
+        return
+    setting = audit.translated.setting
+    if setting is None or setting.most <= setting.value:
+        stored = "" if setting is None else f", and {setting.name} is a part of the store"
+        raise UsageError(
+            f"--search-effort: searches of {audit.translated.info.location} have no setting{stored}; leave it out"
         )
 
 

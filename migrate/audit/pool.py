@@ -1,7 +1,8 @@
 """An audit without a full re-embed: true vectors for a pool of documents, which grows until the verdict is settled.
 
-The pool has the translated store's first documents for every query, some of each other arm, and all judged ones. Among
-them the full re-embed's nDCG@10 is no lower than among all, and retention no higher: whatever is SAFE in the pool is
+The pool has the translated store's first documents for every query, those that are nearest and those that its own index
+finds, some of each other arm, and all judged ones. Among them the full re-embed's nDCG@10 is no lower than among all,
+and that of the arm is the same, in whatever way it ranks: retention is no higher, and whatever is SAFE in the pool is
 SAFE (docs/statistics.md has the proof). Without judgements agreement@10 is no lower in the pool, so that what is
 NOT SAFE there is NOT SAFE. For the other verdict, `migrate.audit.outside` says what documents outside may take.
 """
@@ -418,8 +419,11 @@ class _Pool:
         for query, query_id in enumerate(self.query_set.query_ids):
             if matters[query]:
                 documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in self.others))
+            if self.retriever.asks_index(TRANSLATED):  # which may find others than are nearest
+                documents.update(self.arm_run.top(query_id, min(int(depths[query]), DEPTH)))
             if is_first and not self.query_set.is_judged:
                 documents.update(self.arm_run.top(query_id, CUT))  # all chunks of them
+                documents.update(self.retriever.exactly(TRANSLATED).run.top(query_id, CUT))
         rows = self.keys.documents.all_rows_of(documents), self.keys.ids.all_rows_of(reranked)
         near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
         proof = self._proof_rows() if is_first else np.empty(0, dtype=np.int64)

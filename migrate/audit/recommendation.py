@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.audit.own_search import OwnSearch
 from migrate.audit.pool import PoolSummary
 from migrate.audit.results import (
     BRIDGE,
@@ -189,7 +190,22 @@ def recommend(report: AuditReport) -> Recommendation:
         command, remark = _clear_up(odd, report)
         headline = f"nothing is shown to be SAFE; clear up first: {odd.text}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
+    missing = _missing_index(report)
+    if missing is not None and (stay is None or stay.retention.lower < 1):
+        headline = f"the vectors are SAFE, but their index misses too much of what they would find: {missing.remedy}"
+        effort = () if missing.setting is None else (f"--search-effort={missing.setting}",)
+        again = report.locations.audit_again if effort else ()
+        command = (*_without(again, "--search-effort"), *effort) if again else None
+        return Recommendation(plan=None, headline=headline, command=command)
     return _Advice(report).recommendation(odd)
+
+
+def _missing_index(report: AuditReport) -> OwnSearch | None:
+    """Return the search of the translated store where its index alone keeps it from being SAFE."""
+    if report.plan != TRANSLATED or report.outcome is Outcome.SAFE:
+        return None
+    searches = (search for search in report.searches if search.arm == TRANSLATED)
+    return next((search for search in searches if search.remedy is not None and search.is_safe_exactly), None)
 
 
 def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> str:

@@ -14,6 +14,7 @@ from migrate.audit.drawn_queries import Unjudged
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
 from migrate.audit.measures import Scores
+from migrate.audit.own_search import OwnSearch
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
@@ -56,7 +57,8 @@ class AuditReport:
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
     what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
     `rules` are those by which its bounds were drawn. `collections` has the verdicts on the translated store, and on
-    each of `family`, by collection, the worst first, where the store is several.
+    each of `family`, by collection, the worst first, where the store is several. `searches` are the own searches of the
+    stores that have an index: what each keeps of exact search.
     """
 
     verdict: Verdict
@@ -86,6 +88,7 @@ class AuditReport:
     documents_per_s: float | None = None
     rules: Rules | None = field(default=None, repr=False, compare=False)
     collections: Mapping[str, tuple[CollectionVerdict, ...]] = field(default_factory=dict)
+    searches: tuple[OwnSearch, ...] = ()
 
     def __repr__(self) -> str:
         return f"<AuditReport {self.sentence}; {self.dataset}, {self.verdict.counted}, {self.n_documents:,} documents>"

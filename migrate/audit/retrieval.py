@@ -17,6 +17,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import (
     BM25,
+    BRIDGE,
     FULL,
     STAY,
     TOGETHER,
@@ -35,9 +36,10 @@ from migrate.cost import Tally, usd_of
 from migrate.embedders.base import Embedder
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
+from migrate.search.own_index import Judged, rank_by_index
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
-from migrate.stores.base import Store
+from migrate.stores.base import SearchSetting, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 _READ = 2_000
@@ -61,8 +63,8 @@ class Retriever:
     words, and `n_bridged` how many documents the bridge was fitted on. `proof` is how the reference was shown to be
     one, whose doubts are among the `findings`.
 
-    Searches are exact, and each store is searched once, without the documents `left_out`. BM25 runs once too; the time
-    of a run that others use counts for each of them.
+    The stores that are asked answer by their own index, the full re-embed exactly. Each is searched once, without the
+    documents `left_out`. BM25 runs once too; the time of a run that others use counts for each of them.
 
     `old_answers` says that the source's model embeds new queries, as a file of vectors does not: what needs it could
     serve, and stands among the alternatives.
@@ -196,8 +198,56 @@ class Retriever:
         return self._token_counts[0]
 
     def search(self, name: str) -> TimedRun:
-        """Return the exact search of the store of that name, by the query vectors of its model."""
-        return self._once(name, lambda: self.search_batches(name, self._checked(name)))
+        """Return what the store of that name answers, by the query vectors of its model.
+
+        What users ask answers by its own index, as it is stored; what stands for all true vectors is searched exactly.
+        """
+        return self._once(name, lambda: self.by_index(name)) if self.asks_index(name) else self.exactly(name)
+
+    def exactly(self, name: str) -> TimedRun:
+        """Return the exact search of the store of that name, whatever index it has."""
+        key = f"{name}, exactly" if self.asks_index(name) else name
+        return self._once(key, lambda: self.search_batches(name, self._checked(name)))
+
+    def asks_index(self, name: str) -> bool:
+        """Return whether the store of that name answers by an index of its own."""
+        return name in (TRANSLATED, STAY, BRIDGE) and self.stores[name].has_own_index
+
+    def by_index(self, name: str, *, effort: int | None = None, depths: Sequence[int] = (CUT, DEPTH)) -> TimedRun:
+        """Return what the index of the store of that name finds; `effort` is another value of its setting."""
+        self.progress(f"ask the index of {self.stores[name].info.name}", 0, None)
+        own = int(self.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
+        judged = partial(self._judged_as, name)
+        asked = [depth + own for depth in depths]
+        return self._timed(lambda: self._asked(name, judged, asked, effort))
+
+    def setting(self, name: str) -> SearchSetting | None:
+        """Return the setting of the search of the store of that name, with the value that programs set."""
+        setting, new = self.stores[name].setting, self.stores[TRANSLATED].setting
+        effort = self.settings.search_effort
+        if setting is None or new is None or effort is None or setting.name != new.name:
+            return setting
+        return replace(setting, value=effort, most=max(effort, setting.most))
+
+    def _asked(self, name: str, judged: Judged, depths: Sequence[int], effort: int | None = None) -> Rankings:
+        setting = self.setting(name)
+        if effort is None and setting is not None and self.settings.search_effort is not None:
+            effort = setting.value
+        ids, vectors = self.query_set.query_ids, self.vectors[name]
+        return rank_by_index(self.stores[name], ids, vectors, judged, depths=depths, effort=effort)
+
+    def _judged_as(self, name: str, ids: Sequence[str]) -> list[str | None]:
+        """Return the document that each id is judged as; an id that the store did not list takes up a place, as here.
+
+        None stands for the documents `left_out`.
+        """
+        keys = self.keys[name]
+        rows = keys.ids.rows_of(ids)
+        documents: list[str | None] = list(ids)
+        known = np.flatnonzero(rows >= 0)
+        for position, document in zip(known.tolist(), keys.documents.take(rows[known]), strict=True):
+            documents[position] = None if document in self.left_out else document
+        return documents
 
     def _once(self, name: str, answer: Callable[[], TimedRun]) -> TimedRun:
         if name not in self._runs:
@@ -283,6 +333,9 @@ class Retriever:
             return [()] * len(ids)
 
         def first_of(store: str) -> TimedRun:
+            if self.asks_index(store):
+                listed = partial(self._listed, store)
+                return TimedRun(self._asked(store, listed, self.asked_depths), 0.0)
             metric, vectors = self.stores[store].info.metric, self.vectors[store]
             return TimedRun(search(self._checked(store), ids, vectors, metric=metric, depth=depth), 0.0)
 
@@ -295,6 +348,11 @@ class Retriever:
 
         run = self._once(name, partial(first_of, TRANSLATED) if name == TWO_STAGE else first_of_both).run
         return [run.top(query_id, depth) for query_id in ids]
+
+    def _listed(self, name: str, ids: Sequence[str]) -> list[str | None]:
+        """Return ids as they are; None for one that the store did not list."""
+        rows = self.keys[name].ids.rows_of(ids)
+        return [doc_id if row >= 0 else None for doc_id, row in zip(ids, rows.tolist(), strict=True)]
 
     def can_rerank(self, name: str, depth: int) -> bool:
         """Return whether the reference has the first `depth` candidates of every query."""

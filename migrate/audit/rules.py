@@ -19,6 +19,7 @@ class Settings:
     """The parameters of an audit that arms and measures read, by the names that `Audit` has for them.
 
     `most_deep` is how many documents of the translated store a pool has for a query at most, None without a pool.
+    `search_effort` is what programs set in the place of the stored setting of a search, None for that.
     """
 
     plan: str
@@ -28,6 +29,7 @@ class Settings:
     stages: Sequence[int] | None
     slices: Sequence[str]
     most_deep: int | None
+    search_effort: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,8 +56,9 @@ class Audit(JudgedStep["AuditReport"]):
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
 
     The verdict is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed.
-    Vectors are searched exactly, whatever the index, so that no arm is blamed for its index. Queries that chose
-    documents of the translated store or of the bridge do not judge; those of one text count once.
+    The translated and the old store answer by their own index, as users ask them, and the full re-embed is searched
+    exactly; the report says what exact search would keep. Queries that chose documents of the translated store or of
+    the bridge do not judge; those of one text count once.
 
     Raises
     ------
@@ -101,6 +102,17 @@ class Audit(JudgedStep["AuditReport"]):
     pool_depth: int | None = field(
         default=None,
         metadata=parameter("Documents of STORE that a pool embeds for a query at most, from 10 on; None is for 200."),
+    )
+    search_effort: int | None = field(
+        default=None,
+        metadata=option(
+            "Value of the setting of STORE's search (nprobe, efSearch ...) that your program sets, where another is "
+            "stored.",
+            "count",
+            metavar="N",
+            is_seldom=True,
+            **_ARMS,
+        ),
     )
     judge_next: Path | str | None = field(
         default=None,
@@ -243,6 +255,7 @@ class Audit(JudgedStep["AuditReport"]):
             stages=self.stages,
             slices=self.slice,
             most_deep=self.most_deep if self.is_pooled else None,
+            search_effort=self.search_effort,
         )
 
     @cached_property

@@ -166,6 +166,8 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
     label, bounds = "" if report.verdict.provisional else "retention of ", report.verdict.retention
     yield f"{label}{report.measure}", report.verdict.figure(bounds.estimate) if bounds.is_known else "unknown"
+    for search in report.searches:
+        yield f"{label}{report.measure}, {search.arm}, searched exactly", report.verdict.figure(search.exactly)
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:

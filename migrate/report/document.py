@@ -59,6 +59,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "likeness": similarity_document(diagnostics.similarities),
         "query_ids": report.query_ids,
         "notes": report.notes,
+        "searches": report.searches,
         "manifest": report.manifest,
         "stores": report.stores,
         **({} if not report.collections else {"collections": _collections(report)}),

@@ -141,6 +141,20 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
 
 
 @dataclass(frozen=True, slots=True)
+class SearchSetting:
+    """How far the index of a store looks for each query: the `name` of the setting, and its `value` as it is stored.
+
+    A greater value, up to `most`, finds more and takes longer; none is tried where `most` is the value. `code` is how a
+    user of the kind's own client sets another one, with `{}` in its place.
+    """
+
+    name: str
+    value: int
+    most: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
     """The nearest documents of one query, best first: `ids`, and `scores`, (n,), float32, by the metric of the store.
 
@@ -259,6 +273,24 @@ class Store(ABC):
         a StoreError or a RemoteError where the store or its server is gone.
         """
         raise NotImplementedError
+
+    @property
+    def has_own_index(self) -> bool:
+        """True if its own search may find other documents than exact search does."""
+        return self.searches
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """How far the index of the store looks for each query; None for one that has no such setting."""
+        return None
+
+    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search as any client of the store does: by its index as it is stored, whatever that misses.
+
+        `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too
+        few, this does not; otherwise it is the same.
+        """
+        return self.search(queries, k)
 
     def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
         """Return the vectors of some rows, in their order, as the search holds them in memory; None where it does not.

@@ -26,7 +26,7 @@ from migrate.files import allow_open_files, output_errors
 from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.pace import rest_for_pace, rows_at_once
-from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import ClientDriver
 from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
@@ -225,6 +225,14 @@ class ChromaDriver(ClientDriver):
             as_hits(ids, distances if self.distance == "l2" else 1 - np.array(distances, np.float64))
             for ids, distances in zip(response["ids"], response["distances"], strict=True)
         ]
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The candidates of the graph, which are a part of the collection: no search says how many."""
+        value = self.configuration.get("hnsw", {}).get("ef_search")
+        if value is None:
+            return None
+        return SearchSetting("ef_search", value, value, 'collection.modify(configuration={"hnsw": {"ef_search": {}}})')
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors; of a folder, which this process has for itself from then on."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from migrate.files import (
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import rest_for_pace, rows_at_once, with_this_pace
-from migrate.stores.base import BATCH_SIZE, Hits, Snapshot, Store
+from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
@@ -48,6 +48,9 @@ from migrate.stores.switching import BESIDE, Exchange, FieldExchange, Folders, m
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.writer import StoreWriter
+
+_ASKED_AT_ONCE: Final = 100
+"""Queries that a database is asked at once."""
 
 
 class DatabaseStore(Store):
@@ -420,6 +423,25 @@ class DatabaseStore(Store):
             if where is None:
                 raise
             raise UsageError(f"{error}; is the filter right?") from error
+
+    @property
+    def has_own_index(self) -> bool:
+        """True: also where it compares all vectors, as only the database knows when it does."""
+        return self.driver.has_own_index
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The parameter of searches that the database's client has."""
+        with self.driver.errors():
+            return self.driver.setting
+
+    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search by the database, a part of the queries at a time: a server may refuse too many at once."""
+        queries = check_queries(self.info, queries)
+        if k <= 0:
+            return [as_hits((), ()) for _ in queries]
+        with self.driver.errors():
+            return [hits for part in in_parts(queries, _ASKED_AT_ONCE) for hits in self.driver.ask(part, k, effort)]
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.

@@ -33,7 +33,7 @@ from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
 from migrate.locations import Address, fits, meant_by, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
-from migrate.stores.base import KindSupport, StoreInfo, no_place
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo, no_place
 from migrate.stores.field_notes import FieldNote, FieldNotes, fields_beside, main_fields
 from migrate.stores.kept import kept_folder, sync_tree, token_in
 from migrate.stores.records import Distance, choose, read_metric
@@ -286,6 +286,20 @@ class Driver(ABC):
     @abstractmethod
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Return the nearest `k` documents of each query, see `Searchable`; neither is zero."""
+
+    @property
+    def has_own_index(self) -> bool:
+        """See `Store.has_own_index`."""
+        return True
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """See `Store.setting`."""
+        return None
+
+    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """See `Store.ask`; neither the queries nor `k` are zero."""
+        return self.search(queries, k, None)
 
     @abstractmethod
     def update(self, new: Mapping[str, Vectors]) -> int:

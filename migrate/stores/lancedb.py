@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
@@ -259,14 +259,37 @@ class LanceDriver(Driver):
         """Search; `where` is a condition in SQL."""
         if where is not None and not isinstance(where, str):
             raise UsageError(f'{self.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}')
-        return [self._nearest(query, k, where) for query in queries]
+        searches = map(self._by, queries)
+        if self._is_lossy:  # the scores are then those of whole vectors
+            searches = (search.refine_factor(1) for search in searches)
+        if where is not None:
+            searches = (search.where(where, prefilter=True) for search in searches)
+        return [self._nearest(search, k) for search in searches]
 
-    def _nearest(self, query: Vectors, k: int, condition: str | None) -> Hits:
+    @property
+    def _is_lossy(self) -> bool:
+        return self.index is not None and is_lossy(str(self.index[0].index_type))
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """How many times as many candidates are compared by whole vectors, or the partitions that are looked into."""
+        if self._is_lossy:
+            return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
+        return None if self.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")
+
+    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """Search, with another value of the setting where one is given."""
+        searches = map(self._by, queries)
+        if effort is not None:
+            name = "refine_factor" if self._is_lossy else "nprobes"
+            searches = (getattr(search, name)(effort) for search in searches)
+        return [self._nearest(search, k) for search in searches]
+
+    def _by(self, query: Vectors) -> Any:
         search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
-        search = search.distance_type("dot" if self.distance == "ip" else self.distance)
-        if self.index is not None and is_lossy(str(self.index[0].index_type)):
-            search = search.refine_factor(1)  # the scores are then those of whole vectors
-        search = search if condition is None else search.where(condition, prefilter=True)
+        return search.distance_type("dot" if self.distance == "ip" else self.distance)
+
+    def _nearest(self, search: Any, k: int) -> Hits:
         ids = self.id_column or "_rowoffset"
         rows = search.select(["_distance", ids]).limit(k).to_arrow()
         distances = rows["_distance"].to_numpy().astype(np.float64)

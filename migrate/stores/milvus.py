@@ -28,7 +28,7 @@ from migrate.errors import (
 )
 from migrate.locations import secrets_of
 from migrate.pace import rest_for_pace, rows_at_once
-from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
@@ -247,8 +247,31 @@ class MilvusDriver(AliasDriver):
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is an expression of Milvus, or a mapping of fields to values."""
-        settings: dict[str, Any] = {"anns_field": self.vector, "filter": self._filter(where), "limit": k}
-        settings |= {"search_params": {"metric_type": self.index["metric_type"]}, "consistency_level": "Strong"}
+        return self._search(queries, k, self._filter(where), {})
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The lists that are looked into, or the candidates of a graph, with the value where a search names none."""
+        kind = str(self.index["index_type"]).upper()
+        if kind.startswith("IVF"):
+            most = int(self.index.get("nlist", 128))
+            return SearchSetting("nprobe", min(8, most), most, 'search_params={"params": {"nprobe": {}}}')
+        if kind.startswith("HNSW"):
+            return SearchSetting("ef", 16, 4_096, 'search_params={"params": {"ef": {}}}')
+        return None
+
+    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """Search, with another value of the setting where one is given."""
+        setting = self.setting
+        if setting is None or effort is None:
+            return self.search(queries, k, None)
+        value = max(effort, k) if setting.name == "ef" else effort  # as many candidates as there are answers
+        return self._search(queries, k, "", {"params": {setting.name: value}})
+
+    def _search(self, queries: Vectors, k: int, condition: str, parameters: Mapping[str, Any]) -> list[Hits]:
+        settings: dict[str, Any] = {"anns_field": self.vector, "filter": condition, "limit": k}
+        settings |= {"search_params": {"metric_type": self.index["metric_type"], **parameters}}
+        settings |= {"consistency_level": "Strong"}
         with self.turn:
             answers_of = self.client.search(self.name, data=queries.tolist(), **settings)
         ids = [[str(hit["id"] if "id" in hit else hit[self.key_field]) for hit in hits] for hits in answers_of]

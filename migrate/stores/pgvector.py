@@ -29,7 +29,7 @@ from migrate.locations import Address, fits, meant_by, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.pace import has_pace, rows_at_once
 from migrate.stores import pgvector_table as tables
-from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.field_notes import FIELD_NOTE, FieldNote
 from migrate.stores.kept import token_in
@@ -51,6 +51,8 @@ _SWITCH: Final = "switch.json"
 _PATIENCE: Final = "10s"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
+_SETTINGS: Final = {"hnsw": ("hnsw.ef_search", 40, 1_000), "ivfflat": ("ivfflat.probes", 1, 1_024)}
+"""Of each method: the setting, its value where nobody has set one, and the greatest that is tried."""
 
 
 class PgvectorDriver(Driver):
@@ -380,9 +382,8 @@ class PgvectorDriver(Driver):
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` maps columns, or fields of the column of JSON, to values."""
         condition, values = self._condition(where)
-        nearest, distance, method = self._nearest_by
-        question = self._select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s", nearest=nearest,
-                                condition=condition)  # fmt: skip
+        method = self._nearest_by[2]
+        question = self._nearest_question(condition)
         hits = []
         with self._connected() as connection:
             if method == "hnsw":  # it finds no more than that
@@ -395,10 +396,39 @@ class PgvectorDriver(Driver):
                         connection.execute("SET LOCAL enable_indexscan = off")
                         # planned anew: a statement that is prepared goes on with the index
                         rows = connection.execute(question, [text, *values, text, k], prepare=False).fetchall()
-                row_scores = np.array([row[1] for row in rows], np.float64)
-                scores = {"l2": row_scores**2, "ip": -row_scores, "cosine": 1 - row_scores}[distance]
-                hits.append(as_hits([row[0] for row in rows], scores))
+                hits.append(self._as_hits(rows))
         return hits
+
+    def _nearest_question(self, condition: Composed) -> Composed:
+        return self._select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s",
+                            nearest=self._nearest_by[0], condition=condition)  # fmt: skip
+
+    def _as_hits(self, rows: Sequence[Any]) -> Hits:
+        row_scores = np.array([row[1] for row in rows], np.float64)
+        scores = {"l2": row_scores**2, "ip": -row_scores, "cosine": 1 - row_scores}[self._nearest_by[1]]
+        return as_hits([row[0] for row in rows], scores)
+
+    @cached_property
+    def setting(self) -> SearchSetting | None:
+        """The candidates of a graph, or the lists that are looked into, as the server has them for this user."""
+        method = self._nearest_by[2]
+        if method not in _SETTINGS:
+            return None
+        name, default, most = _SETTINGS[method]
+        # what the server or the role says, whatever a search has set; a library that nobody loaded yet has its default
+        rows = self._ask("SELECT reset_val::int FROM pg_settings WHERE name = %s", [name])
+        value = rows[0][0] if rows else default
+        return SearchSetting(name, value, max(value, most), f"SET {name} = {{}}")
+
+    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """Search as SQL does that sets nothing, or only another value of the setting."""
+        setting, question = self.setting, self._nearest_question(sql(""))
+        with self._connected() as connection, connection.transaction():
+            if setting is not None:
+                value = str(setting.value if effort is None else effort)
+                connection.execute("SELECT set_config(%s, %s, true)", [setting.name, value])
+            texts = map(_as_text, queries)
+            return [self._as_hits(connection.execute(question, [text, text, k]).fetchall()) for text in texts]
 
     def _condition(self, where: Any) -> tuple[Composed, list[Any]]:
         columns = self.table.types

@@ -32,7 +32,7 @@ from migrate.errors import (
 )
 from migrate.locations import scrub
 from migrate.pace import rest_for_pace, rows_at_once
-from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
@@ -289,8 +289,24 @@ class QdrantDriver(AliasDriver):
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""
+        return self._search(queries, k, filter=self._filter(where))
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The candidates of the graph; the client compares all vectors of a folder."""
+        if not self.is_server:
+            return None
+        special = self.params.hnsw_config
+        value = (special and special.ef_construct) or self.config.hnsw_config.ef_construct
+        return SearchSetting("hnsw_ef", value, max(value, 4_096), "search_params=SearchParams(hnsw_ef={})")
+
+    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """Search, with another number of candidates where one is given."""
+        return self._search(queries, k, params=effort and self.models.SearchParams(hnsw_ef=effort))
+
+    def _search(self, queries: Vectors, k: int, **options: Any) -> list[Hits]:
         fields = False if self.id_field is None else [self.id_field]
-        common = {"using": self.vector or None, "filter": self._filter(where), "limit": k, "with_payload": fields}
+        common = {"using": self.vector or None, "limit": k, "with_payload": fields, **options}
         requests = [self.models.QueryRequest(query=query.tolist(), **common) for query in queries]
         with self.turn:
             responses = self.client.query_batch_points(self.name, requests)

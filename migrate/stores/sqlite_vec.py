@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 """The column of JSON that a table made of documents has."""
 _WAIT_MS: Final = 10_000
+_FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _TABLE: Final = re.compile(
     r"\s*CREATE\s+VIRTUAL\s+TABLE\b.*?\bUSING\s+vec0\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL
@@ -325,14 +326,13 @@ class SqliteVecDriver(Driver):
         all rows are sorted.
         """
         conditions, values, is_own = self._conditions(where)
-        functions = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
-        if self.distance not in functions:
+        if self.distance not in _FUNCTIONS:
             raise UsageError(f"{self.location}: sqlite-vec cannot search by {self.distance}; leave out ?distance=")
         key, column, table = f"v.{_quoted(self.id_column)}", f"v.{_quoted(self.column)}", f"{_quoted(self.name)} v"
         if is_own and k <= 4_096 and self.distance == self.vector_columns[self.column][2]:
             question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
         else:
-            distance = f"{functions[self.distance]}({column}, ?1)"
+            distance = f"{_FUNCTIONS[self.distance]}({column}, ?1)"
             question = f"SELECT {key}, {distance} d FROM {table} WHERE true{conditions} ORDER BY d LIMIT ?2"  # noqa: S608
         hits = []
         for query in queries:
@@ -341,6 +341,11 @@ class SqliteVecDriver(Driver):
             scores = distances**2 if self.distance == "l2" else 1 - distances
             hits.append(as_hits([str(row[0]) for row in rows], scores))
         return hits
+
+    @property
+    def has_own_index(self) -> bool:
+        """False where sqlite-vec has no function for the distance."""
+        return self.distance in _FUNCTIONS
 
     def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
         """Return the conditions of a filter, their values, and whether the table's own search knows the columns."""

@@ -230,9 +230,6 @@ class TranslateJob:
             output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
         )
         wall_s = time.perf_counter() - started
-        old_recall, recall = index_recall(store), details["recall"]
-        if recall is None and old_recall is not None:
-            recall = index_recall(open_store(output.location))
         outside = details["outside"]
         return Translation(
             output.display_name,
@@ -241,8 +238,8 @@ class TranslateJob:
             fitted.dim,
             details["true"],
             wall_s,
-            source_recall=old_recall,
-            index_recall=recall,
+            source_recall=index_recall(store),
+            index_recall=details["recall"],
             remarks=(*details["remarks"], *output.remarks),
             outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
             distrust=details["distrust"],

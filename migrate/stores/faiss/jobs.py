@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 from migrate.stores.base import BATCH_SIZE
 from migrate.stores.faiss.build import build_index
 from migrate.stores.faiss.decode import Part, decode_index
+from migrate.stores.faiss.recipe import EXACT, factory
+from migrate.stores.faiss.search import rows_of
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.shards import ShardFolder
+
+_QUERIES_AT_ONCE = 32
+"""A process must not be silent for long, and codes of a large index are compared one by one."""
 
 
 def load(path: str) -> Any:
@@ -90,7 +95,7 @@ def _runs_in_file(path: str, decoded: Part) -> NDArray[np.int64] | None:
 
 
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
-    """Build and write an index; send its labels, and its recall where it keeps less than the vectors."""
+    """Build and write an index; send its labels, and its recall where its search is not exact."""
     vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
     labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
     try:
@@ -103,7 +108,7 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     if decoded.labels is not None:  # in the order in which a reader finds them
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     recalled = None
-    if not decoded.exact:  # one that keeps its vectors can be asked later
+    if factory(decoded.recipe) not in EXACT:  # measured now, by the vectors that codes are made of
         blocks = (block for _, block in vectors.batches(BATCH_SIZE))
         recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
     send_facts(pipe, DONE, {"recall": recalled})
@@ -119,6 +124,25 @@ def recall(job: dict[str, Any], pipe: BinaryIO) -> None:
         return np.concatenate(list(_picked(decoded.rows(), unique)))[positions.reshape(rows.shape)]
 
     send_facts(pipe, DONE, {"recall": _recall(index, decoded.labels, job["queries"], decoded.rows(), take)})
+
+
+def ask(job: dict[str, Any], pipe: BinaryIO) -> None:
+    """Send labels and scores of what the index finds for queries, a block of them at a time."""
+    index = load(job["path"])
+    if job["setting"] is not None:
+        faiss.ParameterSpace().set_index_parameter(index, *job["setting"])
+    queries = np.fromfile(job["queries"], "<f4").reshape(-1, index.d)
+    for first in range(0, len(queries), _QUERIES_AT_ONCE):
+        scores, labels = _found(index, queries[first : first + _QUERIES_AT_ONCE], job["k"])
+        send_array(pipe, LABELS, labels.astype("<i8", copy=False))
+        send_array(pipe, ROWS, scores.astype("<f4", copy=False))
+    send_facts(pipe, DONE, {})
+
+
+def _found(index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
+    """Return scores and labels of what an index finds, (q, k) each; the label -1 stands for nothing."""
+    scores, labels = index.search(np.ascontiguousarray(queries), k)
+    return scores, labels
 
 
 def _picked(blocks: Iterable[Vectors], rows: NDArray[np.int64]) -> Iterator[Vectors]:
@@ -146,12 +170,9 @@ def _recall(
         k = min(10, both.shape[1])
         best = -np.partition(-both, k - 1, axis=1)[:, :k]
     tenth = best.min(axis=1)
-    _, neighbours = index.search(sample, min(10, count))
-    valid, rows = neighbours >= 0, np.maximum(neighbours, 0)
-    if labels is not None:
-        order = np.argsort(labels)
-        rows = order[np.searchsorted(labels, np.maximum(neighbours, labels.min()), sorter=order)]
-    pairs = zip(sample, take(rows), strict=True)
+    rows = rows_of(_found(index, sample, min(10, count))[1], labels)
+    valid = rows >= 0
+    pairs = zip(sample, take(np.maximum(rows, 0)), strict=True)
     scores = np.stack([_scores(query[None], candidates, inner_product=inner)[0] for query, candidates in pairs])
     slack = 1e-4 * np.maximum(1, np.abs(tenth))
     return float(((scores >= (tenth - slack)[:, None]) & valid).mean())

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 Recipe = Mapping[str, Any]
 
+EXACT: Final = ("Flat", "IDMap,Flat", "IDMap2,Flat")
+"""Indexes, by their factory strings, whose search is exact."""
+
 SCALAR_NAMES: Final = {
     "QT_8bit": "SQ8",
     "QT_6bit": "SQ6",

@@ -77,11 +77,7 @@ class IndexSearch:
 
     def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each label, of any shape; -1 where the index found none."""
-        if self._labels is None or self._order is None or not self._labels.size:
-            return labels
-        positions = np.minimum(np.searchsorted(self._labels, labels, sorter=self._order), self._labels.size - 1)
-        is_known = (labels != _NOT_FOUND) & (self._labels[self._order[positions]] == labels)
-        return np.where(is_known, self._order[positions], _NOT_FOUND)
+        return rows_of(labels, self._labels, self._order)
 
     def _nearest(self, queries: Vectors, k: int, chosen: NDArray[np.int64] | None) -> tuple[Any, NDArray[np.int64]]:
         if chosen is None:
@@ -150,6 +146,21 @@ class IndexSearch:
 def _key(value: Any) -> str:
     """Return a value as a key: what JSON holds alike is alike."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def rows_of(
+    found: NDArray[np.int64], labels: NDArray[np.int64] | None, order: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Return the row of each label that an index found, of any shape; -1 where it found none.
+
+    `labels` are those of all rows, None where they are the numbers of the rows, and `order` is what sorts them.
+    """
+    if labels is None or not labels.size:
+        return found
+    order = np.argsort(labels) if order is None else order
+    positions = np.minimum(np.searchsorted(labels, found, sorter=order), labels.size - 1)
+    is_known = (found != _NOT_FOUND) & (labels[order[positions]] == found)
+    return np.where(is_known, order[positions], _NOT_FOUND)
 
 
 def search_of_file(store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None) -> IndexSearch:

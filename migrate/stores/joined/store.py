@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, find_manifest
-from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo
 from migrate.stores.database import DatabaseStore
 from migrate.stores.driver import Driver
 from migrate.stores.joined.writer import JoinedWriter
+from migrate.stores.serving import as_hits
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.writer import StoreWriter
@@ -239,6 +240,32 @@ class JoinedStore(Store):
         """Return the name of a copy in a folder: that of a collection, without the quotes of a location."""
         pattern = self.pattern
         return pattern.text.replace("*", pattern.meant(name)) if pattern.text.count("*") == 1 else name
+
+    # Search.
+
+    @property
+    def has_own_index(self) -> bool:
+        """True if one of the collections has one."""
+        return any(store.has_own_index for store in self._filled)
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The setting that all collections have, with the same value."""
+        settings = {store.setting for store in self._filled}
+        return settings.pop() if len(settings) == 1 else None
+
+    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search each collection by its own index, and return the nearest of all."""
+        found: list[list[tuple[float, str]]] = [[] for _ in queries]
+        sign = -1 if self.info.metric == "ip" else 1
+        for name, store in self.members.items():
+            if not store.info.count:
+                continue
+            for pairs, hits in zip(found, store.ask(queries, k, effort), strict=True):
+                pairs += zip((sign * hits.scores).tolist(), self._joined_ids(name, hits.ids), strict=True)
+            self._release(store)
+        nearest = [sorted(pairs)[:k] for pairs in found]
+        return [as_hits([doc_id for _, doc_id in pairs], [sign * score for score, _ in pairs]) for pairs in nearest]
 
     # What changed.
 

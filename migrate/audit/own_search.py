@@ -1,0 +1,150 @@
+"""What the own search of a store keeps of exact search, and the setting that would keep more.
+
+An index may miss what its vectors would find: the verdict is of what it finds, this tells how much it misses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from migrate.audit.measures import CUT, Scores
+from migrate.audit.results import FULL, STAY, TRANSLATED
+from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Rules
+from migrate.audit.verdict import Finding, Outcome
+from migrate.display import percent
+from migrate.stores.base import SearchSetting, StoreInfo
+
+ENOUGH = 0.99
+"""Share of what exact search scores, 0-1, that an index keeps where nobody needs to be told more."""
+
+_NAMES = {TRANSLATED: "the translated store", STAY: "the old store"}
+
+_REBUILD = "write it with another index, such as -o 'faiss:NEW-STORE#?index=HNSW32'"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSearch:
+    """The own search of a store beside exact search, by the deciding measure.
+
+    `arm` is the arm that asks the store, `index` its index with the setting of its search. `exactly` and `by_index` are
+    what either search keeps of the full re-embed (retention, or agreement@10), `kept` is the mean score by the index
+    over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or the
+    option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
+    `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE, and
+    `sentence` has both figures and the remedy.
+    """
+
+    arm: str
+    index: str
+    exactly: float
+    by_index: float
+    kept: float
+    is_safe_exactly: bool
+    sentence: str
+    setting: int | None = None
+    setting_keeps: float | None = None
+    remedy: str | None = None
+
+
+def own_searches(retriever: Retriever, rules: Rules) -> tuple[OwnSearch, ...]:
+    """Return the own searches of the translated and the old store, of those that have an index."""
+    names = [name for name in (TRANSLATED, STAY) if name in retriever.stores and retriever.asks_index(name)]
+    return tuple(_own_search(name, retriever, rules) for name in names)
+
+
+def searched_exactly(retriever: Retriever) -> list[Finding]:
+    """Return a note on the stores that have no index of their own."""
+    names = [name for name in (TRANSLATED, STAY) if name in retriever.stores and not retriever.asks_index(name)]
+    if not names:
+        return []
+    have = "has" if len(names) == 1 else "have"
+    stores = " and ".join(_NAMES[name] for name in names)
+    return [Finding("note", f"{stores} {have} no index that could miss something: searched exactly")]
+
+
+def findings_of(searches: tuple[OwnSearch, ...]) -> list[Finding]:
+    """Return a caveat for each index that misses much, a note for others."""
+    return [Finding("note" if search.remedy is None else "caveat", search.sentence) for search in searches]
+
+
+def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
+    full, exact = (retriever.deciding_scores(retriever.exactly(arm).run) for arm in (FULL, name))
+    own = retriever.deciding_scores(retriever.search(name).run)
+    has_old = name == TRANSLATED and STAY in retriever.stores
+    stay = retriever.deciding_scores(retriever.search(STAY).run) if has_old else None
+    by_index, exactly = rules.verdict(own, full), rules.verdict(exact, full, stay)
+    kept, setting = _kept(own, exact, rules), retriever.setting(name)
+    value, share = None, None
+    if kept < ENOUGH and setting is not None:
+        value, share = _smallest_enough(name, retriever, rules, setting, exact)
+    index = _index_name(retriever.stores[name].info, setting)
+    remedy = None if kept >= ENOUGH else _remedy(setting, value, share)
+    estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
+    figures = [exactly.figure(estimate) for estimate in estimates]
+    keeps = f"has {exactly.measured}" if exactly.provisional else "keeps"
+    both = f"{_NAMES[name]} {keeps} {figures[0]} exactly, {figures[1]} by its own search ({index})"
+    return OwnSearch(
+        arm=name,
+        index=index,
+        exactly=estimates[0],
+        by_index=estimates[1],
+        kept=kept,
+        is_safe_exactly=exactly.outcome is Outcome.SAFE,
+        sentence=both if remedy is None else f"{both}: {remedy}",
+        setting=value,
+        setting_keeps=share,
+        remedy=remedy,
+    )
+
+
+def _smallest_enough(
+    name: str, retriever: Retriever, rules: Rules, setting: SearchSetting, exact: Scores
+) -> tuple[int | None, float | None]:
+    """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
+    for value in _values(setting):
+        scores = retriever.deciding_scores(retriever.by_index(name, effort=value, depths=(CUT,)).run)
+        share = _kept(scores, exact, rules)
+        if share >= ENOUGH:
+            return value, share
+    return None, None
+
+
+def _kept(own: Scores, exact: Scores, rules: Rules) -> float:
+    """Return the mean score over that of exact search; 1 where that finds nothing."""
+    weighting = rules.bootstrap().weighting
+    found = float(np.mean(weighting.of(exact)))
+    return float(np.mean(weighting.of(own))) / found if found else 1.0
+
+
+def _values(setting: SearchSetting) -> Iterator[int]:
+    """Yield the powers of two above the value of a setting, and the most that it can be."""
+    value = 1
+    while value <= setting.value:
+        value *= 2
+    while value < setting.most:
+        yield value
+        value *= 2
+    if setting.most > setting.value:
+        yield setting.most
+
+
+def _index_name(info: StoreInfo, setting: SearchSetting | None) -> str:
+    name = str(info.details.get("factory", info.index_type))
+    return name if setting is None else f"{name}, {setting.name} {setting.value}"
+
+
+def _remedy(setting: SearchSetting | None, value: int | None, share: float | None) -> str:
+    """Return what to do about an index that misses much."""
+    if setting is None:
+        return f"no setting of its search finds more; {_REBUILD}"
+    if value is not None and share is not None:
+        keeps = f"{setting.name} {value} keeps {percent(share)} of exact search"
+        return f"{keeps}: {setting.code.replace('{}', str(value))}, and audit again with --search-effort {value}"
+    if setting.most > setting.value:
+        return f"no {setting.name} up to {setting.most:,} keeps {percent(ENOUGH, 0)} of exact search; {_REBUILD}"
+    more = setting.code.replace("{}", str(2 * setting.value))
+    return f"a greater {setting.name} finds more, and is a part of the store: {more}, then audit again"
