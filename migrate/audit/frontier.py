@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import Arm, measure_arm
+from migrate.audit.findings import choosers_in_other_words
 from migrate.audit.keys import Names, document_keys, id_keys
 from migrate.audit.measures import Scores
 from migrate.audit.query_groups import with_groups
+from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED, ArmCost, ArmResult, Comparison
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
@@ -165,7 +167,9 @@ class BudgetTrials:
         )
         result = measure_arm(arm, arm.retrieve(), retriever)
         scores, full = (arm_result.scores[retriever.query_set.measure] for arm_result in (result, self._full))
-        verdict = self.rules.verdict(scores, full, self.stay, confidence=self.confidence).doubted(self.findings)
+        true = frozenset(retriever.keys[TRANSLATED].documents.take(rows))
+        findings = (*self.findings, *choosers_in_other_words(retriever, true))
+        verdict = self.rules.verdict(scores, full, self.stay, confidence=self.confidence).doubted(findings)
         comparison = self.rules.compare(result, self._full)
         of_whole = cost.tokens / max(self._whole.tokens, 1)
         return FrontierPoint(policy, share, len(rows), cost.tokens, of_whole, cost.usd, verdict, result, comparison)
@@ -237,13 +241,18 @@ def _usable_policies(audit: Audit, fitted: FittedStitch) -> list[str]:
 
 
 def find_frontier(
-    audit: Audit, reference: Store, stay: Scores | None = None, findings: tuple[Finding, ...] = ()
+    audit: Audit,
+    reference: Store,
+    stay: Scores | None = None,
+    findings: tuple[Finding, ...] = (),
+    judges: QuerySet | None = None,
 ) -> Frontier:
     """Try every policy at every share of the store.
 
     The source of the `audit` is translated by the stitch, and the `reference` has all true vectors. `stay` are the
     nDCG@10 of staying for the distinct texts of its queries, (c,), and `findings` those of the audit by the same
-    reference: with a doubt among them no budget is SAFE.
+    reference: with a doubt among them no budget is SAFE. `judges` are the queries that judged there, those of the audit
+    unless they are given.
 
     The first point is the store as it is translated now; shares that the sample has already reached are left out.
     Without `policies` all that can be used are tried: `query-log` where there is a log, and `confidence` where that of
@@ -254,7 +263,7 @@ def find_frontier(
     """
     store, fitted = audit.source_store, audit.frontier_stitch
     assert store is not None and fitted is not None  # noqa: S101 - `Audit.check` has seen to it
-    query_set, log, usable = audit.judging, audit.log, _usable_policies(audit, fitted)
+    query_set, log, usable = judges or audit.judging, audit.log, _usable_policies(audit, fitted)
     vectors = audit.embedder.embed_queries(query_set.queries)
     query_set = with_groups(query_set, vectors)
     keys, names = document_keys(store, audit.parent_field), (TRANSLATED, FULL)

@@ -485,7 +485,8 @@ class Audit(JudgedStep["AuditReport"]):
             prefixes = {tokens: stack.enter_context(self._first_tokens(tokens)) for tokens in self.prefixes}
             report = audit_store(self, full, prefixes)
             if self.frontier is not None and full is not None:
-                frontier = find_frontier(self, full, report.stay, report.findings)
+                judges = None if report.rules is None else report.rules.query_set
+                frontier = find_frontier(self, full, report.stay, report.findings, judges)
                 report = report.with_frontier(frontier)
         if self.labels is not None:
             report = replace(report, downstream=audit_downstream(self, is_proven=True))
