@@ -23,7 +23,7 @@ from migrate.display import percent
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError
 from migrate.search.runs import Rankings
-from migrate.selection.choosers import Choosers, find_what_was_chosen
+from migrate.selection.choosers import Choosers, look_for_the_chosen
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
@@ -385,12 +385,12 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
 
 
 def of_true_vectors(
-    retriever: Retriever, choosers: Choosers, true: Set[str], unexplained: Set[str], held_out: HeldOut | None
+    retriever: Retriever, choosers: Choosers, true: frozenset[str], unexplained: Set[str], held_out: HeldOut | None
 ) -> Iterator[Finding]:
     """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them.
 
     Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
-    where all are, or where these are found first so often, the judges are the choosers in other words.
+    where all are, or where judges look for them so often, these are the choosers in other words.
     """
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
     if not is_safe:
@@ -415,18 +415,21 @@ def of_true_vectors(
     yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)
 
 
-def choosers_in_other_words(retriever: Retriever, true: Set[str]) -> list[Finding]:
-    """Return a doubt where judges find first what has `true` vectors, far more often than judges of their own would."""
-    run = retriever.search(FULL).run
-    firsts = [document for query in retriever.query_set.distinct for document in run.top(query.id, 1)]
-    if not find_what_was_chosen(firsts, true, retriever.n_documents):
+def choosers_in_other_words(retriever: Retriever, true: frozenset[str]) -> list[Finding]:
+    """Return a doubt where judges look for what has `true` vectors so often that they, in other words, chose it.
+
+    To be used where the store is not SAFE without these documents.
+    """
+    judges, run = retriever.query_set.distinct, retriever.search(FULL).run
+    wanted = sum(retriever.subjects.get(query.id) in true for query in judges)
+    found_first = sum(not true.isdisjoint(run.top(query.id, 1)) for query in judges)
+    count, share = max(wanted, found_first), len(true) / retriever.n_documents
+    if not look_for_the_chosen(count / max(len(judges), 1), share):
         return []
-    found = sum(document in true for document in firsts)
     text = (
-        f"{found:,} of {len(firsts):,} queries find a document with a true vector first, and "
-        f"{percent(len(true) / retriever.n_documents, 0)} of all documents have one: these queries, or others that ask "
-        "the same, chose what was embedded, and without it the store is not shown to be SAFE; judge by queries that "
-        "have nothing to do with it"
+        f"{count:,} of {len(judges):,} queries look for a document with a true vector, where {percent(share, 0)} of all "
+        "documents have one: these queries, or some that ask the same in other words, chose what was embedded, and "
+        "without it the store is not shown to be SAFE: judge by queries that have nothing to do with the choice"
     )
     return [doubt(text)]
 

@@ -5,9 +5,9 @@ an audit, live serving. A document that was embedded because a query finds it an
 would, whatever the other documents do: judged by its choosers, a store looks better than it is.
 
 A chooser may come back in other words, where no digest knows it. So whatever bought the vectors, and whoever remembers
-it, judges are held against what has true vectors (`find_what_was_chosen`): those who have nothing to do with the
-choice find such a document first hardly more often than such documents are in the store; choosers in any words do far
-more often. Then the verdict without these documents has to be SAFE too.
+it, judges are held against what has true vectors (`look_for_the_chosen`): queries that have nothing to do with the
+choice look for such a document hardly more often than it is among all, choosers in any words far more often. The store
+has to be SAFE without these documents then.
 
 Choosers are remembered as digests of their normal form, not as texts: by stitches and stores in their manifests, and by
 the embedding cache beside each vector they bought. So a store that was copied without its manifest is still known by
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -42,11 +42,11 @@ _EQUAL, _CODED = 1 - 1e-6, 0.99
 WHOLE = 0.99
 """Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
 
-MORE_OFTEN = 0.25
-"""By how much, 0-1, judges may find documents with true vectors first more often than these are in the store.
+USUAL = 0.15
+"""By how much, 0-1, others may look for documents with true vectors more often than these are among all.
 
-Queries of the same users that were held out do by up to 0.16, choosers in other words by 0.20 to 0.63: of two
-collections (`benchmarks/independence.py`). In between are stores of which few choosers got what they look for.
+As users ask for the same again and again, held-out queries of a log do by up to 0.13, and those that chose by 0.3 to
+0.65 (`benchmarks/independence.py`).
 """
 
 
@@ -66,16 +66,12 @@ def is_chooser(query: Query, choosers: Collection[str]) -> bool:
     return digest_of(query) in choosers or _digest(earlier) in choosers
 
 
-def find_what_was_chosen(firsts: Sequence[str], true: Set[str], count: int) -> bool:
-    """Return whether judges find what was chosen: so often is what they find first a document with a `true` vector.
+def look_for_the_chosen(found: float, share: float) -> bool:
+    """Return whether judges may be choosers: a share of them, `found`, looks for a document with a true vector.
 
-    `firsts` are the first document of the full re-embed for each judge, `count` is that of all documents. Where nearly
-    all vectors are true, half of what is left to all is too often.
+    A `share` of all documents has one, 0-1. Where that is most, half of the way to all is too often.
     """
-    if not firsts or not true:
-        return False
-    share, found = len(true) / count, sum(document in true for document in firsts) / len(firsts)
-    return found > share + min(MORE_OFTEN, (1 - share) / 2)
+    return found > share + min(USUAL, (1 - share) / 2)
 
 
 def _digest(key: str) -> str:

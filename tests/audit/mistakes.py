@@ -37,6 +37,7 @@ from migrate.stores.base import read_all
 from migrate.vectors import Document, Query, unit_rows
 
 N_DOCUMENTS, N_QUERIES, DIM, N_PAIRS = 300, 300, 64, 120
+N_CHOOSERS = 150
 SOURCE_SPEC = f"tfidf:{DIM}"
 PREFIX = "Represent this passage for retrieval: "
 
@@ -149,12 +150,15 @@ class Mistake:
         return ["audit", self.translated, "--reference", self.reference, "--target", self.target, *by]
 
 
-def migrate(folder, n_pairs=N_PAIRS):
-    """Build the good migration, which is SAFE, in an empty folder; one of far fewer pairs is not."""
+def migrate(folder, n_pairs=N_PAIRS, **options):
+    """Build the good migration, which is SAFE, in an empty folder; one of far fewer pairs is not.
+
+    `options` are those of the target's `Model`.
+    """
     corpus = stdlib_beir(max_docs=N_DOCUMENTS, seed=7)
     texts = [document.text for document in corpus.documents]
-    queries = corpus.queries
-    good = Migration(folder, corpus.documents, queries, {q.id: corpus.qrels[q.id] for q in queries}, Model(texts))
+    queries, model = corpus.queries, Model(texts, **options)
+    good = Migration(folder, corpus.documents, queries, {q.id: corpus.qrels[q.id] for q in queries}, model)
     write_beir(good.beir, good.documents, good.queries, good.qrels)
     write_model(good.target_file, good, good.model)
     embed_corpus(lambda: good.documents, load_embedder(SOURCE_SPEC), good.source)
@@ -288,7 +292,7 @@ class _Mistakes:
 
     def _by_choosers(self, change):
         """A store whose sample the first queries chose, judged by these in other words."""
-        good, chose = self.good, self.good.queries[:100]
+        good, chose = self.good, self.good.queries[:N_CHOOSERS]
         fitted = fit(open_store(good.source), good.embedder, kind="ridge", sample=90, query_log=chose)
         fitted.save(self.folder / "stitch")
         Translate(open_store(good.source), fitted, self.folder / "translated").run()
@@ -592,9 +596,9 @@ class Copies(_Mistakes):
 
 
 def _typo(text):
-    """Two neighbouring letters of each fourth word change places."""
+    """Two neighbouring letters of each sixth word change places."""
     words = text.split()
-    for row in range(0, len(words), 4):
+    for row in range(0, len(words), 6):
         middle = len(words[row]) // 2
         if middle:
             words[row] = words[row][: middle - 1] + words[row][middle - 1 : middle + 1][::-1] + words[row][middle + 1 :]
@@ -632,21 +636,6 @@ class Judgements(_Mistakes):
     counted_clicks = _click_log(noise=0.05, sessions=6, graded=True)
     clicks_and_what_was_shown = _click_log(noise=0.05, shown=True)
     clicks_on_several_pages = _click_log(noise=0.05, depth=20, fading=0.5)
-
-    def what_both_find_first(self):
-        """The first document of both, where that is one: whatever else is lost, nobody asks for it."""
-        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
-        return self._judged([{own: 1} if own == other else {} for (own,), (other,) in found])
-
-    def the_first_three_where_both_agree(self):
-        found = zip(self._found(self.good.moved, 3), self._found(self.good.true, 3), strict=True)
-        return self._judged([dict.fromkeys(own, 1) if set(own) == set(other) else {} for own, other in found])
-
-    def what_both_find_first_and_some_judgements(self):
-        """One query of twelve is judged by people."""
-        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), self._people(), strict=True)
-        logs = [{own: 1} if own == other else {} for (own,), (other,), _ in found]
-        return self._judged([log if row % 12 else people for row, (log, people) in enumerate(zip(logs, self._people(), strict=True))])
 
     def clicks_added_to_judgements(self):
         logs = zip(self._clicks(noise=0.5, fading=0.3), self._people(), strict=True)
@@ -696,3 +685,22 @@ class Honest(_Mistakes):
         embedder = load_embedder(SOURCE_SPEC)
         embedder.fit(self.good.documents)
         return self._judged(self._clicks(self.good.old, asked=embedder.embed_queries(self.good.queries)))
+
+
+class Agreed(_Mistakes):
+    """The right queries of a migration of few pairs, judged by what its store and the full re-embed agree on."""
+
+    def what_both_find_first(self):
+        """The first document of both, where that is one: whatever else is lost, nobody asks for it."""
+        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
+        return self._judged([{own: 1} if own == other else {} for (own,), (other,) in found])
+
+    def the_first_three_where_both_agree(self):
+        found = zip(self._found(self.good.moved, 3), self._found(self.good.true, 3), strict=True)
+        return self._judged([dict.fromkeys(own, 1) if set(own) == set(other) else {} for own, other in found])
+
+    def what_both_find_first_and_some_judgements(self):
+        """One query of twelve is judged by people."""
+        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
+        logs = [{own: 1} if own == other else {} for (own,), (other,) in found]
+        return self._judged([people if row % 12 == 0 else logs[row] for row, people in enumerate(self._people())])
