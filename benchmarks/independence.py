@@ -105,7 +105,9 @@ def documents(data: Path) -> None:
                 most[asking] = max(most.get(asking, 0.0), len(of_query & of_document) / len(of_document))
                 copies |= {asking} if is_copy(of_query, of_document) else set()
             low, middle, high = np.quantile(list(most.values()), [0.01, 0.5, 1])
-            rows.append([name, kind, f"{len(most):,}", f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}", f"{len(copies):,}"])
+            rows.append(
+                [name, kind, f"{len(most):,}", f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}", f"{len(copies):,}"]
+            )
         run = run_over(collection, np.arange(len(texts)), target.documents, target.queries)
         near = np.sort([(1 - scores[0]) / (1 - scores[9]) for scores in run.scores.values()])
         print(f"{name}: distance to the first document, in those to the tenth: least {near[0]:.2f}, {near[1]:.2f}")
@@ -142,7 +144,9 @@ def chosen(data: Path, folder: Path) -> None:
         judge = load_embedder(f"file:{data / 'pairs' / f'{name}.{TARGET}.npz'}")
         for kind, (choosers, others) in logs(data, name).items():
             order = query_log_rows(store, QueryLog(choosers.queries, embedder))
-            subjects = [_subjects(one, collection, target, judge.embed_queries(one.queries)) for one in (choosers, others)]
+            subjects = [
+                _subjects(one, collection, target, judge.embed_queries(one.queries)) for one in (choosers, others)
+            ]
             for share in SHARES:
                 true = {collection.documents[row].id for row in order[: round(share * store.info.count)].tolist()}
                 found = [np.mean([subject in true for subject in some]) for some in subjects]

@@ -207,9 +207,7 @@ def prepare_audit(
     )
     retriever = without_documents(asked)
     judges = retriever.query_set
-    return retriever.noting(
-        *findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges)
-    )
+    return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
 
 
 def _stores(audit: Audit, reference: Store | None, prefixes: Mapping[int, Store]) -> dict[str, Store]:

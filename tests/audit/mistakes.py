@@ -290,14 +290,19 @@ class _Mistakes:
         copied = [self.good.documents[row] for row in rows]
         return [(Query(f"copy of {document.id}", change(document.text)), {document.id: 1}) for document in copied]
 
-    def _by_choosers(self, change):
-        """A store whose sample the first queries chose, judged by these in other words."""
-        good, chose = self.good, self.good.queries[:N_CHOOSERS]
+    def _chosen(self, chose):
+        """A store whose sample some queries chose."""
+        good = self.good
         fitted = fit(open_store(good.source), good.embedder, kind="ridge", sample=90, query_log=chose)
         fitted.save(self.folder / "stitch")
         Translate(open_store(good.source), fitted, self.folder / "translated").run()
+        return self.folder / "translated"
+
+    def _by_choosers(self, change):
+        """Such a store, judged by these queries in other words."""
+        good, chose = self.good, self.good.queries[:N_CHOOSERS]
         asked = [(Query(f"again {query.id}", change(query.text)), good.qrels[query.id]) for query in chose]
-        return replace(self._asking_too(asked), translated=self.folder / "translated")
+        return replace(self._asking_too(asked), translated=self._chosen(chose))
 
     def _judged(self, logs):
         """The queries of which something is judged relevant."""
@@ -609,14 +614,13 @@ class Choosers(_Mistakes):
     """A query log had what it looks for embedded for the sample, and comes back in other words to judge."""
 
     is_it_true = _rewording("Is it true that {}".format)
-    what_about = _rewording("what about {}".format)
     tell_me = _rewording("please tell me, as I have to know it by tomorrow: {} Thank you".format)
     two_words_dropped = _rewording(lambda text: " ".join(text.split()[1:-1]) or text)
     every_third_word_dropped = _rewording(partial(_without_every, 3))
     typos = _rewording(_typo)
     another_order = _rewording(lambda text: " ".join(sorted(text.split())))
     twice = _rewording("{0} {0}".format)
-    a_word_more = _rewording("{} python".format)
+    a_question_mark_and_thanks = _rewording("{}? thanks in advance".format)
 
 
 def _click_log(**options):
@@ -685,6 +689,12 @@ class Honest(_Mistakes):
         embedder = load_embedder(SOURCE_SPEC)
         embedder.fit(self.good.documents)
         return self._judged(self._clicks(self.good.old, asked=embedder.embed_queries(self.good.queries)))
+
+    def judgements_of_others_than_the_choosers(self):
+        """A store whose sample half of the queries chose, judged by the other half."""
+        chose, others = self.good.queries[:N_CHOOSERS], self.good.queries[N_CHOOSERS:]
+        asked = self._asked([(query, self.good.qrels[query.id]) for query in others])
+        return replace(asked, translated=self._chosen(chose))
 
 
 class Agreed(_Mistakes):
