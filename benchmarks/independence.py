@@ -32,7 +32,6 @@ from migrate.embedders import load_embedder
 from migrate.report.terminal import table
 from migrate.selection import QueryLog
 from migrate.selection.query_log import query_log_rows
-from migrate.stores.base import Store
 from migrate.vectors import Query, query_key
 
 SOURCE, TARGET = "mpnet", "minilm"
@@ -70,7 +69,7 @@ DOCUMENTS: Mapping[str, Callable[[str], str]] = {
     "every fifth word changed": lambda text: changed(5, text),
     "every third word changed": lambda text: changed(3, text),
     "its first 70 %": lambda text: text[: 7 * len(text) // 10],
-    "its second sentence": lambda text: (text.split(". ") + [text, text])[1],
+    "its second sentence": lambda text: [*text.split(". "), text, text][1],
 }
 
 WORDINGS: Mapping[str, Callable[[str], str]] = {

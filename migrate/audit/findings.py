@@ -427,8 +427,8 @@ def choosers_in_other_words(retriever: Retriever, true: frozenset[str]) -> list[
     if not look_for_the_chosen(count / max(len(judges), 1), share):
         return []
     text = (
-        f"{count:,} of {len(judges):,} queries look for a document with a true vector, where {percent(share, 0)} of all "
-        "documents have one: these queries, or some that ask the same in other words, chose what was embedded, and "
+        f"{count:,} of {len(judges):,} queries look for a document with a true vector, where {percent(share, 0)} of "
+        "all documents have one: these queries, or some that ask the same in other words, chose what was embedded, and "
         "without it the store is not shown to be SAFE: judge by queries that have nothing to do with the choice"
     )
     return [doubt(text)]

@@ -45,7 +45,7 @@ WHOLE = 0.99
 USUAL = 0.15
 """By how much, 0-1, others may look for documents with true vectors more often than these are among all.
 
-As users ask for the same again and again, held-out queries of a log do by up to 0.13, and those that chose by 0.3 to
+As users ask for the same again and again, held-out queries of a log do by up to 0.13, and those that chose by 0.29 to
 0.65 (`benchmarks/independence.py`).
 """
 

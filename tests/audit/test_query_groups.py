@@ -178,7 +178,7 @@ def test_a_field_adds_to_the_groups_of_vectors():
     assert found.groups["again"] == found.groups["q0"]
     (note,) = group_notes(found)
     assert note.level == "note" and note.text.startswith(
-        "8 queries are in 4 independent groups by their vectors and their field 'topic', the largest of 3; the bounds count"
+        "8 queries are in 4 independent groups by their vectors and their field 'topic', the largest of 3; the bounds "
     )
 
 
