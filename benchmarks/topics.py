@@ -184,7 +184,7 @@ def real_queries(data: Path, effort: Effort) -> None:
             rows.append([name, model, part, *cells])
         groups = alike(queries)
         n = len(queries)
-        for count in (n, n // 10, n // 30, *FEW):
+        for count in dict.fromkeys((n, n // 10, n // 30, *FEW)):
             topics = np.arange(n)
             if count < n:
                 topics = KMeans(count, n_init=1, random_state=0).fit_predict(queries)

@@ -288,7 +288,7 @@ class _Mistakes:
         """The documents of which the stitch has seen nothing, each as a query for itself."""
         rows = np.flatnonzero(~self.good.is_pair)[:130]
         copied = [self.good.documents[row] for row in rows]
-        return [(Query(f"copy of {document.id}", change(document.text)), {document.id: 1}) for document in copied]
+        return [(Query(f"copy of {one.id}", change(one.text).strip()), {one.id: 1}) for one in copied]
 
     def _chosen(self, chose):
         """A store whose sample some queries chose."""
