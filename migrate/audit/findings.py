@@ -23,16 +23,21 @@ from migrate.display import percent
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError
 from migrate.search.runs import Rankings
-from migrate.selection.choosers import Choosers
+from migrate.selection.choosers import Choosers, look_for_the_chosen
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
-from migrate.vectors import query_key
+from migrate.vectors import query_key, squared_norms
 
 _BY_LUCK = 0.01
 """A chance that is not taken for luck, below this."""
 _BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
 """The same where no larger share of the relevant documents than this was not found by the translated store."""
+
+_NEXT, _ROUNDING = 0.05, 1e-3
+"""The distance to a first document, in those to the tenth, up to which a query is that document; and what is 0."""
+_ALL_AGREED = 0.9
+"""Share of queries, 0-1, above which judgements of what both rankings have first were made from these."""
 
 
 def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
@@ -54,8 +59,10 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
         by_words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
         yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
     yield from _quotes(retriever)
+    yield from _next_to_documents(retriever)
     doubts = (
         *alike_grades(query_set, [*runs.values()]),
+        *agreed_grades(query_set, runs[TRANSLATED], runs[FULL]),
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
@@ -145,9 +152,9 @@ def groups(query_set: QuerySet) -> list[Finding]:
     weighting, queries = query_set.weighting(), len(query_set.distinct)
     if weighting.count == queries:
         return []
-    by = "their vectors" if query_set.group_field is None else f"their field {query_set.group_field!r}"
+    field = "" if query_set.group_field is None else f" and their field {query_set.group_field!r}"
     text = (
-        f"{queries:,} queries are in {weighting.count:,} independent groups by {by}, the largest of "
+        f"{queries:,} queries are in {weighting.count:,} independent groups by their vectors{field}, the largest of "
         f"{weighting.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
@@ -186,6 +193,34 @@ def _quotes(retriever: Retriever) -> list[Finding]:
     text = (
         f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
         "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out"
+    )
+    return [doubt(text)]
+
+
+def _next_to_documents(retriever: Retriever) -> list[Finding]:
+    """Return a doubt where more than a tenth of the queries are by their vectors what they look for.
+
+    They are several times nearer to their first document, by true vectors, than to their tenth: of queries that people
+    ask next to none is, whatever the words or the language. Where documents differ in length, nearness says nothing.
+    """
+    query_set, run = retriever.query_set, retriever.search(FULL).run
+    if query_set.exclude_self:
+        return []
+    lengths = dict(zip(query_set.query_ids, np.sqrt(squared_norms(retriever.vectors[FULL])).tolist(), strict=True))
+    is_l2, count = retriever.stores[FULL].info.metric == "l2", 0
+    for query in query_set.distinct:
+        scores = np.array(run.scores.get(query.id, ()), dtype=float)[:CUT]
+        first = next(iter(run.top(query.id, 1)), None)
+        if len(scores) < CUT or (query_set.is_judged and first not in query_set.relevant_to(query.id)):
+            continue
+        distances = scores if is_l2 else 1 - scores / lengths[query.id]
+        count += -_ROUNDING <= distances[0] <= _NEXT * distances[-1]
+    if count <= 0.1 * len(query_set.distinct):
+        return []
+    text = (
+        f"{count:,} of {len(query_set.distinct):,} queries are {1 / _NEXT:.0f} times nearer to the document that they "
+        f"look for than to their {CUT}th, as copies of a document are, which every model finds: use queries that users "
+        "ask"
     )
     return [doubt(text)]
 
@@ -245,6 +280,28 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Rankings]) -> list[Finding]
         f"in {alike:,} of {len(queries):,} queries with relevant documents all candidates have the same grade, which "
         "cannot show that one ranking is worse than another: give 0 to what does not answer the query, and the more to "
         "the rest the better it does"
+    )
+    return [doubt(text)]
+
+
+def agreed_grades(query_set: QuerySet, translated: Rankings, full: Rankings) -> list[Finding]:
+    """Return a doubt where nearly all that is relevant is what both rankings have first, and nothing else is.
+
+    Such judgements come from the rankings, as where only queries with one answer by both were kept: whatever else is
+    lost was never asked for. People find more, or something else, in more than a tenth of the queries.
+    """
+    queries = [query.id for query in query_set.distinct if query_set.relevant_to(query.id)]
+    agreed = 0
+    for query_id in queries:
+        relevant = query_set.relevant_to(query_id)
+        firsts = [set(run.top(query_id, len(relevant))) for run in (translated, full)]
+        agreed += firsts[0] == firsts[1] == relevant
+    if agreed <= _ALL_AGREED * len(queries):
+        return []
+    text = (
+        f"in {agreed:,} of {len(queries):,} queries with relevant documents these are just what both rankings have "
+        "first, as where judgements are made from what both agree on, which cannot show a loss: judge queries by what "
+        "people find relevant, whichever store finds it"
     )
     return [doubt(text)]
 
@@ -328,14 +385,16 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
 
 
 def of_true_vectors(
-    retriever: Retriever, choosers: Choosers, true: Set[str], unexplained: Set[str], held_out: HeldOut | None
+    retriever: Retriever, choosers: Choosers, true: frozenset[str], unexplained: Set[str], held_out: HeldOut | None
 ) -> Iterator[Finding]:
     """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them.
 
     Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
-    where all are, the judges are the choosers in other words.
+    where all are, or where judges look for them so often, these are the choosers in other words.
     """
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
+    if not is_safe:
+        yield from choosers_in_other_words(retriever, true | unexplained)
     if unexplained and not is_safe:
         text = (
             f"{len(unexplained):,} documents have true vectors of which nothing says who chose them, and without them "
@@ -354,6 +413,25 @@ def of_true_vectors(
     least = 0.95 if choosers.queries else 0.5
     relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant)
     yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)
+
+
+def choosers_in_other_words(retriever: Retriever, true: frozenset[str]) -> list[Finding]:
+    """Return a doubt where judges look for what has `true` vectors so often that they, in other words, chose it.
+
+    To be used where the store is not SAFE without these documents.
+    """
+    judges, run = retriever.query_set.distinct, retriever.search(FULL).run
+    wanted = sum(retriever.subjects.get(query.id) in true for query in judges)
+    found_first = sum(not true.isdisjoint(run.top(query.id, 1)) for query in judges)
+    count, share = max(wanted, found_first), len(true) / retriever.n_documents
+    if not look_for_the_chosen(count / max(len(judges), 1), share):
+        return []
+    text = (
+        f"{count:,} of {len(judges):,} queries look for a document with a true vector, where {percent(share, 0)} of "
+        "all documents have one: these queries, or some that ask the same in other words, chose what was embedded, and "
+        "without it the store is not shown to be SAFE: judge by queries that have nothing to do with the choice"
+    )
+    return [doubt(text)]
 
 
 def sampled(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
+from migrate.audit.document_queries import without_documents
 from migrate.audit.keys import Keys, document_keys, id_keys
 from migrate.audit.query_groups import with_groups
 from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
@@ -171,17 +172,15 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
         noticed += proof.findings
     if source is not None and source_model is not None:
         check_source(source, source_model, seed=seed, progress=progress)
-    noticed += findings.repeated_texts(query_set, translated, keys[TRANSLATED])
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
     vectors, bridge, n_bridged = {name: embedded[id(model)] for name, model in models.items()}, audit.bridge_stitch, 0
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
-    noticed += findings.groups(query_set)
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
         n_bridged = bridge.manifest.counts.get("pairs", 0)
-    return Retriever(
+    asked = Retriever(
         audit.settings,
         query_set,
         embedder,
@@ -196,6 +195,9 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
         old_answers=source_model is not None and source_model.profile.kind != "file",
         progress=progress,
     )
+    retriever = without_documents(asked)
+    judges = retriever.query_set
+    return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
 
 
 def _stores(audit: Audit, reference: Store | None) -> dict[str, Store]:

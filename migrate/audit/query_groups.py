@@ -1,9 +1,10 @@
-"""Groups of queries that are one observation: by a field of the queries, or by how alike their vectors are.
+"""Groups of queries that are one observation: by how alike their vectors are, and by a field of the queries.
 
 A translation that loses a topic loses all queries of it at once. Bounds that take these for independent say SAFE far
 too often; so everything that draws bounds draws groups (`migrate.audit.verdict.Weighting`).
 
-Where no field says what belongs together, the target model's vectors of the queries do, as far as they show it. From
+The target model's vectors of the queries show what belongs together, as far as they do. A field of the queries adds to
+that and takes nothing away: groups that share a value are one. From
 each vector the mean of all is taken off, which models of any kind have in common; then two queries are alike whose
 cosine is above what is usual for this set: the median over pairs, plus `SPREADS` times the spread below it. The lower
 half is taken for the spread, as groups show in the upper one. The query that is like most others and these are the
@@ -16,7 +17,7 @@ gaps between them, by the mean of all or at a later look, these are the groups. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -38,20 +39,32 @@ _FEW: Final = 20
 
 
 def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
-    """Return the query set with its groups, by its `group_field` if it has one.
+    """Return the query set with its groups: those of its vectors, joined where queries share a value of `group_field`.
 
-    `vectors` are those of all queries by the target model, (q, dim). Queries without a value in the field are grouped
-    among themselves by their vectors.
+    `vectors` are those of all queries by the target model, (q, dim).
     """
     texts = query_set.texts
     firsts = np.unique(texts, return_index=True)[1]
-    labels: list[str | int | None] = [query_set.group_of(query) for query in query_set.distinct]
-    ungrouped = np.array([position for position, label in enumerate(labels) if label is None], dtype=np.int64)
-    for position, group in zip(ungrouped.tolist(), alike(vectors[firsts[ungrouped]]).tolist(), strict=True):
-        labels[position] = group
-    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    labels = alike(vectors[firsts])
+    values = [query_set.group_of(query) for query in query_set.distinct]
+    numbers = _joined(labels, values)
     ids = zip(query_set.query_ids, texts.tolist(), strict=True)
-    return replace(query_set, groups={query_id: numbers[labels[text]] for query_id, text in ids})
+    return replace(query_set, groups={query_id: int(numbers[text]) for query_id, text in ids})
+
+
+def _joined(labels: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:
+    """Return numbers of groups, (n,): queries are in one that share a label or a value, by whatever chain of these."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first_of: dict[str, int] = {}
+    same_value = [row if value is None else first_of.setdefault(value, row) for row, value in enumerate(values)]
+    first_of_label = np.unique(labels, return_index=True, return_inverse=True)
+    same_label = first_of_label[1][first_of_label[2].ravel()]
+    rows, count = np.arange(len(labels)), len(labels)
+    ends = np.concatenate([rows, rows]), np.concatenate([same_label, np.array(same_value, dtype=np.int64)])
+    numbers: NDArray[np.int64] = connected_components(coo_array((np.ones(2 * count), ends), (count, count)))[1]
+    return numbers
 
 
 def alike(vectors: Vectors) -> NDArray[np.int64]:

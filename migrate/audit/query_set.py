@@ -34,6 +34,9 @@ from migrate.selection.choosers import digest_of, is_chooser
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Query, no_progress, query_key
 
+_NEARLY_AS_MANY = 0.9
+"""Share of different values, 0-1, from which on a field is that of each query rather than of some together."""
+
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
 
@@ -46,8 +49,8 @@ class QuerySet:
     `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
     it is empty where users asked them. `chances` are those with which the queries were drawn from all that there are,
     by query id (`migrate.audit.drawn_queries`); None where all were the same. `ungraded` is how many more were drawn.
-    `group_field` is the metadata field of a query that says which ones are not independent, None where that is seen in
-    their vectors; `groups` are the numbers of the groups by query id, once the queries are embedded
+    `group_field` is the metadata field of a query that says which ones are not independent, besides those that their
+    vectors show, None for none; `groups` are the numbers of the groups by query id, once the queries are embedded
     (`migrate.audit.query_groups`).
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
@@ -132,7 +135,7 @@ class QuerySet:
         )
 
 
-def _only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
+def only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
     """Return the query set with some of its queries, and a note."""
     ids = {query.id for query in queries}
     qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
@@ -232,10 +235,17 @@ SYNTHETIC = "synthetic"
 def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
     """Return the query set with the metadata field that says which queries are not independent of each other."""
     grouped = replace(query_set, group_field=group_field)
-    if all(grouped.group_of(query) is None for query in grouped.queries):
+    found = [value for query in grouped.distinct if (value := grouped.group_of(query)) is not None]
+    if not found:
         raise UsageError(
             f"{query_set.name}: no query has {group_field!r} in its metadata to group it by; name another field, or "
             "leave --group-field out"
+        )
+    if len(set(found)) >= _NEARLY_AS_MANY * len(found):
+        raise UsageError(
+            f"{query_set.name}: {group_field!r} has {len(set(found)):,} different values in {len(found):,} queries, "
+            "which groups next to nothing; name a field that queries share, such as their user or topic, or leave "
+            "--group-field out"
         )
     return grouped
 
@@ -247,7 +257,7 @@ def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     if not choosers or not n_excluded:
         return query_set
     excluded = f"{n_excluded:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
-    judging = _only(query_set, judges, f"{excluded}; they do not judge")
+    judging = only(query_set, judges, f"{excluded}; they do not judge")
     if len(judging.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {excluded}; they do not judge, {len(judging.distinct)} others are left, "
@@ -315,4 +325,4 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
         f"{len(held):,} of {len(units):,} different queries are held out: they choose nothing, and can judge a store "
         "that is filled in by this audit"
     )
-    return _only(query_set, queries, note)
+    return only(query_set, queries, note)

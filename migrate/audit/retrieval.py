@@ -108,6 +108,12 @@ class Retriever:
         pooled._runs.pop(FULL, None)
         return pooled
 
+    def noting(self, *findings: Finding) -> Retriever:
+        """Return one with more findings, which keeps all rankings."""
+        noted = replace(self, findings=(*self.findings, *findings))
+        noted._runs.update(self._runs)
+        return noted
+
     def rules(self, floor: Floor | None = None) -> Rules:
         """Return the rules by which the rankings are judged; `floor` is that of a pool."""
         return Rules(self.query_set, self.settings, self.n_documents, self._is_limited, floor)

@@ -112,8 +112,8 @@ HOLD_OUT = option(
     is_seldom=True,
 )
 GROUP_FIELD = option(
-    "Metadata field of the queries, such as topic or user, whose equal values make one observation.  "
-    "[default: queries with similar vectors]",
+    "Metadata field of the queries, such as topic or user, whose equal values make one observation, besides "
+    "queries with similar vectors, which always do.",
     "text",
     metavar="FIELD",
     section=QUERIES,

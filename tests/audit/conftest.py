@@ -18,6 +18,12 @@ def poor(tmp_path_factory):
     return migrate(tmp_path_factory.mktemp("poor"), n_pairs=50)
 
 
+@pytest.fixture(scope="session")
+def lossy(tmp_path_factory):
+    """A migration to a model that sees what the old one does not, by few pairs; nobody writes to it."""
+    return migrate(tmp_path_factory.mktemp("lossy"), n_pairs=50, letters=0.6)
+
+
 @pytest.fixture
 def told(capsys):
     """Runs a command, quietly or not: exit code, the JSON that it prints, if any, and what it says else."""

@@ -9,9 +9,10 @@ Source and target have one dimension, as many pairs of models have, so that noth
 """
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from migrate.stores.base import read_all
 from migrate.vectors import Document, Query, unit_rows
 
 N_DOCUMENTS, N_QUERIES, DIM, N_PAIRS = 300, 300, 64, 120
+N_CHOOSERS = 150
 SOURCE_SPEC = f"tfidf:{DIM}"
 PREFIX = "Represent this passage for retrieval: "
 
@@ -148,12 +150,15 @@ class Mistake:
         return ["audit", self.translated, "--reference", self.reference, "--target", self.target, *by]
 
 
-def migrate(folder, n_pairs=N_PAIRS):
-    """Build the good migration, which is SAFE, in an empty folder; one of far fewer pairs is not."""
+def migrate(folder, n_pairs=N_PAIRS, **options):
+    """Build the good migration, which is SAFE, in an empty folder; one of far fewer pairs is not.
+
+    `options` are those of the target's `Model`.
+    """
     corpus = stdlib_beir(max_docs=N_DOCUMENTS, seed=7)
     texts = [document.text for document in corpus.documents]
-    queries = corpus.queries
-    good = Migration(folder, corpus.documents, queries, {q.id: corpus.qrels[q.id] for q in queries}, Model(texts))
+    queries, model = corpus.queries, Model(texts, **options)
+    good = Migration(folder, corpus.documents, queries, {q.id: corpus.qrels[q.id] for q in queries}, model)
     write_beir(good.beir, good.documents, good.queries, good.qrels)
     write_model(good.target_file, good, good.model)
     embed_corpus(lambda: good.documents, load_embedder(SOURCE_SPEC), good.source)
@@ -267,6 +272,37 @@ class _Mistakes:
         )
         (beir / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
         return replace(self.good.right(), beir=beir)
+
+    def _asking_too(self, asked, others=()):
+        """Pairs of a query that the target's file does not know yet and its grades, and others that it knows."""
+        with np.load(self.good.target_file) as arrays:
+            known = dict(arrays)
+        texts = [query.text for query, _ in asked]
+        further = {"query_texts": texts, "query_ids": [query.id for query, _ in asked]}
+        for name, values in {**further, "queries": self.good.model(texts)}.items():
+            known[name] = np.concatenate([known[name], values])
+        np.savez(self.folder / "knows-more.npz", **known)
+        return replace(self._asked([*asked, *others]), target=f"file:{self.folder / 'knows-more.npz'}")
+
+    def _copied(self, change):
+        """The documents of which the stitch has seen nothing, each as a query for itself."""
+        rows = np.flatnonzero(~self.good.is_pair)[:130]
+        copied = [self.good.documents[row] for row in rows]
+        return [(Query(f"copy of {one.id}", change(one.text).strip()), {one.id: 1}) for one in copied]
+
+    def _chosen(self, chose):
+        """A store whose sample some queries chose."""
+        good = self.good
+        fitted = fit(open_store(good.source), good.embedder, kind="ridge", sample=90, query_log=chose)
+        fitted.save(self.folder / "stitch")
+        Translate(open_store(good.source), fitted, self.folder / "translated").run()
+        return self.folder / "translated"
+
+    def _by_choosers(self, change):
+        """Such a store, judged by these queries in other words."""
+        good, chose = self.good, self.good.queries[:N_CHOOSERS]
+        asked = [(Query(f"again {query.id}", change(query.text)), good.qrels[query.id]) for query in chose]
+        return replace(self._asking_too(asked), translated=self._chosen(chose))
 
     def _judged(self, logs):
         """The queries of which something is judged relevant."""
@@ -480,6 +516,24 @@ class Harmless(_Mistakes):
         return self._of(self.good.true, metric="l2")
 
 
+def _asking(change):
+    """A mistake: documents as they are after a change ask for themselves."""
+
+    def ask(mistakes):
+        return mistakes._asking_too(mistakes._copied(change))
+
+    return ask
+
+
+def _rewording(change):
+    """A mistake: queries that chose the sample judge, as they are after a change."""
+
+    def ask(mistakes):
+        return mistakes._by_choosers(change)
+
+    return ask
+
+
 class Questions(_Mistakes):
     """The right reference, asked about in a way that makes the verdict mean less than it says, or nothing."""
 
@@ -508,13 +562,65 @@ class Questions(_Mistakes):
     def documents_as_queries(self):
         """Each document asks for itself: every model finds it."""
         asked = [(Query(document.id, document.text), {document.id: 1}) for document in self.good.documents[:N_QUERIES]]
-        with np.load(self.good.target_file) as arrays:
-            known = dict(arrays)
-        further = {"query_texts": [query.text for query, _ in asked], "query_ids": [query.id for query, _ in asked]}
-        for name, values in {**further, "queries": self.good.true[:N_QUERIES]}.items():
-            known[name] = np.concatenate([known[name], values])
-        np.savez(self.folder / "asks-documents.npz", **known)
-        return replace(self._asked(asked), target=f"file:{self.folder / 'asks-documents.npz'}")
+        return self._asking_too(asked)
+
+
+def _without_every(nth, text):
+    return " ".join(word for number, word in enumerate(text.split(), start=1) if number % nth)
+
+
+def _changed(nth, text):
+    """Every nth word is another one, of a list that any writer has."""
+    words = text.split()
+    others = ("thing", "some", "kind", "of", "maybe", "part")
+    changed = (others[number % len(others)] if number % nth == 0 else word for number, word in enumerate(words))
+    return " ".join(changed)
+
+
+class Copies(_Mistakes):
+    """The texts of 130 stored documents, nearly, ask for these documents: every model finds them."""
+
+    please = _asking("{} please".format)
+    behind_a_word = _asking("find: {}".format)
+    behind_an_id = _asking(lambda text: f"[DOC-{len(text)}] {text}")
+    behind_a_prefix_for_queries = _asking("query: {}".format)
+    between_sentences = _asking("I wonder which document says this. {} Where does that come from?".format)
+    without_punctuation = _asking(lambda text: re.sub(r"[^\w\s]", "", text))
+    in_upper_case = _asking(lambda text: f"{text.upper()} ?")
+    without_every_fifth_word = _asking(partial(_without_every, 5))
+    every_fifth_word_changed = _asking(partial(_changed, 5))
+    every_third_word_changed = _asking(partial(_changed, 3))
+    words_in_another_order = _asking(lambda text: " ".join(text.split()[::-1]))
+    twice = _asking("{0} {0}".format)
+    cut_short = _asking(lambda text: text[: 7 * len(text) // 10])
+
+    def among_a_few_questions(self):
+        """Forty queries that users ask, beside these."""
+        people = [(query, self.good.qrels[query.id]) for query in self.good.queries[:40]]
+        return self._asking_too(self._copied("{} please".format), people)
+
+
+def _typo(text):
+    """Two neighbouring letters of each sixth word change places."""
+    words = text.split()
+    for row in range(0, len(words), 6):
+        middle = len(words[row]) // 2
+        if middle:
+            words[row] = words[row][: middle - 1] + words[row][middle - 1 : middle + 1][::-1] + words[row][middle + 1 :]
+    return " ".join(words)
+
+
+class Choosers(_Mistakes):
+    """A query log had what it looks for embedded for the sample, and comes back in other words to judge."""
+
+    is_it_true = _rewording("Is it true that {}".format)
+    tell_me = _rewording("please tell me, as I have to know it by tomorrow: {} Thank you".format)
+    two_words_dropped = _rewording(lambda text: " ".join(text.split()[1:-1]) or text)
+    every_third_word_dropped = _rewording(partial(_without_every, 3))
+    typos = _rewording(_typo)
+    another_order = _rewording(lambda text: " ".join(sorted(text.split())))
+    twice = _rewording("{0} {0}".format)
+    a_question_mark_and_thanks = _rewording("{}? thanks in advance".format)
 
 
 def _click_log(**options):
@@ -583,3 +689,28 @@ class Honest(_Mistakes):
         embedder = load_embedder(SOURCE_SPEC)
         embedder.fit(self.good.documents)
         return self._judged(self._clicks(self.good.old, asked=embedder.embed_queries(self.good.queries)))
+
+    def judgements_of_others_than_the_choosers(self):
+        """A store whose sample half of the queries chose, judged by the other half."""
+        chose, others = self.good.queries[:N_CHOOSERS], self.good.queries[N_CHOOSERS:]
+        asked = self._asked([(query, self.good.qrels[query.id]) for query in others])
+        return replace(asked, translated=self._chosen(chose))
+
+
+class Agreed(_Mistakes):
+    """The right queries of a migration of few pairs, judged by what its store and the full re-embed agree on."""
+
+    def what_both_find_first(self):
+        """The first document of both, where that is one: whatever else is lost, nobody asks for it."""
+        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
+        return self._judged([{own: 1} if own == other else {} for (own,), (other,) in found])
+
+    def the_first_three_where_both_agree(self):
+        found = zip(self._found(self.good.moved, 3), self._found(self.good.true, 3), strict=True)
+        return self._judged([dict.fromkeys(own, 1) if set(own) == set(other) else {} for own, other in found])
+
+    def what_both_find_first_and_some_judgements(self):
+        """One query of twelve is judged by people."""
+        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
+        logs = [{own: 1} if own == other else {} for (own,), (other,) in found]
+        return self._judged([people if row % 12 == 0 else logs[row] for row, people in enumerate(self._people())])

@@ -151,7 +151,7 @@ def test_queries_that_are_not_judged_count_as_unanswered(reference, perfect):
 
 
 def test_a_query_with_the_id_of_a_document_does_not_find_it_when_told(reference, perfect):
-    own = [Query(document.id, document.text) for document in DOCUMENTS[:20]]
+    own = [Query(document.id, f"{document.text}, and what else there is to know") for document in DOCUMENTS[:20]]
     qrels = {query.id: {query.id: 1} for query in own}
     kept, dropped = (
         audit(perfect, reference, QuerySet(own, qrels, "own", exclude_self=told)) for told in (False, True)

@@ -23,12 +23,18 @@ DIM, ASKED = 24, "where does it say: "
 
 
 class Hashed(Embedder):
-    """A random vector for each text, and for the question that asks for it."""
+    """A random vector for each text, and one near it for the question that asks for it."""
 
     identity = ModelIdentity("hashed", DIM, True)
 
     def embed(self, texts, role, *, progress=None):
-        return np.stack([vector_of(text.text.removeprefix(ASKED)) for text in texts])
+        return np.stack([self._one(text.text) for text in texts])
+
+    def _one(self, text):
+        if not text.startswith(ASKED):
+            return vector_of(text)
+        name, row = text.removeprefix(ASKED).split()
+        return vector_of(f"text {int(row[1:], 16)} of {name}") + 0.3 * vector_of(text)
 
 
 def vector_of(text):
@@ -51,8 +57,9 @@ def write(folder, name, count, *, is_harmed=False):
 def audited(folder, queries, **options):
     """Audit all collections by so many queries of each, which ask for the text of a document."""
     asked = [(name, row) for name, count in queries.items() for row in range(count)]
-    judges = [Query(f"q-{name}-{row}", f"{ASKED}text {row} of {name}") for name, row in asked]
-    qrels = {f"q-{name}-{row}": {f"{name}#{row}": 1} for name, row in asked}
+    judges = [Query(f"q-{name}-{row}", f"{ASKED}{name} x{row:x}") for name, row in asked]
+    # What is relevant besides is found by nobody
+    qrels = {f"q-{name}-{row}": {f"{name}#{row}": 2, f"{name}#{(row + 3) % 30}": 1} for name, row in asked}
     if not options.pop("judged", True):
         qrels = None
     Manifest("store", Hashed.identity, details={"index": "*"}).write(folder)  # of all together
@@ -131,7 +138,7 @@ def test_queries_that_nobody_judged_count_for_the_collection_that_they_find(tmp_
 
 def test_a_store_that_is_one_has_no_collections(tmp_path):
     write(tmp_path, "one", 120)
-    query_set = QuerySet([Query(f"q{row}", f"{ASKED}text {row} of one") for row in range(30)],
+    query_set = QuerySet([Query(f"q{row}", f"{ASKED}one x{row:x}") for row in range(30)],
                          {f"q{row}": {str(row): 1} for row in range(30)}, "asked")  # fmt: skip
     report = migrate.audit(tmp_path / "one", target=Hashed(), judged=query_set)
     assert report.collections == {} and "collections" not in audit_document(report)

@@ -168,17 +168,17 @@ def asked(values):
     return [replace(query, metadata={"topic": value}) for query, value in zip(QUERIES, values, strict=False)]
 
 
-def test_a_field_groups_queries_and_vectors_those_without_it():
+def test_a_field_adds_to_the_groups_of_vectors():
     queries = [*asked(["a", "b", "a", 7, 7]), *QUERIES[5:8], Query("again", QUERIES[0].text.upper())]
     vectors = np.random.default_rng(0).normal(size=(9, 50)).astype(np.float32)
     vectors[6] = vectors[5]
     vectors[1] = vectors[0]
     found = with_groups(by_field(QuerySet(queries, None, "q"), "topic"), vectors)
-    assert parts(found.weighting().groups) == {frozenset(part) for part in ([0, 2], [1], [3, 4], [5, 6], [7])}
+    assert parts(found.weighting().groups) == {frozenset(part) for part in ([0, 1, 2], [3, 4], [5, 6], [7])}
     assert found.groups["again"] == found.groups["q0"]
     (note,) = group_notes(found)
     assert note.level == "note" and note.text.startswith(
-        "8 queries are in 5 independent groups by their field 'topic', the largest of 2; the bounds count"
+        "8 queries are in 4 independent groups by their vectors and their field 'topic', the largest of 3; the bounds "
     )
 
 
@@ -195,6 +195,24 @@ def test_a_field_that_no_query_has_is_refused(tmp_path):
         assert by_field(log, name).group_field == name
     with pytest.raises(UsageError, match="'text'"):
         by_field(log, "text")
+
+
+@pytest.mark.parametrize(("values", "is_refused"), [(60, True), (54, True), (53, False)])
+def test_a_field_of_nearly_as_many_values_as_queries_is_refused(values, is_refused):
+    queries = QuerySet(asked([min(n, values - 1) for n in range(60)]), None, "q")
+    if is_refused:
+        with pytest.raises(UsageError, match=f"'topic' has {values} different values in 60 queries.*leave --group-f"):
+            by_field(queries, "topic")
+    else:
+        assert by_field(queries, "topic").group_field == "topic"
+
+
+def test_a_value_of_its_own_for_each_query_takes_no_group_apart():
+    """Whatever is said of queries, those with vectors that are alike stay one observation."""
+    topics = np.repeat(np.arange(10), 6)
+    vectors = topical(topics, 0.9)
+    found = with_groups(replace(QuerySet(asked(range(60)), None, "q"), group_field="topic"), vectors)
+    assert parts(found.weighting().groups) == parts(alike(vectors)) == parts(topics)
 
 
 def test_metadata_of_graded_queries_is_read(tmp_path):
@@ -214,17 +232,18 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
         audit(translated, full, one, margin=0.5, two_stage=[50]) for one in (questions, by_field(questions, "topic"))
     )
     assert plain.verdict.outcome is Outcome.SAFE and plain.ways_out
-    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not few.ways_out and few.verdict.n_groups == 15
+    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not few.ways_out and few.verdict.n_groups == 13
     if reference == "store":  # a pool is another one where it takes longer to settle the verdict
         assert few.verdict.retention.estimate == plain.verdict.retention.estimate
     assert few.verdict.retention.lower < plain.verdict.retention.lower
-    assert "60 queries in 15 independent groups" in shown(few)
+    assert "60 queries in 13 independent groups" in shown(few)
     assert "independent groups of queries" in page_of(few)
-    assert audit_document(few)["verdict"]["groups"] == 15
+    assert audit_document(few)["verdict"]["groups"] == 13
 
 
 def test_a_sample_that_is_left_out_leaves_the_groups(tmp_path):
     assert QUESTIONS.weighting().groups is None
-    found = with_groups(by_field(QuerySet(asked([n // 4 for n in range(60)]), QRELS, "q"), "topic"), np.eye(60, 8))
+    vectors = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float32)
+    found = with_groups(by_field(QuerySet(asked([n // 4 for n in range(60)]), QRELS, "q"), "topic"), vectors)
     left = replace(found, queries=found.queries[30:])
     assert left.weighting().count == 8 and left.weighting().sizes.sum() == 30
