@@ -122,7 +122,12 @@ def set_device(name: str | None) -> None:
 
     Raises UsageError: there is no such device here.
     """
-    os.environ[DEVICE] = name or ""
+    if name is None:
+        # Nothing is set where nothing was: this may be the user's own process, and its children inherit the variable
+        if device_name() is not None:
+            del os.environ[DEVICE]
+        return
+    os.environ[DEVICE] = name
     check_device()
 
 
