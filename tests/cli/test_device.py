@@ -5,12 +5,6 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def own_device(monkeypatch):
-    """Set back what a command sets."""
-    monkeypatch.setenv("LEAD_MIGRATE_DEVICE", "")
-
-
 @pytest.mark.parametrize("where", ["file", "environment"])
 @pytest.mark.parametrize(
     "command",
