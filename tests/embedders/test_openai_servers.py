@@ -125,9 +125,11 @@ def test_no_text_is_named_where_no_vector_can_be_used(count, server, texts):
         OpenAIEmbedder("tiny", base_url=server.url).embed_documents(texts[:count])
 
 
-@pytest.mark.parametrize("fault", [fake.ZERO, fake.NAN])
-def test_only_a_text_whose_vector_cannot_be_used_is_sent_again(fault, server, texts):
-    server.faults += [fault, fault]
+@pytest.mark.parametrize(
+    "faults", [[fake.ZERO] * 2, [fake.NAN] * 2, [fake.NAN, fake.NOT_JSON], [fake.ZERO, fake.status(429)]]
+)
+def test_only_a_text_whose_vector_cannot_be_used_is_sent_again(faults, server, texts):
+    server.faults += faults
     embedder = OpenAIEmbedder("tiny", base_url=server.url)
     np.testing.assert_array_equal(embedder.embed_documents(texts), expected(texts))
     assert [request.inputs for request in server.requests[1:]] == [["text 0"]] * 2
