@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 BUCKET = "shards"
 
@@ -31,8 +32,8 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
         make = f"import time, s3fs\nfor _ in range(100):\n try: s3fs.S3FileSystem().mkdir('{BUCKET}'); break\n"
         make += " except Exception: time.sleep(0.2)\nelse: raise SystemExit('no S3 server')"
         subprocess.run([sys.executable, "-c", make], check=True, env=os.environ | variables)
-        os.environ.update(variables)
-        yield variables
+        with patch.dict(os.environ, variables):
+            yield variables
     finally:
         server.kill()
         server.wait()

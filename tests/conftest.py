@@ -2,9 +2,12 @@ import gc
 import hashlib
 import inspect
 import json
+import locale
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -94,6 +97,79 @@ def documents_follow_their_schema():
         patch.setattr("migrate.cli.terminal.printable_json", checked)
         patch.delenv("GITHUB_ACTIONS", raising=False)  # where these run, they show it nothing
         yield
+
+
+OWN_VARIABLES = {
+    "PYTEST_CURRENT_TEST",
+    *("GRPC_VERBOSITY", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "LANCEDB_LOG", "LANCE_LOG"),
+    "TORCHINDUCTOR_CACHE_DIR",
+}
+"""Variables that pytest sets for each test, and those that libraries set for good when they are loaded."""
+
+UMASK = re.compile(rb"^Umask:\s*(\d+)", re.MULTILINE)
+
+
+def inherited_state():
+    """What tests, and the commands that they start, inherit from the tests before: values by name."""
+    variables = {f"variable {name}": text for name, text in os.environ.items() if name not in OWN_VARIABLES}
+    # Children inherit no handlers, and pytest-timeout installs its own for each test
+    ignored = {f"{s.name} ignored": True for s in signal.Signals if signal.getsignal(s) == signal.SIG_IGN}
+    limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {
+        **variables,
+        **ignored,
+        **limits,
+        "working directory": os.getcwd(),  # noqa: PTH109 - as it is given to `chdir`
+        "sys.path": list(sys.path),
+        "umask": read_umask(),
+        "locale": locale.setlocale(locale.LC_ALL),
+    }
+
+
+def read_umask():
+    """Read the umask without changing it, which threads would notice; None where there is no /proc."""
+    try:
+        return UMASK.search(Path("/proc/self/status").read_bytes())[1]
+    except FileNotFoundError:
+        return None
+
+
+def check_inherited_state(owner):
+    """Fail after the test, or the fixtures, of `owner` if they leave what others inherit changed; code of a fixture."""
+    before = inherited_state()
+    yield
+    after = inherited_state()
+    changes = [
+        f"{name} was {before.get(name)!r} and is {after.get(name)!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if changes:
+        restore_inherited_state(before)  # so that no other test is named
+        pytest.fail(f"{owner} does not restore what it changes: {'; '.join(changes)}", pytrace=False)
+
+
+def restore_inherited_state(state):
+    """Restore the environment, the working directory and the path."""
+    variables = {name.removeprefix("variable "): text for name, text in state.items() if name.startswith("variable ")}
+    for name in os.environ.keys() - variables.keys() - OWN_VARIABLES:
+        del os.environ[name]
+    os.environ.update(variables)
+    os.chdir(state["working directory"])
+    sys.path[:] = state["sys.path"]
+
+
+# pytest tears fixtures down in reverse: this one is the first of each test, and is set up after those of modules
+@pytest.fixture(autouse=True)
+def each_test_restores(request):
+    """Fail a test that changes what later tests inherit."""
+    yield from check_inherited_state(request.node.nodeid)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def each_module_restores(request):
+    """Fail the last test of a module whose fixtures change what later modules inherit."""
+    yield from check_inherited_state(f"a fixture of {request.node.nodeid}")
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ _KINDS: dict[str, Any] = {
     "share": FiniteRange(0, 1, min_open=True),
     "pace": _pace,
     "seed": click.IntRange(0, 2**32 - 1),
-    "price": FiniteRange(0, 1_000_000, min_open=True),
+    "price": FiniteRange(0, 1_000_000),
     "usd": usd,
     "minutes": FiniteRange(0),
 }

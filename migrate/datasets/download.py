@@ -19,8 +19,8 @@ from typing import Any
 
 from migrate.errors import DatasetError, RemoteError, UsageError
 from migrate.files import atomic_folder, cache_folder, output_errors, output_lock, sync_path
+from migrate.progress import Progress, no_progress
 from migrate.redirects import check_redirect
-from migrate.vectors import Progress, no_progress
 
 ATTEMPTS = 5
 URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"

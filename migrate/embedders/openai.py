@@ -6,6 +6,7 @@ the openai library's own retries, and each answer is handed over as it comes.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -14,13 +15,24 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from copy import copy
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from itertools import chain
 
 import numpy as np
 
 from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
-from migrate.embedders.openai_requests import Answer, Client, RequestLimit, TooLongError, load_library
+from migrate.embedders.openai_requests import (
+    UNUSABLE_VECTOR,
+    Answer,
+    Client,
+    FailedTextsError,
+    RequestLimit,
+    ServerLimits,
+    TooLongError,
+    TooManyError,
+    load_library,
+)
 from migrate.embedders.profile import Profile
 from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import ModelFacts, find_model, rate_limits
@@ -31,6 +43,8 @@ from migrate.files import canonical_json
 from migrate.locations import mask_url
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summarize_norms
+
+_log = logging.getLogger(__name__)
 
 MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS = OPENAI.max_texts, OPENAI.max_tokens
 
@@ -96,12 +110,15 @@ class ServedModel:
         self.dim, self._reason, self._advice = dim, reason, advice
 
     def check(self, texts: Sequence[str], answer: Answer) -> Vectors:
-        """Return the vectors of an answer, and learn dimension, normalisation and name from the first.
+        """Return the usable vectors of an answer, which are those of `texts`.
+
+        Dimension, normalisation and name are learnt from the first.
 
         Raises RemoteError: they have another dimension, are of another model by its name, or are one vector for
         different texts.
         """
-        dim = answer.vectors.shape[1]
+        vectors = answer.vectors[answer.is_usable]
+        dim = vectors.shape[1]
         if self.dim is None:
             self.expect(dim, "as earlier answers", "is another model behind `base_url` now, or more than one?")
         if dim != self.dim:
@@ -112,10 +129,10 @@ class ServedModel:
         if answer.model:
             self._check_name(answer.model)
         if self._alike is not None:
-            self._check_difference(texts, answer.vectors)
+            self._check_difference(texts, vectors)
         if self.normalized is None:
-            self.normalized = summarize_norms(answer.vectors).is_unit
-        return answer.vectors
+            self.normalized = summarize_norms(vectors).is_unit
+        return vectors
 
     def _check_name(self, name: str) -> None:
         """Servers of open models name them by a path, a file or a tag, so the first answer's name counts."""
@@ -125,7 +142,13 @@ class ServedModel:
             raise RemoteError(
                 f"{self.service}: {self._name!r} was requested, and {name!r} answered; check `base_url` and its models"
             )
-        self._answers_as = self._answers_as or name
+        if not self._answers_as:
+            self._answers_as = name
+            if not _is_alike(bare, bare_name(self._name)):
+                _note(
+                    f"{self.service}: {self._name!r} was requested, and a model named {name!r} answers; check that it "
+                    "is the one you mean"
+                )
         if bare != bare_name(self._answers_as):
             raise RemoteError(
                 f"{self.service}: two models answered, {self._answers_as!r} and then {name!r}; use a server that keeps "
@@ -157,12 +180,29 @@ def bare_name(name: str) -> str:
     return re.sub(r"(\.(gguf|bin|onnx|safetensors)|:latest|[-@:]v?\d{4}-?\d{2}-?\d{2}|(?<=-\d{3})-v\d+)$", "", base)
 
 
+def _is_alike(name: str, other: str) -> bool:
+    """Return whether one bare name has all words of the other, as that of a quantised or finetuned model has.
+
+    >>> _is_alike("bge-m3-q8_0", "bge-m3"), _is_alike("bge-m3", "bge-large")
+    (True, False)
+    """
+    words, other_words = (set(re.split(r"[-_.:@ ]", text)) for text in (name, other))
+    return words <= other_words or other_words <= words
+
+
+@cache
+def _note(sentence: str) -> None:
+    """Say something once, however many embedders of the model there are."""
+    _log.warning("%s", sentence)
+
+
 class OpenAIEmbedder(Embedder):
     """A model of an OpenAI-compatible server, or of another `api`; options as of `load_embedder`.
 
     The key is read from OPENAI_API_KEY, or the variable of the API.
 
     `base_url` is the server up to and including `/v1`, None OPENAI_BASE_URL, or else OpenAI, which alone needs a key.
+    Its query parameters go with each request; with `api-version`, the key goes as Azure OpenAI takes it.
     `batch_size` None shares texts out among the requests in flight, up to 2,048 for OpenAI and 256 for other servers,
     and 300,000 tokens. A 429 halves the requests in flight for a while. `timeout_s` is for the beginning of an answer,
     and from there for its end; a request is sent `attempts` times at most, by the openai library's own retries.
@@ -204,6 +244,7 @@ class OpenAIEmbedder(Embedder):
         self.timeout_s = timeout_s
         self.attempts = attempts
         self._limit = RequestLimit(concurrency, rate_per_s)
+        self._server = ServerLimits()
         self._one_call = threading.RLock()
         self._charges: list[int] = []
         self._is_checked = False
@@ -296,9 +337,10 @@ class OpenAIEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, some requests at a time.
 
-        Raises InputError: a text is empty or longer than the model takes; names its id. AuthenticationError: there is
-        no key, or it was refused. RemoteError: the server kept failing, has no such model, gives vectors of another
-        dimension than was expected or one vector to all texts, or the account has no quota left.
+        Raises InputError: a text is empty or longer than the model takes, or the server fails on it and answers others;
+        names its id. AuthenticationError: there is no key, or it was refused. RemoteError: the server kept failing, has
+        no such model, gives vectors of another dimension than was expected or one vector to all texts, or the account
+        has no quota left.
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
@@ -314,6 +356,7 @@ class OpenAIEmbedder(Embedder):
         inputs = [self.prefixes[role] + text.text for text in texts]
         waiting = deque(self._requests(inputs))
         in_flight: dict[Future[Answer], range] = {}
+        suspects: set[range] = set()
         done = 0
 
         def take(finished: Collection[Future[Answer]]) -> int:
@@ -321,34 +364,33 @@ class OpenAIEmbedder(Embedder):
             answered = [future for future in finished if future.exception() is None]
             if not answered:
                 return 0
-            vectors = [
-                self._served.check([inputs[position] for position in in_flight[future]], future.result())
-                for future in answered
-            ]
-            positions = [position for future in answered for position in in_flight[future]]
-            keep(positions, np.concatenate(vectors))
+            checked = [self._check(future.result(), in_flight[future], inputs) for future in answered]
+            kept = [position for positions, _ in checked for position in positions]
+            keep(kept, np.concatenate([vectors for _, vectors in checked]))
             self._is_checked = True
-            for future in answered:
-                del in_flight[future]
-            return len(positions)
+            requested = chain.from_iterable(in_flight.pop(future) for future in answered)
+            if lacking := set(requested) - set(kept):
+                raise self._bad_text(texts[min(lacking)], UNUSABLE_VECTOR)
+            return len(kept)
 
         settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
         asked = self._limit, self._charges.append, self.api, self.task(role)
-        with self._one_call, Client(*settings, *asked) as client:
+        with self._one_call, Client(*settings, *asked, self._server) as client:
             try:
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most
                     # Before the first is kept there is one request: of a wrong model no second answer is paid for
                     while waiting and len(in_flight) < (self._limit.places if self._is_checked else 1):
                         future = Future[Answer]()
-                        in_flight[future] = request = waiting.popleft()  # before Ctrl-C can come in between
-                        client.start(inputs[request.start : request.stop], future)
+                        in_flight[future] = request = self._next(waiting)  # before Ctrl-C can come in between
+                        client.start(inputs[request.start : request.stop], future, is_hurried=request in suspects)
                     finished = wait(in_flight, return_when=FIRST_COMPLETED).done
                     if more := take(finished):
                         done += more
                         progress("embed", done, len(texts))
                     for future in finished & in_flight.keys():
-                        waiting.extendleft(reversed(self._halves(in_flight.pop(future), future, texts)))
+                        request = in_flight.pop(future)
+                        waiting.extendleft(reversed(self._parts(request, future, texts, client, suspects)))
             except BaseException:
                 client.stop()
                 sent = [future for future in in_flight if not future.cancel()]
@@ -367,17 +409,58 @@ class OpenAIEmbedder(Embedder):
         tokens = np.ceil(counter.count(inputs) * (1 + counter.error)).astype(int).tolist()
         return split_requests(tokens, max_texts=most, max_tokens=self.api.max_tokens)
 
-    def _halves(self, request: range, failed: Future[Answer], texts: Sequence[Text]) -> list[range]:
-        """The halves of a request that is too long for the server; any other failure is raised."""
+    def _next(self, waiting: deque[range]) -> range:
+        """Take the next request, with no more texts than the server has been found to take."""
+        request = waiting.popleft()
+        most = self._server.most_texts
+        if most is not None and len(request) > most:
+            waiting.appendleft(request[most:])
+            request = request[:most]
+        return request
+
+    def _check(self, answer: Answer, request: range, inputs: Sequence[str]) -> tuple[list[int], Vectors]:
+        """Return the positions of the texts that got a vector that can be used, and these, checked."""
+        positions = np.asarray(request)[answer.is_usable].tolist()
+        return positions, self._served.check([inputs[position] for position in positions], answer)
+
+    def _parts(
+        self,
+        request: range,
+        failed: Future[Answer],
+        texts: Sequence[Text],
+        client: Client,
+        suspects: set[range],
+    ) -> list[range]:
+        """Return the parts of a request that is too large for the server, or holds a text that it fails on.
+
+        The latter become `suspects`. Any other failure is raised.
+        """
+        text = texts[request.start]
+        halves = [request[: len(request) // 2], request[len(request) // 2 :]]
         try:
             failed.result()
+        except TooManyError:
+            self._server.refuse_texts(len(request))
+            return [request]  # which is cut when its turn comes
         except TooLongError as error:
             if len(request) == 1:
                 raise InputError(
-                    f"{texts[request.start].id!r} is longer than {self.spec} takes ({error}); cut it into chunks"
+                    f"{text.id!r} is longer than {self.spec} takes ({error}); cut it into chunks"
                 ) from error
-        half = len(request) // 2
-        return [request[:half], request[half:]]
+        except FailedTextsError as error:
+            if not client.responds():
+                raise error.error from error
+            if len(request) == 1:
+                raise self._bad_text(text, str(error)) from error
+            # A few failures of a part are enough to split it; those of one text have to be sure
+            suspects.update(half for half in halves if len(half) > 1)
+        return halves
+
+    def _bad_text(self, text: Text, reason: str) -> InputError:
+        return InputError(
+            f"{text.id!r}: {self._served.service} fails on this text ({reason}) and embeds others; change the text or "
+            "leave it out"
+        )
 
     def warm_up(self) -> None:
         """Import the client's library, which takes a second."""

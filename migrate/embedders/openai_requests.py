@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 import re
 import ssl
 import threading
@@ -15,15 +16,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from urllib.parse import parse_qsl
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embedders.services import OPENAI, Service
-from migrate.errors import AuthenticationError, RemoteError
+from migrate.errors import AuthenticationError, OutputError, RemoteError
+from migrate.files import describe_os_error
 from migrate.locations import mask_url, scrub
 from migrate.redirects import check_redirect
 from migrate.vectors import Vectors, squared_norms
@@ -38,9 +42,34 @@ TOO_LONG = (
 )
 """Codes and words of servers for a request that holds too much."""
 
+TOO_MANY = ("too many inputs", "number of inputs", "number of texts", "batch size")
+"""Words of servers for a request of more texts than they take."""
+
+NO_BASE64 = ("base64", "encoding_format")
+"""Words of servers that give vectors as lists of numbers only."""
+
+AZURE_VERSION = "api-version"
+"""The parameter of addresses of Azure OpenAI, which takes keys in a header of its own."""
+
+UNUSABLE_VECTOR = "an embedding that is zero, NaN or Inf"
+PROBE = "word"
+"""A text that every model can embed."""
+
 
 class TooLongError(Exception):
     """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
+
+
+class TooManyError(Exception):
+    """The request holds more texts than the server takes; never leaves this package."""
+
+
+class FailedTextsError(Exception):
+    """The server fails on these texts for a `reason`, or on any: then `error` is right; never leaves this package."""
+
+    def __init__(self, reason: str, error: RemoteError) -> None:
+        super().__init__(reason)
+        self.error = error
 
 
 class UnusableError(Exception):
@@ -107,6 +136,27 @@ class Answer:
     tokens: int
     model: str
 
+    @property
+    def is_usable(self) -> NDArray[np.bool_]:
+        """True for each vector that is finite and not zero, (n,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = squared_norms(self.vectors)
+        usable: NDArray[np.bool_] = np.isfinite(squares) & (squares > 0)
+        return usable
+
+
+@dataclass
+class ServerLimits:
+    """The encoding and the number of texts in a request that a server takes, as its refusals have shown."""
+
+    takes_base64: bool = True
+    most_texts: int | None = None
+
+    def refuse_texts(self, count: int) -> None:
+        """Take note that so many texts are too many."""
+        half = count // 2
+        self.most_texts = half if self.most_texts is None else min(half, self.most_texts)
+
 
 @dataclass(eq=False)
 class Client:
@@ -131,14 +181,21 @@ class Client:
     charge: Callable[[int], None]
     api: Service = OPENAI
     task: str | None = None
+    server: ServerLimits = field(default_factory=ServerLimits)
     _is_stopped: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         import openai
 
+        address, _, parameters = (self.base_url or self.api.base_url or "").partition("?")
+        query = dict(parse_qsl(parameters, keep_blank_values=True))
+        self._headers: dict[str, Any] = {}
+        if AZURE_VERSION in query:
+            self._headers = {"api-key": self.key, "Authorization": openai.omit}
         self._openai = openai.OpenAI(
             api_key=self.key,
-            base_url=self.base_url or self.api.base_url,
+            base_url=address or None,
+            default_query=query,
             # A connection is accepted soon, even by a server that takes far longer to answer
             timeout=openai.Timeout(self.timeout_s, connect=min(10.0, self.timeout_s)),
             http_client=openai.DefaultHttpxClient(
@@ -158,14 +215,18 @@ class Client:
         """The name of the server in messages."""
         return mask_url(self.base_url) if self.base_url else self.api.title
 
-    def start(self, inputs: Sequence[str], future: Future[Answer]) -> None:
-        """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries."""
+    def start(self, inputs: Sequence[str], future: Future[Answer], *, is_hurried: bool = False) -> None:
+        """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries.
+
+        One that `is_hurried` is sent a `few` times at most.
+        """
+        attempts = self.few if is_hurried else None
 
         def work() -> None:
             if not future.set_running_or_notify_cancel():
                 return
             try:
-                future.set_result(self.ask(list(inputs)))
+                future.set_result(self.ask(list(inputs), attempts=attempts))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -175,44 +236,79 @@ class Client:
         """Send nothing any more; what is in flight may come back."""
         self._is_stopped = True
 
-    def ask(self, inputs: list[str]) -> Answer:
-        """Return the answer to a request.
+    def ask(self, inputs: list[str], *, attempts: int | None = None) -> Answer:
+        """Return the answer to a request, sent `attempts` times at most; those of the client where None.
 
-        Raises RemoteError, AuthenticationError, TooLongError: the server refused the request or kept failing.
+        Some vectors, but not all of several, may still be unusable after a `few` answers.
+
+        Raises RemoteError, AuthenticationError, TooLongError, TooManyError, FailedTextsError: the server refused the
+        request or kept failing.
         """
         unread = 0
+        lacking = list(range(len(inputs)))
+        best: Answer | None = None
         for number in range(1, self.few + 1):
             try:
-                answer = read_answer(self._send(inputs), len(inputs), self.api)
+                # What was answered well is not paid for again
+                content = self._send([inputs[position] for position in lacking], attempts)
+                answer = read_answer(content, len(lacking), self.api)
+                # An answer that could not be read was charged like this one: it was to the same texts
+                self.charge(answer.tokens * (1 + unread))
+                unread = 0
+                best = answer if best is None else _with_rows(best, lacking, answer)
+                lacking = np.flatnonzero(~best.is_usable).tolist()
+                reason = UNUSABLE_VECTOR
             except UnusableError as error:
                 self.charge(error.tokens or 0)
                 unread += error.tokens is None
-                if number == self.few or self._is_stopped:
-                    raise self._failed(number, str(error), "check `base_url` and the model behind it") from error
-                time.sleep(number)
-            else:
-                # An answer that could not be read was charged like this one: it was to the same texts
-                self.charge(answer.tokens * (1 + unread))
+                reason = str(error)
+            if not lacking:
                 break
+            if number == self.few or self._is_stopped:
+                break
+            time.sleep(number)
+        if best is None or len(lacking) == len(inputs):
+            raise self._useless(number, reason, len(inputs))
         self.limit.succeed()
-        return answer
+        return best
 
-    def _send(self, inputs: list[str]) -> bytes:
+    def _useless(self, times: int, reason: str, count: int) -> Exception:
+        """The error for answers without a vector that can be used; that of one text may be no fault of the server."""
+        error = self._failed(times, reason, "check `base_url` and the model behind it")
+        if count == 1 and reason == UNUSABLE_VECTOR:
+            return FailedTextsError(reason, error)
+        return error
+
+    def responds(self) -> bool:
+        """Return whether the server embeds a word, asked once."""
+        try:
+            answer = read_answer(self._send([PROBE], 1), 1, self.api)
+        except Exception:  # whatever it is, the caller has an error to raise
+            return False
+        self.charge(answer.tokens)
+        return bool(answer.is_usable.all())
+
+    def _send(self, inputs: list[str], attempts: int | None) -> bytes:
         """Return the content of an answer, which is read here: the library's own parser trusts the server."""
         import openai
 
+        allowed = self.attempts if attempts is None else min(attempts, self.attempts)
         tried = 0
         while True:
-            most = self.attempts if self.limit.is_reached else min(self.attempts, self.few)
+            most = allowed if self.limit.is_reached else min(allowed, self.few)
+            encoding: Literal["base64", "float"] = "base64" if self.server.takes_base64 else "float"
             try:
-                with self._post(self._openai.with_options(max_retries=most - tried - 1), inputs) as response:
+                with self._post(self._openai.with_options(max_retries=most - tried - 1), inputs, encoding) as response:
                     return self._read(response.iter_bytes())
             except openai.APIConnectionError as error:
                 raise self._unconnected(error, tried) from error
             except openai.APIStatusError as error:
+                if encoding == "base64" and _mentions(error, NO_BASE64):
+                    self.server.takes_base64 = False
+                    continue
                 tried += _attempts(error)
-                if not most <= tried < self.attempts:
-                    raise self._refused(error, tried) from error
+                if not most <= tried < allowed:
+                    raise self._refused(error, tried, len(inputs)) from error
             except openai.OpenAIError as error:
                 if isinstance(error.__cause__, RemoteError):  # of `_on_response`
                     raise error.__cause__ from None
@@ -220,14 +316,16 @@ class Client:
             finally:
                 self.limit.leave()
 
-    def _post(self, client: OpenAI, inputs: list[str]) -> AbstractContextManager[APIResponse[Any]]:
+    def _post(
+        self, client: OpenAI, inputs: list[str], encoding: Literal["base64", "float"]
+    ) -> AbstractContextManager[APIResponse[Any]]:
         """Send a request, in the form of the API; its answer is read later."""
         import openai
 
         if self.api.is_openai:
             options = self.api.extras(self.dimensions, self.task)
             return client.embeddings.with_streaming_response.create(
-                input=inputs, model=self.model, encoding_format="base64", **options
+                input=inputs, model=self.model, encoding_format=encoding, extra_headers=self._headers, **options
             )
         headers = {name: openai.omit if it is None else it for name, it in self.api.headers(self.key).items()}
         body = self.api.body(inputs, self.model, self.dimensions, self.task)
@@ -286,6 +384,14 @@ class Client:
     def _unconnected(self, error: APIConnectionError, tried: int) -> RemoteError:
         """The error for a connection that was not made or broke, with its cause, or for no answer in time."""
         cause = error.__cause__ or error
+        if (refused := _refused_certificate(error)) is not None:
+            reason = (
+                f"no connection (the certificate of the server is not accepted: {refused.verify_message.rstrip('.')})"
+            )
+            advice = "name a file with the certificate of its authority in SSL_CERT_FILE"
+            if refused.verify_code in _OTHER_HOST:
+                advice = "use the host name of the certificate in `base_url`"
+            return self._failed(tried + _attempts(error), reason, advice)
         words = re.sub(r"^\[Errno -?\d+\] ", "", str(cause)).partition("\n")[0] or type(cause).__name__
         reason = f"no connection ({words})"
         if type(error).__name__ == "APITimeoutError" and type(cause).__name__ != "ConnectTimeout":
@@ -293,7 +399,7 @@ class Client:
         advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
         return self._failed(tried + _attempts(error), reason, advice)
 
-    def _refused(self, error: APIStatusError, tried: int) -> Exception:
+    def _refused(self, error: APIStatusError, tried: int, count: int) -> Exception:
         """The error for an HTTP status that is not a success; the key never gets into its message."""
         details = error.body if isinstance(error.body, dict) else {}
         code = str(details.get("code") or details.get("type") or "")
@@ -308,6 +414,11 @@ class Client:
         signs = {429: ("request too large",), 400: TOO_LONG, 422: TOO_LONG}.get(status, ())
         if status == 413 or any(sign in f"{code} {message}".lower() for sign in signs):
             return TooLongError(message)
+        if count > 1 and status in (400, 422) and _mentions(error, TOO_MANY):
+            return TooManyError(message)
+        if status == 500:
+            reason = f"HTTP 500 ({message})"
+            return FailedTextsError(reason, self._failed(tried, reason, "try again later"))
         if status in (408, 409, 429) or status >= 500:
             wait = error.response.headers.get("retry-after")
             advice = "try again later" if wait is None else f"the server asks to wait {wait} s: run again after that"
@@ -338,8 +449,33 @@ def _certificates() -> ssl.SSLContext:
     import openai
 
     library = import_module(openai.DefaultHttpxClient.__mro__[1].__module__)  # httpx2 from openai 3 on, before it httpx
-    context: ssl.SSLContext = library.create_ssl_context()
+    try:
+        context: ssl.SSLContext = library.create_ssl_context()
+    except OSError as error:  # of OpenSSL too
+        path = os.environ.get("SSL_CERT_FILE")
+        raise OutputError(
+            f"cannot read the certificates of SSL_CERT_FILE, {path}: {describe_os_error(error)}; name a file of "
+            "certificates in PEM form"
+        ) from error
     return context
+
+
+_OTHER_HOST = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+
+
+def _refused_certificate(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return what the check of a server's certificate found wrong, if that is behind an error."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def _mentions(error: APIStatusError, phrases: Sequence[str]) -> bool:
+    """Return whether a refusal, in whatever form, has one of these words."""
+    words = f"{error.message} {error.body}".lower()
+    return any(phrase in words for phrase in phrases)
 
 
 def _attempts(error: APIConnectionError | APIStatusError) -> int:
@@ -350,8 +486,7 @@ def _attempts(error: APIConnectionError | APIStatusError) -> int:
 def read_answer(body: bytes, count: int, api: Service = OPENAI) -> Answer:
     """Return the checked answer to a request of `count` texts.
 
-    Raises UnusableError: there are not `count` vectors of one dimension with the numbers of their texts, all finite and
-    none zero.
+    Raises UnusableError: there are not `count` vectors of one dimension with the numbers of their texts.
     """
     answer: Any = None
     try:
@@ -368,12 +503,16 @@ def read_answer(body: bytes, count: int, api: Service = OPENAI) -> Answer:
         raise UnusableError("embeddings without the numbers of their texts (`index` is not 0, 1, 2 ...)", tokens)
     if len({len(row) for row in rows}) != 1:
         raise UnusableError("embeddings of several dimensions", tokens)
-    vectors = np.stack(rows)
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = squared_norms(vectors)
-    if not (np.isfinite(squares) & (squares > 0)).all():
-        raise UnusableError("an embedding that is zero, NaN or Inf", tokens)
-    return Answer(vectors, tokens or 0, name if isinstance(name, str) else "")
+    return Answer(np.stack(rows), tokens or 0, name if isinstance(name, str) else "")
+
+
+def _with_rows(answer: Answer, rows: Sequence[int], newer: Answer) -> Answer:
+    """Return an answer with some of its vectors from a newer one."""
+    if newer.vectors.shape[1] != answer.vectors.shape[1]:
+        raise UnusableError("embeddings of several dimensions", 0)
+    vectors = answer.vectors.copy()
+    vectors[rows] = newer.vectors
+    return replace(answer, vectors=vectors, tokens=answer.tokens + newer.tokens)
 
 
 def _read_vector(embedding: Any) -> Vectors:

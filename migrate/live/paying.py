@@ -50,7 +50,7 @@ class Pace:
 
 def refuse_unpriced(budget: Budget | None, price: float | None) -> None:
     """Make sure that a budget in dollars is one of a model with a price; raises UsageError."""
-    if budget is not None and budget.unit == "usd" and not price:
+    if budget is not None and budget.unit == "usd" and price is None:
         raise UsageError(
             f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number of "
             "documents or tokens"
@@ -121,10 +121,10 @@ class Account:
             return len(texts)
         if self.budget.unit in ("share", "documents"):
             return min(len(texts), self._room())
-        most = self.budget.amount
+        spent = self.tokens + np.cumsum(self.tally.tokens(texts))
         if self.budget.unit == "usd":
-            most *= 1e6 / (self.tally.price or 1)
-        return int((self.tokens + np.cumsum(self.tally.tokens(texts)) <= most).sum())
+            spent = spent * (self.tally.price or 0.0) / 1e6
+        return int((spent <= self.budget.amount).sum())
 
     def require_room(self, texts: Sequence[Text]) -> None:
         """Make sure that the budget has room for all of them, as `fits` says; raises `SpendingError`."""

@@ -76,7 +76,7 @@ RUNNER = parameter(
     "default processes of this machine."
 )
 PRICE = option(
-    "Dollars per million tokens of the target model.  [default: the registry's]",
+    "Dollars per million tokens of the target model, 0 for a free one.  [default: the registry's]",
     "price",
     metavar="USD",
     section=COST,

@@ -75,6 +75,10 @@ def own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "none"))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    # Commands set these for their worker processes, here in the process of all tests: what was set first is restored
+    for name in ("LEAD_MIGRATE_DEVICE", "LEAD_MIGRATE_WORK_FOLDER"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -1,5 +1,15 @@
+import os
+from unittest.mock import patch
+
 import pytest
 from dask_processes import processes
+
+
+@pytest.fixture(autouse=True)
+def environment_before_nannies():
+    """Restore what dask sets for its workers: the seed of hashes, threads."""
+    with patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(scope="module")

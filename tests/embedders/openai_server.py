@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -19,7 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -124,6 +127,8 @@ class Request:
     encoding_format: str
     authorization: str
     task: str | None = None
+    query: str = ""
+    api_key: str | None = None
 
 
 class OpenAIServer:
@@ -132,13 +137,25 @@ class OpenAIServer:
     `billed` are the texts of all answers with HTTP 200, written down before the answer leaves; `in_flight` is how many
     requests are being answered and `most_in_flight` how many ever were; `latency_s` passes before each answer.
     `vectors`, where it is set, gives the vectors of the texts of a request, and `names` the model of its answer.
+    `takes_base64`, `most_texts`, `fails_on` (the texts of a request that end it with HTTP 500) and `api_version` (of
+    Azure, whose key is in another header) are the habits of other servers. With `certificate`, the files of a
+    certificate and its key, it speaks HTTPS.
     `before_bill` is called while nothing else is billed; where it raises, the request is neither billed nor answered.
     """
 
     def __init__(
-        self, *, key: str | None = None, encoding: str | None = None, handler: type[_Handler] | None = None
+        self,
+        *,
+        key: str | None = None,
+        encoding: str | None = None,
+        handler: type[_Handler] | None = None,
+        certificate: tuple[Path, Path] | None = None,
     ) -> None:
         self.key = key
+        self.takes_base64 = True
+        self.most_texts = MAX_TEXTS
+        self.fails_on: Callable[[str], bool] = lambda _text: False
+        self.api_version: str | None = None
         self.encoding = encoding
         self.faults: deque[Fault] = deque()
         self.requests: list[Request] = []
@@ -156,11 +173,17 @@ class OpenAIServer:
         self.gate: Callable[[int], None] | None = None
         own_handler = type("Handler", (handler or _Handler,), {"owner": self})
         self._http = _QuietServer(("127.0.0.1", 0), own_handler)
+        self._scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+            self._scheme = "https"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> OpenAIServer:
         self._thread.start()
@@ -194,7 +217,14 @@ class _Handler(BaseHTTPRequestHandler):
         facts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         inputs = [facts["input"]] if isinstance(facts["input"], str) else facts["input"]
         how = facts.get("dimensions"), facts.get("encoding_format", "float")
-        return Request(inputs, facts["model"], *how, self.headers.get("Authorization", ""))
+        return Request(
+            inputs,
+            facts["model"],
+            *how,
+            self.headers.get("Authorization", ""),
+            query=urlsplit(self.path).query,
+            api_key=self.headers.get("api-key"),
+        )
 
     def in_its_form(self, answer: Any) -> Any:
         """A good or spoilt answer as the server gives it."""
@@ -229,9 +259,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refusal(self, request: Request) -> Fault | None:
         tokens = [count_tokens(text) for text in request.inputs]
+        if self.owner.api_version is not None:
+            return self._azure_refusal(request)
         if self.owner.key is not None and request.authorization != f"Bearer {self.owner.key}":
             return status(401, f"Incorrect API key provided: {request.authorization}", "invalid_api_key")
-        if not self.path.endswith(self.endpoint) or request.model not in DIMENSIONS:
+        if not urlsplit(self.path).path.endswith(self.endpoint) or request.model not in DIMENSIONS:
             return status(404, f"The model `{request.model}` does not exist", "model_not_found")
         if len(tokens) > self.max_texts or not all(request.inputs):
             return status(400, "'$.input' is invalid", "invalid_request_error")
@@ -239,6 +271,23 @@ class _Handler(BaseHTTPRequestHandler):
             return status(400, f"This model's maximum context length is {MAX_TEXT_TOKENS + 1} tokens, you sent more")
         if sum(tokens) > self.owner.max_request_tokens:
             return status(400, f"Requested {sum(tokens)} tokens, too much", "max_tokens_per_request")
+        return self._refusal_by_habit(request)
+
+    def _refusal_by_habit(self, request: Request) -> Fault | None:
+        """What OpenAI itself would answer."""
+        if len(request.inputs) > self.owner.most_texts:
+            return status(400, f"Too many inputs. The max number of inputs is {self.owner.most_texts}.")
+        if request.encoding_format == "base64" and not self.owner.takes_base64:
+            return status(400, "base64 encoding is not currently supported", "BadRequestError")
+        if any(map(self.owner.fails_on, request.inputs)):
+            return status(500, "failed to encode response: json: unsupported value: NaN", "api_error")
+        return None
+
+    def _azure_refusal(self, request: Request) -> Fault | None:
+        if request.query != f"api-version={self.owner.api_version}":
+            return status(404, "Resource not found", "404")
+        if request.api_key != self.owner.key or request.authorization:
+            return status(401, "Access denied due to invalid subscription key", "401")
         return None
 
     def _answer(self, request: Request, fault: Fault) -> None:

@@ -54,8 +54,6 @@ TRANSIENT = {
     "too many": (fake.TOO_MANY, 3, "3 embeddings for 2 texts; check `base_url`"),
     "same index": (fake.SAME_INDEX, 3, "without the numbers of their texts"),
     "no index": (fake.NO_INDEX, 3, UNNUMBERED),
-    "NaN": (fake.NAN, 3, "an embedding that is zero, NaN or Inf"),
-    "zero": (fake.ZERO, 3, "an embedding that is zero, NaN or Inf"),
     "ragged": (fake.RAGGED, 3, "embeddings of several dimensions"),
     "dripping": (fake.DRIP, 3, "no whole answer within 0.2 s"),
     "reset midway": (fake.RESET_MIDWAY, 3, "an answer that broke off"),
@@ -78,7 +76,9 @@ def test_tries_again_after_a_passing_fault_and_gives_up_in_a_line(
         embedder.embed_documents(documents("one", "two"))
     assert caught.value.exit_code == 7
     assert told in str(caught.value) and "\n" not in str(caught.value)
-    assert len(server.requests) == 2 + attempts and len(waits) == 1 + attempts - 1
+    # At 500 the server is asked for another text, once, as the fault may be with these
+    probes = int(fault.status == 500)
+    assert len(server.requests) == 2 + attempts + probes and len(waits) == 1 + attempts - 1
 
 
 UNAVAILABLE, BUSY = fake.status(500), fake.status(429)
@@ -105,11 +105,11 @@ def test_waits_as_long_as_the_failures_are_many_or_as_it_is_told(answers, waited
 
 def test_answers_that_cannot_be_used_are_few_even_between_other_failures_and_are_counted(server, embedder, documents):
     server.faults += [fake.NAN, fake.status(500), fake.TOO_FEW, fake.NAN]
-    with pytest.raises(RemoteError, match="failed 3 times"):
+    with pytest.raises(InputError, match=r"'d0': .* fails on this text .* and embeds others"):
         embedder.embed_documents(documents("one two"))
-    assert embedder.usage_tokens == server.billed_tokens == 3 * 2
+    assert embedder.usage_tokens == server.billed_tokens == 3 * 2 + 1, "and another word, to tell that it does"
     embedder.embed_queries(documents("five six"))
-    assert embedder.usage_tokens == server.billed_tokens == 3 * 2 + 2
+    assert embedder.usage_tokens == server.billed_tokens == 3 * 2 + 1 + 2
 
 
 @pytest.mark.parametrize(

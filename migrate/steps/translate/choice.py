@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
@@ -91,14 +91,15 @@ class Budget:
 
     def _choose_by_price(self, ranked: Iterable[DocumentRow], paid: Estimate, tally: Tally) -> Iterator[DocumentRow]:
         spent = usd_of(paid.tokens, tally.price)
-        if spent is None or not tally.price:
+        if spent is None:
             raise UsageError(
                 f"a budget of {self} needs a model with a known price; give --price, a share such as 10%, or a number "
                 "of documents"
             )
         if spent >= self.amount:
             raise self._used_up(f"about ${spent:.4f}")
-        return self._while_it_lasts(ranked, paid.tokens, self.amount * 1e6 / tally.price, tally)
+        most_tokens = self.amount * 1e6 / tally.price if tally.price else inf
+        return self._while_it_lasts(ranked, paid.tokens, most_tokens, tally)
 
     def _while_it_lasts(
         self, ranked: Iterable[DocumentRow], tokens: int, most: float, tally: Tally
