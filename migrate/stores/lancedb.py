@@ -259,7 +259,7 @@ class LanceDriver(Driver):
         """Search; `where` is a condition in SQL."""
         if where is not None and not isinstance(where, str):
             raise UsageError(f'{self.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}')
-        searches = map(self._by, queries)
+        searches: Iterable[Any] = map(self._by, queries)
         if self._is_lossy:  # the scores are then those of whole vectors
             searches = (search.refine_factor(1) for search in searches)
         if where is not None:
@@ -279,7 +279,7 @@ class LanceDriver(Driver):
 
     def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search, with another value of the setting where one is given."""
-        searches = map(self._by, queries)
+        searches: Iterable[Any] = map(self._by, queries)
         if effort is not None:
             name = "refine_factor" if self._is_lossy else "nprobes"
             searches = (getattr(search, name)(effort) for search in searches)
