@@ -18,7 +18,9 @@ _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SETTING: Final = re.compile(r"([?&])(password|sslpassword|api[_-]?key|token)=([^&#]*)(&?)", re.IGNORECASE)
 
-_USER_INFO: Final = re.compile(r"(://|^)([^/?#]*|[^/?#@:]*:(?!\d+(?:[/?#]|$))[^@]*)@")
+_USER_INFO: Final = re.compile(
+    r"^([a-z][a-z0-9+.-]*://|(?![a-z][a-z0-9+.-]*://))([^/?#]*|[^/?#@:]*:(?!\d+(?:[/?#]|$)).*)@", re.IGNORECASE
+)
 _PARAMETER: Final = re.compile(r"(?<=[?&])([^=&#]*)=([^&#]+)")
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|pwd|sig|auth|cred", re.IGNORECASE)
 MASK: Final = "***"
@@ -77,8 +79,8 @@ def mask_url(url: str) -> str:
 
     masked = _PARAMETER.sub(mask_value, _USER_INFO.sub(mask_user, url, count=1))
     if values and masked != url:
-        known = {value for typed in values for value in (typed, unquote(typed))}
-        _secrets.setdefault(masked, {}).update({value: value for value in known})
+        secrets = {value for typed in values for value in (typed, unquote(typed))}
+        _secrets.setdefault(masked, {}).update({value: value for value in secrets})
     return masked
 
 

@@ -17,6 +17,7 @@ from migrate.files import (
     atomic_folder,
     cache_folder,
     canonical_json,
+    command_ends,
     copy_file,
     mounts_in,
     output_errors,
@@ -24,6 +25,7 @@ from migrate.files import (
     refuse_file,
     refuse_output,
     refuse_overlap,
+    remove_last,
     require_room,
     sha256_file,
     write_bytes,
@@ -450,3 +452,19 @@ def test_as_many_files_may_be_open_as_are_needed_and_the_system_allows():
         "it: 2,000 files have to be open at once, and this system allows 1,000; raise that with `ulimit -n`, or write "
         "a narrower pattern",
     ]
+
+
+def test_what_says_that_all_is_done_goes_when_the_command_has_ended_but_not_when_it_is_interrupted():
+    done = []
+    remove_last(lambda: done.append("at once"))
+    with command_ends():
+        remove_last(lambda: done.append("last"))
+        assert done == ["at once"]
+    assert done == ["at once", "last"]
+    with pytest.raises(ValueError, match="wrong"), command_ends():
+        remove_last(lambda: done.append("after an error"))
+        raise ValueError("wrong")
+    with pytest.raises(KeyboardInterrupt), command_ends():
+        remove_last(lambda: done.append("after Ctrl-C"))
+        raise KeyboardInterrupt
+    assert done == ["at once", "last", "after an error"]

@@ -161,13 +161,13 @@ def _advise_words(arguments: Sequence[str]) -> None:
     advise(f"next: {program} {command_line([*options, *arguments])}")
 
 
-def command_line(words: Sequence[str]) -> str:
-    """Return words as they are typed in a shell, without the URL of a server that has a secret in it.
+def command_line(arguments: Sequence[str]) -> str:
+    """Return arguments as they are typed in a shell, without the URL of a server that has a secret in it.
 
     What is to be set in its place is printed.
     """
-    shown = [word for word in words if not (word.startswith("--base-url=") and MASK in word)]
-    if len(shown) < len(words):
+    shown = [word for word in arguments if not (word.startswith("--base-url=") and MASK in word)]
+    if len(shown) < len(arguments):
         advise("the URL of the server has a password or a key in it, and is left out: set OPENAI_BASE_URL to it")
     return printable(shlex.join(shown))
 

@@ -110,6 +110,8 @@ def command(
             judged = with_unread(step.load_queries(opened), opened, embedder, seed=seed)
             step = replace(step, judged=judged, queries=None, hold_out=None, group_field=None)
         if step.job.full is not None:
+            if outputs.report:
+                advise(f"{', '.join(map(str, outputs.report))}: not written, as there is no audit to report")
             return _embed_all(step, step.job.full, paid, request, dry_run=dry_run, as_json=as_json)
         finished = step.job.finished
         if old is None:

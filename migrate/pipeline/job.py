@@ -121,7 +121,7 @@ class RunJob:
 
     @property
     def _arms(self) -> int:
-        """How many arms the pool has the first documents of."""
+        """The number of arms that the pool has the first documents of."""
         return 1 if self.source_embedder is None else 2
 
     @property
@@ -153,7 +153,7 @@ class RunJob:
 
     @property
     def why_full(self) -> str:
-        """Why there is nothing to judge, in words."""
+        """The reason that there is nothing to judge, in words."""
         count = self.store.info.count
         if count < FEWEST_DOCUMENTS:
             return f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}"

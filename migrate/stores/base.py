@@ -132,11 +132,11 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
         "rows_sha256": "as many documents, other ids or vectors",
         "texts_sha256": "the same vectors, other texts",
     }
-    for name, words in hashes.items():
-        noted, now = recorded.get(name), current.get(name)
-        is_compared = name == "rows_sha256" or None not in (noted, now)
-        if is_compared and noted != now:
-            return words
+    for name, difference in hashes.items():
+        earlier_hash, current_hash = recorded.get(name), current.get(name)
+        is_compared = name == "rows_sha256" or None not in (earlier_hash, current_hash)
+        if is_compared and earlier_hash != current_hash:
+            return difference
     return None
 
 

@@ -87,7 +87,7 @@ def test_what_a_translation_keeps_is_what_a_run_finds(here, lead_migrate):
 
 def test_next_comes_the_run_to_the_best_target(here, lead_migrate):
     ended = lead_migrate(f"{ASSESS} --judged judged --sample 60")
-    assert ended.next == f"run store --reference pool --target {PACKAGED} --judged judged -o store-moved"
+    assert ended.next == f"run store --target {PACKAGED} --judged judged -o store-moved"
     assert max(map(len, ended.out.split("\n"))) <= 100
     lead_migrate(ended.next, code=(0, 1, 3))
 

@@ -72,5 +72,5 @@ def test_a_function_refuses_what_exists_before_anything_is_spent(server):
     Path("out/stitch").mkdir(parents=True)
     billed = len(server.billed)
     with pytest.raises(UsageError, match=r"^out/stitch exists; .* replace it with `force=True`$"):
-        migrate.run("store", load_embedder(MODEL), judged="judged", output="out", max_cost=0)
+        migrate.run("store", load_embedder(MODEL), judged="judged", output="out", reference="pool", max_cost=0)
     assert len(server.billed) == billed

@@ -45,6 +45,12 @@ def test_what_it_prints_as_json_is_that_of_a_full_reembed(lead_migrate):
     assert made == {**again, "path": "out/store"}
 
 
+def test_a_report_that_is_asked_for_is_not_left_out_in_silence(lead_migrate):
+    ended = lead_migrate(f"{RUN} --report report.html")
+    assert "report.html: not written, as there is no audit to report" in ended.told
+    assert not Path("report.html").exists()
+
+
 def test_nothing_is_written_by_a_dry_run_of_one(lead_migrate):
     ended = lead_migrate(f"{RUN} --dry-run --json").document
     assert ended["writes"] == ["out/store"] and not Path("out").exists()

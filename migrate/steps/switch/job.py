@@ -86,7 +86,7 @@ class Switched:
 
 @dataclass(frozen=True, slots=True)
 class _Proof:
-    """What a report says that is SAFE: the depth of two stages, and the margin."""
+    """The facts of a report that says SAFE: the depth of two stages, and the margin."""
 
     two_stage: int | None = None
     margin: float | None = None
