@@ -1,23 +1,27 @@
-"""Stores that are arrays: a .npy of vectors with a docs.jsonl beside it.
+"""Stores that are arrays: a .npy of vectors with a docs.jsonl or another file of documents beside it.
 
-Row i of the vectors belongs to line i of the documents. Nothing is unpickled.
+Row i of the vectors belongs to document i of the file. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp
+from migrate.locations import Address
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.base import LabelsOnly
-from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.documents.beside import documents_beside
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
+from migrate.stores.records import check_options
 from migrate.stores.sources import SOURCES_NAME
 from migrate.work.outputs import why_missing
 from migrate.work.writer import StoreWriter
@@ -36,38 +40,41 @@ class ArraysKind:
     def open(self, location: str) -> ArrayStore:
         """Open a file of vectors, or a folder with exactly one.
 
+        `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
         Raises a StoreError where there is none, or more than one; or it is malformed, or does not match its documents.
         """
-        path = Path(location)
+        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        check_options(f"{self.name}:{location}", address.options, ("text", "id"))
+        path = Path(address.place)
         if path.is_file():
             if path.suffix == ".parquet":
                 raise UsageError(f"{path} is a Parquet file, not .npy; say parquet:{path}")
-            return ArrayStore(path, path)
+            return ArrayStore(path, path, address.options)
         if not path.is_dir():
             raise StoreError(f"{path}: {why_missing(path)}")
         files = _vector_files(path)
         if len(files) != 1:
             named = f" ({', '.join(file.name for file in files[:8])})" if files else ""
             raise StoreError(f"{path}: has {len(files)} .npy files of vectors{named}; give the file itself")
-        return ArrayStore(path, files[0])
+        return ArrayStore(path, files[0], address.options)
 
 
 class ArrayStore(RowFileStore):
     """A store of arrays: `path` is what the user gave, `index` the file of vectors.
 
+    `fields` are the fields of a file beside it that the location names as `text` and `id`; else those of the manifest.
     Raises a StoreError where the vectors or the documents are malformed, or do not match.
     """
 
-    def __init__(self, path: Path, index: Path) -> None:
+    def __init__(self, path: Path, index: Path, fields: Mapping[str, str] = MappingProxyType({})) -> None:
         self.index_path = index
         self._file = array = _read_header(index)
-        docs = index.with_name(DOCS_NAME)
-        self.source = LabelsOnly(None, index)
-        if docs.exists():
-            self.source = JsonlDocuments(docs, None, array.count, in_order=True)
-        documents = self.source
-        self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
         manifest, foreign = own_manifest(index)
+        self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
+        documents = self.source = documents_beside(
+            index, None, array.count, self.named_fields, kind=ArraysKind.name, in_order=True
+        )
+        self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":
             notes.append(f"the vectors are {array.dtype.name}, read as float32")

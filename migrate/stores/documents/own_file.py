@@ -1,8 +1,7 @@
 """Documents in a `.json`, `.jsonl`, `.csv` or `.tsv` of the user's own beside an index, told by its fields.
 
-A JSON file is a list of texts, a list of objects, or an object of texts or objects by id, and is held in memory while
-it is read; in the others a record is a line or a row. The documents are written to a temporary file as a docs.jsonl,
-and read there when they are needed.
+A JSON file has one of the shapes of `json_shapes.py`, and is held in memory while it is read; in the others a record is
+a line or a row. The documents are written to a temporary file as a docs.jsonl, and read there when they are needed.
 """
 
 from __future__ import annotations
@@ -29,15 +28,14 @@ from migrate.stores.documents.base import (
     sidecar_files,
     without_texts,
 )
-from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES, is_id_name
+from migrate.stores.documents.columns import ID_NAMES, LABEL, METADATA, VECTOR_NAMES, is_id_name
+from migrate.stores.documents.json_shapes import KEY, field_of, records_in
 from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
 from migrate.stores.records import TEXT_NAMES, choose
 from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv")
-_KEY: Final = ""
-"""The field of a record that has its key in an object of JSON."""
-_TEXT, _TITLE, _METADATA = "text", "title", "metadata"
+_TEXT, _TITLE = "text", "title"
 
 Record = dict[str, Any]
 
@@ -62,19 +60,12 @@ def _records(path: Path) -> Iterator[Record]:
 
 
 def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:  # noqa: ARG001
-    """Yield the values of a list, or those of an object with their keys."""
+    """Yield the records in a value of any of the usual shapes."""
     try:
         value = read_json(path, MOST_BYTES)
     except MalformedError as error:
         raise malformed(path, f"not JSON that can be read ({error})", "correct the file") from error
-    if not isinstance(value, list | dict):
-        raise malformed(path, f"neither a list nor an object but {shown_type(value)}", "put the documents in one")
-    if isinstance(value, list):
-        yield from value
-        return
-    for key, entry in value.items():
-        record = {_TEXT: entry} if isinstance(entry, str) else entry
-        yield record | {_KEY: key} if isinstance(record, dict) else record
+    return records_in(path, value)
 
 
 def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
@@ -111,14 +102,14 @@ def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: 
     content = record.get(text)
     if not isinstance(content, str | None):
         raise _bad_record(path, number, f"has as {text!r} no text but {shown_type(content)}")
-    left_out = {_KEY, doc_id, text, LABEL, _METADATA, *VECTOR_NAMES}
+    left_out = {KEY, doc_id, text, LABEL, METADATA, *VECTOR_NAMES}
     metadata = {name: value for name, value in record.items() if name not in left_out}
-    inner = record.get(_METADATA)
+    inner = record.get(METADATA)
     if isinstance(inner, str) and inner.lstrip().startswith("{"):
         with suppress(MalformedError):
             inner = parse_json(inner)
-    if _METADATA in record:
-        metadata |= inner if isinstance(inner, dict) else {_METADATA: inner}
+    if METADATA in record:
+        metadata |= inner if isinstance(inner, dict) else {METADATA: inner}
     title = record.get(_TITLE) if titled else None
     if title and isinstance(title, str):
         content = f"{title} {content or ''}".strip()
@@ -132,41 +123,54 @@ def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: 
 def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | None) -> list[str | None]:
     """Return each field that could be the id, the likeliest first; None, at the end, for the number of a record."""
     if named is not None:
-        names = [name for name in columns if name != _KEY]
+        names = [name for name in columns if name != KEY]
         return [choose(path, "field of ids", names, named, "name one of these")]
     usual = (*ID_NAMES, "docid", "document_id", "chunk_id", "uuid", "key")
     likely = dict.fromkeys((*usual, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
-    return [*([_KEY] if any(columns[_KEY]) else []), *ids, None]
+    return [*([KEY] if any(columns[KEY]) else []), *ids, None]
 
 
-def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: str | None, index: Path) -> str:
+def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: str | None, location: str) -> str:
     """Return the field that holds the texts."""
     if named is not None:
         return choose(path, "field of texts", texts, named, "name one of these")
     usual = [name for name in TEXT_NAMES if name in texts]
     candidates = [name for name in names if name != LABEL and not is_id_name(name)]
     if not usual and (len(candidates) != 1 or candidates[0] not in texts):
-        raise without_texts(path, names, index, texts[0] if texts else "FIELD")
+        raise without_texts(path, names, location, texts)
     return (usual or candidates)[0]
 
 
 class OwnFileDocuments(JsonlDocuments):
-    """Records of a file by row, matched as `match_rows` says.
+    """Records of a file by row, matched as `match_rows` says, or `in_order`.
 
-    Raises a StoreError where the file is malformed, has no field of texts, or is not of this index.
+    `kind` is that of the store in messages. Raises a StoreError where the file is malformed, has no field of texts, or
+    is not of this index.
     """
 
-    def __init__(self, path: Path, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        index: Path,
+        labels: Labels,
+        count: int,
+        named: Mapping[str, str],
+        *,
+        kind: str = "faiss",
+        in_order: bool = False,
+    ) -> None:
         first = list(islice(_records(path), LOOKED_AT))
-        names = [name for name in dict.fromkeys(name for record in first for name in record) if name != _KEY]
-        columns = {name: [record.get(name) for record in first] for name in (_KEY, *names)}
+        names = [name for name in dict.fromkeys(name for record in first for name in record) if name != KEY]
+        columns = {name: [record.get(name) for record in first] for name in (KEY, *names)}
+        # a list may be named as it is in the file
+        named = {option: name if name in names else field_of(name) for option, name in named.items()}
         ids = _choose_ids(path, columns, named.get("id"))
         texts = [
             name for name in names
             if any(columns[name]) and all(isinstance(value, str | None) for value in columns[name])
         ]  # fmt: skip
-        text = _choose_text(path, names, longest_first(texts, first), named.get(_TEXT), index)
+        text = _choose_text(path, names, longest_first(texts, first), named.get(_TEXT), f"{kind}:{index}")
         # as in the corpora of BEIR
         titled = text == _TEXT and _TITLE in texts and _TEXT not in named
         notes = []
@@ -180,13 +184,13 @@ class OwnFileDocuments(JsonlDocuments):
                 for number, record in enumerate(_records(path), start=1)
             )
             try:
-                super().__init__(path, labels, count, written=_written(path, lines, count))
+                super().__init__(path, labels, count, in_order=in_order, written=_written(path, lines, count))
                 break
             except RepeatedIdError:
                 if doc_id is ids[-1]:
                     raise
                 notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
-        source = "keys" if doc_id == _KEY else doc_id or "numbers of records"
+        source = "keys" if doc_id == KEY else doc_id or "numbers of records"
         self.kind = f"{self.kind}; text: {f'{_TITLE} and {text}' if titled else text}, ids: {source}"
         self.notes = (*notes, *self.notes)
         # a list of texts may be one of ids, titles or names, if it is called so
@@ -219,7 +223,13 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
 
 
 def find_own_file(
-    index: Path, labels: Labels, count: int, named: Mapping[str, str]
+    index: Path,
+    labels: Labels,
+    count: int,
+    named: Mapping[str, str],
+    *,
+    kind: str = "faiss",
+    in_order: bool = False,
 ) -> tuple[DocumentSource | None, str]:
     """Return the documents of the one file beside an index that fits it; else none, and why.
 
@@ -232,7 +242,7 @@ def find_own_file(
     why = ""
     for file in files[:20]:
         try:
-            fitting[file] = OwnFileDocuments(file, index, labels, count, named)
+            fitting[file] = OwnFileDocuments(file, index, labels, count, named, kind=kind, in_order=in_order)
         except (StoreError, OutputError) as error:
             why = why or str(error)
             continue
