@@ -5,8 +5,6 @@ import json
 from migrate.cli.main import run
 from migrate.stores import open_store
 
-TARGET = "tfidf:16"
-
 
 def inspected(location, capsys):
     """What `inspect --json` says of a store."""
@@ -15,17 +13,17 @@ def inspected(location, capsys):
     return json.loads(capsys.readouterr().out)
 
 
-def moved(location, folder, capsys, output=None):
+def moved(location, folder, capsys, output=None, dim=16):
     """Move a store to another model by the commands; the old one and the new one, which have the same documents."""
     folder.mkdir(exist_ok=True)
     before = inspected(location, capsys)
     stitch = folder / "stitch"
     new = str(output or folder / "new")
-    assert run(["fit", str(location), "--target", TARGET, "--kind", "ridge", "-o", str(stitch)]) == 0
+    assert run(["fit", str(location), "--target", f"tfidf:{dim}", "--kind", "ridge", "-o", str(stitch)]) == 0
     assert run(["translate", str(location), str(stitch), "-o", new]) == 0
     after = inspected(new, capsys)
     assert (after["format"], after["vectors"], after["texts"]) == (before["format"], before["vectors"], True)
-    assert after["dimension"] == 16
+    assert after["dimension"] == dim
     old_store, new_store = open_store(str(location)), open_store(new)
     assert list(new_store.documents()) == list(old_store.documents())
     return old_store, new_store
