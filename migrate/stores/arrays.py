@@ -31,7 +31,9 @@ class ArraysKind:
     """Arrays of vectors, as the registry knows them."""
 
     name = "arrays"
-    support = KindSupport("`.npy`", ("FILE", "FOLDER"), "", "ids, texts", "no index; compares by inner product")
+    support = KindSupport(
+        "`.npy`", ("FILE", "FOLDER"), "", "ids, texts, metadata", "no index; compares by inner product"
+    )
 
     def recognises(self, path: Path) -> bool:
         """Return True for a .npy file, or a folder with exactly one that holds vectors."""

@@ -35,11 +35,11 @@ _SAMPLE: Final = 64
 
 
 class LlamaIndexSimpleKind:
-    """Folders of LlamaIndex' `SimpleVectorStore`, as the registry knows them."""
+    """Folders of LlamaIndex `SimpleVectorStore`, as the registry knows them."""
 
     name = "llamaindex-simple"
     support = KindSupport(
-        "LlamaIndex' `SimpleVectorStore`",
+        "LlamaIndex `SimpleVectorStore`",
         ("FOLDER", "llamaindex-simple:FILE"),
         "",
         "ids, order, nodes, further namespaces as they are",

@@ -1,12 +1,17 @@
 """The shapes in which programs write documents into JSON, beside an index and beside an array."""
 
 import json
+import pickle
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from faiss_tools import COUNT, build, read, save
 from whole_path import inspected, moved
 
+from migrate.cli.main import run
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.testing.stores import StoreTests, awkward_documents
@@ -35,6 +40,13 @@ SHAPES = {
     "columns of pandas": ({name: dict(zip(NUMBERS, values, strict=True)) for name, values in FLAT.items()}, IDS),
     "rows of pandas": ({"columns": list(FLAT), "index": list(range(COUNT)), "data": [*map(list, zip(*FLAT.values(),
                                                                                                  strict=True))]}, IDS),
+    "lists in one object": ({"data": {"documents": TEXTS, "ids": IDS, "metadatas": METADATAS}}, IDS),
+    "texts in the metadata": ([{"id": i, "metadata": {"text": t, **m}}
+                               for i, t, m in zip(IDS, TEXTS, METADATAS, strict=True)], IDS),
+    "what Pinecone exports": ({"vectors": [{"id": i, "metadata": {"text": t, **m}}
+                                           for i, t, m in zip(IDS, TEXTS, METADATAS, strict=True)],
+                               "namespace": "n"}, IDS),
+    "lines": ("\n".join(map(json.dumps, RECORDS)), IDS),
     "a table of pandas": ({"schema": {"fields": []}, "data": RECORDS}, IDS),
     "objects of LangChain.js": ([{"pageContent": t, "metadata": m} for t, m in zip(TEXTS, METADATAS, strict=True)],
                                 NUMBERS),
@@ -112,7 +124,10 @@ def test_vectors_in_the_file_are_no_metadata(vectors, tmp_path):
         ({"documents": RECORDS, "chunks": RECORDS}, "several lists of objects (documents, chunks); keep the one"),
         ({"chunks": RECORDS, "ids": IDS}, "record 1 has 'id' twice, in chunks and beside it; rename one"),
         ({"documents": [[text] for text in TEXTS]}, "no field holds texts: it has document; give it a field text"),
-        ({"documents": {"a": TEXTS}}, "no field holds texts: it has a; give"),
+        ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7; correct"),
+        ([[i, t] for i, t in zip(IDS, TEXTS, strict=True)], 'write each as an object, {"id": ..., "text": ...}'),
+        ({"documents": {"a": TEXTS[1:]}}, "has 399 documents for 400 vectors"),
+        ([{"id": i, "other": {"text": t}} for i, t in zip(IDS, TEXTS, strict=True)], "no field holds texts: it has id, other; give"),
         ({"columns": ["text"], "index": [], "data": [1]}, "different lengths"),
         ({"a": {"0": "x"}, "b": {"1": "x"}}, "named as one of texts (text, content ...): it has 0, 1; name it"),
     ],
@@ -170,7 +185,9 @@ def test_a_docs_jsonl_without_texts_by_a_known_name_is_refused(record, says, vec
     assert says.replace("; ", "") in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["chunks.jsonl", "chunks.json", "metadata.json", "texts.csv", "docs.parquet"])
+@pytest.mark.parametrize(
+    "name", ["chunks.jsonl", "chunks.ndjson", "chunks.json", "metadata.json", "texts.csv", "docs.parquet"]
+)
 def test_an_array_has_its_documents_in_any_file_by_row(name, vectors, tmp_path, capsys):
     # ids that are numbers, and not those of their rows
     records = [{"id": str(COUNT - row), "text": text, "page": str(row)} for row, text in enumerate(TEXTS)]
@@ -181,7 +198,7 @@ def test_an_array_has_its_documents_in_any_file_by_row(name, vectors, tmp_path, 
     elif name.endswith("csv"):
         rows = ["id,text,page", *(f'{r["id"]},"{r["text"]}",{r["page"]}' for r in records)]
         (folder / name).write_text("\n".join(rows), encoding="utf-8")
-    elif name.endswith("jsonl"):
+    elif name.endswith(("jsonl", "ndjson")):
         (folder / name).write_text("\n".join(map(json.dumps, records)))
     else:
         (folder / name).write_text(json.dumps(records))
@@ -195,6 +212,42 @@ def test_options_of_an_array_that_mean_nothing_are_refused(vectors, tmp_path):
     folder = place(tmp_path / "store", vectors, {"documents": TEXTS}, array=True)
     with pytest.raises(UsageError, match="there is no option column; leave it out, there are id, text"):
         open_store(f"arrays:{folder}#?column=a")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("texts.json", json.dumps(TEXTS, ensure_ascii=False).encode("utf-16"), "save it as UTF-8"),
+        ("texts.csv", "text\nnaïve\n".encode("latin-1"), "save it as UTF-8"),
+        ("texts.jsonl", '"naïve"\n'.encode("latin-1"), "save it as UTF-8"),
+    ],
+)
+def test_another_encoding_is_named_with_what_to_do(name, content, says, vectors, tmp_path):
+    folder = place(tmp_path / "store", vectors, "", "unread.txt")
+    (folder / name).write_bytes(content)
+    assert open_store(folder).info.way_to_texts.endswith(says)
+
+
+@pytest.mark.parametrize("content", [TEXTS, {"documents": TEXTS, "ids": IDS}], ids=["texts", "columns"])
+def test_a_pickle_is_named_and_the_command_that_is_said_makes_it_readable(content, vectors, tmp_path):
+    folder = place(tmp_path / "my store", vectors, "", "unread.txt")
+    (folder / "chunks.pkl").write_bytes(pickle.dumps(content))
+    way = open_store(folder).info.way_to_texts
+    assert "a pickle, which can run code and is not read; if you trust it" in way and "\n" not in way
+    command = shlex.split(way.partition("write them as JSON: ")[2])
+    subprocess.run([sys.executable, *command[1:]], check=True, timeout=120)
+    assert [document.text for document in open_store(folder).documents()] == TEXTS
+
+
+@pytest.mark.parametrize("array", [False, True], ids=["index", "array"])
+@pytest.mark.parametrize(
+    ("name", "content"), [("docs.jsonl", ""), ("chunks.json", "[]"), ("metadata.json", {"texts": []})]
+)
+def test_a_store_of_nothing_says_so(name, content, array, vectors, tmp_path, capsys):
+    folder = place(tmp_path / "store", vectors[:0], content, name, array=array)
+    assert inspected(folder, capsys)["vectors"] == 0
+    assert run(["fit", str(folder), "--target", "tfidf:8", "-o", str(tmp_path / "stitch")]) == 4
+    assert "holds no vectors, so there is nothing to move; give a store that does" in capsys.readouterr().err
 
 
 class TestColumns(StoreTests):

@@ -32,6 +32,9 @@ def records_in(path: Path, value: Any) -> Iterator[Any]:
         return
     if not isinstance(value, dict):
         raise malformed(path, f"neither a list nor an object but {shown_type(value)}", "put the documents in one")
+    inner = next(iter(value.values())) if len(value) == 1 else None
+    if isinstance(inner, dict) and any(isinstance(entry, list) for entry in inner.values()):
+        value = inner  # {"data": {"documents": [...], ...}}
     if value.keys() == _SPLIT and _is_split(value):
         yield from (dict(zip(value["columns"], cells, strict=True)) for cells in value["data"])
         return

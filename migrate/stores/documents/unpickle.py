@@ -260,7 +260,8 @@ def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
             return documents, row_ids
         type_name = f"a {type(docstore).__name__}"
     raise RefusedError(
-        f"the pickle holds {type_name} instead of a docstore of LangChain; give the folder of FAISS.save_local"
+        f"the pickle holds {type_name} instead of a docstore of LangChain; give the folder of FAISS.save_local, or, if "
+        "the texts are in a pickle of your own, write them as JSON beside the index and move the pickle elsewhere"
     )
 
 
