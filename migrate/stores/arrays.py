@@ -1,6 +1,6 @@
-"""Stores that are arrays: a .npy of vectors with a docs.jsonl beside it.
+"""Stores that are arrays: a .npy of vectors with a docs.jsonl or another file of documents beside it.
 
-Row i of the vectors belongs to line i of the documents, unless the texts say that ids are the numbers of rows. Nothing
+Row i of the vectors belongs to document i of the file, unless the texts say that ids are the numbers of rows. Nothing
 is unpickled.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import FileStamp
-from migrate.locations import Address
+from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.base import ORDER, ROWS_OPTION, LabelsOnly
-from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.documents.base import ORDER, ROWS_OPTION
+from migrate.stores.documents.beside import documents_beside
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
@@ -34,7 +34,9 @@ class ArraysKind:
     """Arrays of vectors, as the registry knows them."""
 
     name = "arrays"
-    support = KindSupport("`.npy`", ("FILE", "FOLDER"), "", "ids, texts", "no index; compares by inner product")
+    support = KindSupport(
+        "`.npy`", ("FILE", "FOLDER"), "", "ids, texts, metadata", "no index; compares by inner product"
+    )
 
     def recognises(self, path: Path) -> bool:
         """Return True for a .npy file, or a folder with exactly one that holds vectors."""
@@ -43,10 +45,12 @@ class ArraysKind:
     def open(self, location: str) -> ArrayStore:
         """Open a file of vectors, or a folder with exactly one; `PATH#?rows=id` takes the ids for numbers of rows.
 
+        `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
+
         Raises a StoreError where there is none, or more than one; or it is malformed, or does not match its documents.
         """
         address = Address(location) if os.path.lexists(location) else Address.parse(location)
-        check_options(f"{self.name}:{location}", address.options, (ROWS_OPTION,))
+        check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         if path.is_file():
             if path.suffix == ".parquet":
@@ -62,28 +66,29 @@ class ArraysKind:
 
 
 class ArrayStore(RowFileStore):
-    """A store of arrays: `path` is what the user gave, `index` the file of vectors, `options` are of its location.
+    """A store of arrays: `path` is what the user gave, `index` the file of vectors, `fields` are of its location.
+
+    `fields` are the options of its location: the fields of a file beside it that are `text` and `id`, and how its
+    records belong to `rows`; those of the manifest count too.
 
     Raises a StoreError where the vectors or the documents are malformed, or do not match.
     """
 
-    def __init__(self, path: Path, index: Path, options: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, path: Path, index: Path, fields: Mapping[str, str] = MappingProxyType({})) -> None:
         self.index_path = index
         self._file = array = _read_header(index)
-        docs = index.with_name(DOCS_NAME)
-        self.source = LabelsOnly(None, index)
-        if docs.exists():
-            self.source = JsonlDocuments(docs, None, array.count, in_order=True)
-        documents = self.source
         manifest, foreign = own_manifest(index)
-        recorded = (manifest and manifest.store.fields) or {}
-        self.named_fields = settle_rows(
+        options = {**((manifest and manifest.store.fields) or {}), **fields}
+        named = {name: field for name, field in options.items() if name != ROWS_OPTION}
+        documents = self.source = documents_beside(index, None, array.count, named, kind=ArraysKind.name, in_order=True)
+        settled = settle_rows(
             documents,
             array,
-            f"{ArraysKind.name}:{path}",
-            requested={**recorded, **options}.get(ROWS_OPTION),
+            f"{ArraysKind.name}:{path}" + (f"#{options_text(named)}" if named else ""),
+            requested=options.get(ROWS_OPTION),
             default=ORDER,
         )
+        self.named_fields = {**named, **settled}
         self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":

@@ -13,6 +13,7 @@ import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,14 +24,15 @@ from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import allow_open_files, output_errors
-from migrate.locations import fits, options_text
+from migrate.locations import Address, fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.pace import rest_for_pace, rows_at_once
-from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import ClientDriver
+from migrate.stores.documents.base import LOOKED_AT, longest_first
 from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
-from migrate.stores.records import import_client
+from migrate.stores.records import TEXT_NAMES, as_document, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.sqlite_read import JOURNALS
 from migrate.stores.switching import ASIDE, not_switched
@@ -42,6 +44,10 @@ _DATABASE: Final = "chroma.sqlite3"
 _TENANT: Final = {"tenant": "default_tenant", "database": "default_database"}
 _URI: Final = "chroma:uri"
 """The key of the URI of a record in the metadata of its document."""
+_TEXT: Final = "text"
+"""The option of a location that names the field of metadata with the texts, of records without documents."""
+_DOCUMENT: Final = "document"
+"""The key of the document of a record in the metadata of one whose text is a field of metadata."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
 _PAGE: Final = 4_096
 _SPARE_FILES: Final = 512
@@ -63,7 +69,7 @@ class ChromaDriver(ClientDriver):
         "sparse indexes and schemas of one's own; a server counts no changes",
         "bounded on a server; a folder as its client holds it",
     )
-    options = tuple(_TENANT)
+    options = (*_TENANT, _TEXT)
     write_options = tuple(_TENANT)
 
     @classmethod
@@ -74,12 +80,17 @@ class ChromaDriver(ClientDriver):
     @property
     def server(self) -> str:
         """The location without the name, but with tenant and database."""
-        return super().server + options_text(self.address.options)
+        return super().server + options_text(self._named_tenant)
 
     @property
     def tenant(self) -> dict[str, str]:
         """Tenant and database, as the client takes them."""
-        return {**_TENANT, **self.address.options}
+        return {**_TENANT, **self._named_tenant}
+
+    @property
+    def _named_tenant(self) -> dict[str, str]:
+        """Tenant and database as far as the location names them."""
+        return {name: value for name, value in self.address.options.items() if name in _TENANT}
 
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or CHROMA_API_KEY."""
@@ -126,6 +137,16 @@ class ChromaDriver(ClientDriver):
         self.configuration = dict(self.handle._model.configuration_json)
         self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
+        manifest = self.manifest()
+        noted = Address.parse(f"#{(manifest.store.index or '') if manifest else ''}").options
+        if _TEXT in noted:
+            self.address = replace(self.address, options={_TEXT: noted[_TEXT], **self.address.options})
+
+    @property
+    def opened_as(self) -> str:
+        """The name, with the field of the texts if one is named."""
+        text = self.address.options.get(_TEXT)
+        return self.name + options_text({} if text is None else {_TEXT: text})
 
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
@@ -139,12 +160,34 @@ class ChromaDriver(ClientDriver):
         details |= {label: self.index.get(key) for key, label in labels.items()}
         details["embedding_function"] = function
         remark = f"the collection names the embedding function {function}, which stays as it is in a new store"
-        texts = (text for page in self._pages(["documents"]) for text in page["documents"])
+        has_texts, notes = self._find_texts(count)
+        details["text"] = self.text
         return self.described(
             "SPANN" if self.configuration.get("spann") else "HNSW", count, sample,
-            details=details, notes=() if function is None else (remark,),
-            has_texts=not count or any(text is not None for text in texts),
+            details=details, notes=notes if function is None else (remark, *notes), has_texts=has_texts,
         )  # fmt: skip
+
+    def _find_texts(self, count: int) -> tuple[bool, tuple[str, ...]]:
+        """Find where the texts are: in the field that is named, in the documents, else in a field with a usual name.
+
+        Sets `text`, and returns whether there are texts, with notes.
+        """
+        requested = self.address.options.get(_TEXT)
+        texts = (text for page in self._pages(["documents"]) for text in page["documents"])
+        if requested is None and (not count or any(text is not None for text in texts)):
+            return True, ()
+        sample = self.handle.get(limit=LOOKED_AT, include=["metadatas"])["metadatas"]
+        metadatas = [fields or {} for fields in sample]
+        names = {name: None for fields in metadatas for name, value in fields.items() if isinstance(value, str)}
+        strings = longest_first(names, metadatas)
+        if requested is None and not any(name in TEXT_NAMES for name in strings):
+            way = f"it could be {', '.join(strings)}; say ?text=FIELD for one" if strings else "add documents to it"
+            return False, (f"{NO_TEXTS}the records of the collection have no documents; {way}",)
+        if requested is not None and not count:
+            self.text = requested
+            return True, ()
+        self.text, why = choose_text(self.location, strings, requested)
+        return True, (why,)
 
     @property
     def _function(self) -> Mapping[str, Any]:
@@ -198,7 +241,13 @@ class ChromaDriver(ClientDriver):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return documents by their ids."""
         for doc_id, text, fields, uri in _records(self.handle.get(ids=[*ids], include=[*_FIELDS])):
-            yield Document(doc_id, text or "", {**(fields or {}), **({} if uri is None else {_URI: uri})})
+            metadata = {**(fields or {}), **({} if uri is None else {_URI: uri})}
+            if self.text is None:
+                yield Document(doc_id, text or "", metadata)
+                continue
+            if text is not None:
+                metadata.setdefault(_DOCUMENT, text)
+            yield as_document(self.location, doc_id, metadata, None, self.text)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by their ids."""
@@ -207,7 +256,7 @@ class ChromaDriver(ClientDriver):
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server, with its tenant and database."""
-        name = f"{self.name}-{ending}{options_text(self.address.options)}"
+        name = f"{self.name}-{ending}{options_text(self._named_tenant)}"
         return f"{super().server}#{name}" if self.is_server else None
 
     # Serving.

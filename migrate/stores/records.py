@@ -21,7 +21,17 @@ from migrate.stores.base import NO_TEXTS, Metric, Store
 from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
 
 _log = logging.getLogger(__name__)
-TEXT_NAMES: Final = ("text", "content", "contents", "document", "page_content", "body", "chunk", "chunk_text")
+TEXT_NAMES: Final = (
+    "text",
+    "content",
+    "contents",
+    "document",
+    "page_content",
+    "body",
+    "chunk",
+    "chunk_text",
+    "pageContent",
+)
 """Names of a column of texts, the likeliest first; only these are taken without being named."""
 
 Distance = Literal["l2", "ip", "cosine"]

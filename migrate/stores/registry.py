@@ -27,6 +27,7 @@ from migrate.stores.faiss.store import FaissKind
 from migrate.stores.joined.opening import open_folder, open_pattern
 from migrate.stores.joined.output import output_of_pattern
 from migrate.stores.lancedb import LanceDriver
+from migrate.stores.llamaindex import LlamaIndexSimpleKind
 from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
@@ -72,6 +73,7 @@ _BUILT_IN: Final[tuple[StoreKind, ...]] = (
     _FAISS,
     ParquetKind(),
     ArraysKind(),
+    LlamaIndexSimpleKind(),
     DatabaseKind(ChromaDriver),
     DatabaseKind(ChromaDriver, "chroma+http"),
     DatabaseKind(ChromaDriver, "chroma+https"),

@@ -76,6 +76,7 @@ SHARED: Final = "refer to their own parts so often that they have no end"
 CRASH: Final = "its process ended by SIGSEGV"
 ENDLESS: Final = "it takes longer than its size explains"
 MEMORY: Final = "it asks for more memory than its size explains"
+NO_DOCUMENT: Final = "none of the vectors has a document"
 FOREIGN: Final = "the pickle holds a Fields instead of a docstore of LangChain"
 
 HOSTILE: Final[dict[str, tuple[bytes, str]]] = {
@@ -85,11 +86,11 @@ HOSTILE: Final[dict[str, tuple[bytes, str]]] = {
     "a deep tuple as a key": (docstore(b"}N" + b"\x85" * DEEP + b"Ns"), CRASH),
     "a deep frozen set": (docstore(under(b"(" * DEEP + b"\x91" * DEEP)), NESTED),
     "a deep tuple as an id": (docstore(b"}", doc_id=b"N" + b"\x85" * DEEP), CRASH),
-    "a deep tuple as a row's id": (docstore(b"}", row_id=b"N" + b"\x85" * DEEP), "no document, for example ((("),
+    "a deep tuple as a row's id": (docstore(b"}", row_id=b"N" + b"\x85" * DEEP), NO_DOCUMENT),
     "doubled tuples as a key": (docstore(b"}" + doubled(b"N\x85", b"\x86") + b"Ns"), ENDLESS),
     "doubled tuples in a set": (docstore(under(b"\x8f(" + doubled(b"N\x85", b"\x86") + b"\x90")), ENDLESS),
     "doubled tuples as an id": (docstore(b"}", doc_id=doubled(b"N\x85", b"\x86")), ENDLESS),
-    "doubled tuples as a row's id": (docstore(b"}", row_id=doubled(b"N\x85", b"\x86")), "no document, for example ((("),
+    "doubled tuples as a row's id": (docstore(b"}", row_id=doubled(b"N\x85", b"\x86")), NO_DOCUMENT),
     "doubled tuples as a value": (docstore(under(doubled(b"N\x85", b"\x86"))), SHARED),
     "doubled tuples as a text": (docstore(b"}", page=doubled(b"N\x85", b"\x86")), "lacks a text"),
     "doubled lists": (docstore(under(doubled_lists())), SHARED),

@@ -10,6 +10,7 @@ pytest.importorskip("chromadb")
 import sync_tools as tools
 from chroma_tools import Named, server
 from database_tests import DatabaseTests, ServerTests, backwards, store_of_lines, written
+from whole_path import inspected, moved
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
@@ -258,3 +259,81 @@ def test_a_journal_that_comes_while_a_folder_is_looked_at_belongs_to_it(tmp_path
     CHROMA.make(tmp_path / "store", backwards(example_documents()[:3], example_vectors(3)))
     names = open_store(f"chroma:{tmp_path / 'store'}#docs").driver.files()
     assert {"chroma.sqlite3", "chroma.sqlite3-journal"} <= {*names}
+
+
+WORDS = [f"text {row}: bread number {row % 7}" for row in range(60)]
+
+
+def of_metadata(client, key, *, documents=None, more=None):
+    """A collection whose texts are under a key of the metadata."""
+    collection = client.create_collection("items", embedding_function=None)
+    metadatas = [{key: text, "page": row, **(more or {})} for row, text in enumerate(WORDS)]
+    ids = [f"id-{row:02}" for row in range(60)]
+    collection.add(ids, embeddings=example_vectors(), metadatas=metadatas, documents=documents)
+    return [
+        Document(doc_id, text, {"page": row, **(more or {})})
+        for row, (doc_id, text) in enumerate(zip(ids, WORDS, strict=True))
+    ]
+
+
+def test_texts_under_a_usual_key_of_the_metadata_are_found_and_copied(tmp_path, capsys):
+    expected = of_metadata(persistent(tmp_path / "old"), "content", more={"source": "a.pdf"})
+    assert inspected(tmp_path / "old", capsys)["text"] == "content"
+    output = f"chroma:{tmp_path}/new#items"
+    old, new = moved(f"chroma:{tmp_path}/old#items", tmp_path / "moved", capsys, output)
+    assert list(old.documents()) == list(new.documents()) == expected
+    copy = persistent(tmp_path / "new").get_collection("items", embedding_function=None)
+    found = copy.get(ids=["id-07"], include=["metadatas", "documents"])
+    assert found["metadatas"] == [{"content": WORDS[7], "page": 7, "source": "a.pdf"}]
+    assert found["documents"] == [None]
+
+
+@pytest.mark.parametrize("kind", ["folder", "server"])
+def test_texts_under_any_key_are_named_and_the_new_store_knows_it(kind, tmp_path, capsys):
+    client, location = server()
+    if kind == "folder":
+        client, location = persistent(tmp_path / "old"), f"chroma:{tmp_path}/old"
+    expected = of_metadata(client, "passage", more={"source": "a.pdf"})
+    store = open_store(f"{location}#items")
+    assert not store.info.has_texts
+    assert store.info.way_to_texts == (
+        "the records of the collection have no documents; it could be passage, source; say ?text=FIELD for one"
+    )
+    output = f"{location}#items-new" if kind == "server" else f"chroma:{tmp_path}/new#items"
+    old, new = moved(f"{location}#items?text=passage", tmp_path / "moved", capsys, output)
+    assert list(old.documents()) == list(new.documents()) == expected
+    again = f"{location}#items-newer" if kind == "server" else f"chroma:{tmp_path}/newer#items"
+    _, newer = moved(output, tmp_path / "again", capsys, again, dim=9)
+    assert newer.info.details["text"] == "passage"
+    if kind == "server":
+        for name in ("items", "items-new", "items-newer"):
+            client.delete_collection(name)
+
+
+def test_a_named_key_goes_before_the_documents_which_are_metadata_then(tmp_path):
+    expected = of_metadata(persistent(tmp_path), "summary", documents=[f"long {text}" for text in WORDS])
+    assert next(open_store(f"chroma:{tmp_path}#items").documents()).text == f"long {WORDS[0]}"
+    documents = list(open_store(f"chroma:{tmp_path}#items?text=summary").documents())
+    assert documents == [
+        Document(d.id, d.text, {**d.metadata, "document": f"long {d.text}"}) for d in expected
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("text=nope", "there is no column of texts 'nope'; there are content: say"),
+        ("text=page", "there is no column of texts 'page'; there are content: say"),
+    ],
+)
+def test_a_key_that_has_no_texts_is_refused(option, says, tmp_path):
+    of_metadata(persistent(tmp_path), "content")
+    with pytest.raises(StoreError, match=says):
+        open_store(f"chroma:{tmp_path}#items?{option}")
+
+
+def test_records_with_nothing_to_read_are_told(tmp_path):
+    collection = persistent(tmp_path).create_collection("items", embedding_function=None)
+    collection.add([f"id-{row}" for row in range(60)], embeddings=example_vectors())
+    info = open_store(f"chroma:{tmp_path}#items").info
+    assert info.way_to_texts == "the records of the collection have no documents; add documents to it"

@@ -2,15 +2,18 @@ import datetime
 import decimal
 import io
 import os
+import pathlib
 import pickle
 import pickletools
 import uuid
 
 import faiss
+import hostile_pickles
 import numpy as np
 import pytest
 from faiss_tools import digest, read, rewrite, save
 from langchain_tools import DistanceStrategy, Document, InMemoryDocstore, TextVectors, load, save_texts
+from whole_path import inspected, moved
 
 from migrate.errors import StoreError
 from migrate.stores import create_store, open_store
@@ -178,8 +181,8 @@ def test_a_store_created_anew_opens_in_langchain(tmp_path):
 
 def test_metadata_that_could_not_be_read_back_is_not_written(tmp_path):
     writer = create_store(tmp_path, format="langchain", dim=DIM)
-    writer.append([StoredDocument("x", "t", {"path": tmp_path})], np.ones((1, DIM), np.float32))
-    with pytest.raises(StoreError, match="Path"):
+    writer.append([StoredDocument("x", "t", {"number": 1j})], np.ones((1, DIM), np.float32))
+    with pytest.raises(StoreError, match="complex"):
         writer.finish()
 
 
@@ -305,12 +308,14 @@ def current(documents):
 @pytest.mark.parametrize(
     ("row_ids", "found"),
     [
-        ({0: "a"}, "its 1 ids are not those of the rows 0 to 1"),
+        ({0: "a"}, r"1 of 2 vectors have no document \(rows 1\), as where documents were deleted from the docstore"),
         ({0: "a", 1: "b", 2: "c"}, "its 3 ids are not those of the rows 0 to 1"),
         ({0: "a", 2: "b"}, "its 2 ids are not those of the rows 0 to 1"),
         ({0: "a", True: "b"}, "its 2 ids are not those of the rows 0 to 1"),
-        ({0: "a", 1: "gone"}, "no document, for example 'gone'"),
-        ({0: "a", 1: 5}, "no document, for example 5"),
+        ({0: "a", 1: "gone"}, r"1 of 2 vectors have no document \(rows 1\)"),
+        ({0: "a", 1: 5}, r"1 of 2 vectors have no document \(rows 1\)"),
+        ({0: "gone"}, "none of the vectors has a document; the pickle and the index are not of the same store"),
+        ({}, "none of the vectors has a document"),
         ({0: "a", 1: "a"}, "1 repetitions"),
         (["a", "b"], "the pickle holds tuple instead"),
     ],
@@ -319,6 +324,28 @@ def test_rows_and_documents_that_do_not_belong_together_are_refused(row_ids, fou
     content = pickle.dumps((current(["a", "b", "c"]), row_ids))
     with pytest.raises(StoreError, match=found):
         open_store(store_with_pickle(tmp_path, content))
+
+
+@pytest.mark.parametrize("from_the_map_too", [True, False])
+def test_vectors_without_a_document_are_named_and_what_is_said_drops_them(from_the_map_too, tmp_path, capsys):
+    ids = [f"id-{row}" for row in range(60)]
+    made = save_texts(tmp_path / "old", [f"text {row} of bread" for row in range(60)], DIM, ids=ids)
+    gone = [5, 17, *range(30, 41)]
+    made.docstore.delete([ids[row] for row in gone])
+    if from_the_map_too:
+        made.index_to_docstore_id = {row: ids[row] for row in range(60) if row not in gone}
+    made.save_local(str(tmp_path / "old"))
+    with pytest.raises(StoreError) as error:
+        open_store(tmp_path / "old")
+    assert "13 of 60 vectors have no document (rows 5, 17, 30, 31, 32, 33, 34, 35, 36, 37, ...)" in str(error.value)
+    assert "\n" not in str(error.value)
+    statements = str(error.value).partition("drop these vectors: ")[2]
+    exec(statements, {"store": load(tmp_path / "old", DIM), "numpy": np, "FOLDER": str(tmp_path / "sound")})
+    old, new = moved(tmp_path / "sound", tmp_path / "moved", capsys)
+    kept = [row for row in range(60) if row not in gone]
+    assert [document.id for document in old.documents()] == [ids[row] for row in kept]
+    assert np.array_equal(read(old)[1], made.index.reconstruct_n(0, 60)[kept])
+    same_documents(tmp_path / "moved" / "new", new, 16)
 
 
 def test_documents_without_a_vector_are_remarked_upon_and_kept(tmp_path):
@@ -346,3 +373,144 @@ def test_many_long_texts_are_read_each_under_its_id(tmp_path):
     assert list(store.documents()) == documents
     rows = np.random.default_rng(0).permutation(3_000)[:50]
     assert list(store.documents(rows)) == [documents[row] for row in rows]
+
+
+SCALARS = {
+    "float32": np.float32(0.1),
+    "float64": np.float64(1e-300),
+    "float16": np.float16(0.5),
+    "big-endian": np.array([1.5], ">f4")[0],
+    "int64": np.int64(-(1 << 60)),
+    "uint8": np.uint8(255),
+    "bool": np.bool_(True),
+    "text": np.str_("naïve 路径"),
+    "no text": np.str_(""),
+}
+PATHS = {
+    "path": pathlib.PosixPath("/data/naïve 路径/a.pdf"),
+    "relative": pathlib.PurePosixPath("a/../b"),
+    "nowhere": pathlib.PurePosixPath(),
+    "of Windows": pathlib.PureWindowsPath("C:\\data\\a.pdf"),
+}
+
+
+def test_scalars_of_numpy_and_paths_are_read_and_copied_byte_for_byte(tmp_path):
+    metadatas = [{**SCALARS, **PATHS, "list": [np.float32(number)]} for number in range(len(TEXTS))]
+    save_texts(tmp_path / "old", TEXTS, DIM, metadatas=metadatas)
+    store = open_store(tmp_path / "old")
+    found = [document.metadata for document in store.documents()]
+    assert found == metadatas
+    assert {name: type(found[0][name]) for name in SCALARS} == {
+        **dict.fromkeys(SCALARS, float), "int64": int, "uint8": int, "bool": bool, "text": str, "no text": str,
+    }  # fmt: skip
+    assert {name: type(found[0][name]) for name in PATHS} == {name: type(path) for name, path in PATHS.items()}
+    rewrite(store, tmp_path / "new")
+    assert digest(tmp_path / "new") == digest(tmp_path / "old")
+    same_documents(tmp_path / "new", store, DIM)
+
+
+def test_scalars_of_numpy_and_paths_are_equal_in_a_store_that_is_written_anew(tmp_path):
+    documents = {f"id-{number}": (f"text {number}", {**SCALARS, **PATHS}) for number in range(5)}
+    content = old_pickle(*OLD_LAYOUTS[0], documents, dict(enumerate(documents)))
+    store = open_store(store_with_pickle(tmp_path / "old", content, 5))
+    rewrite(store, tmp_path / "new")
+    opened = same_documents(tmp_path / "new", store, DIM)
+    assert [opened.docstore.search(doc_id).metadata for doc_id in documents] == [{**SCALARS, **PATHS}] * 5
+
+
+@pytest.mark.parametrize("module", ["pathlib", "pathlib._local"])
+@pytest.mark.parametrize("name", ["PosixPath", "WindowsPath"])
+def test_a_path_of_another_python_or_system_is_read(module, name, tmp_path):
+    value = hostile_pickles.name(module, name) + b"(" + hostile_pickles.text("a") + hostile_pickles.text("b") + b"tR"
+    content = hostile_pickles.docstore(hostile_pickles.under(value))
+    (document,) = open_store(store_with_pickle(tmp_path, content, 1)).documents()
+    kind = pathlib.PosixPath if name == "PosixPath" else pathlib.PureWindowsPath
+    assert document.metadata == {"field": kind("a", "b")}
+
+
+def test_scalars_of_the_numpy_before_are_read(tmp_path):
+    save_texts(tmp_path, TEXTS[:2], DIM, metadatas=[{"n": np.float32(number)} for number in range(2)])
+    content = (tmp_path / "index.pkl").read_bytes()
+    old, new = (name.encode() for name in ("numpy._core.multiarray", "numpy.core.multiarray"))
+    assert content.count(b"\x8c\x16" + old) == 1
+    # a frame has its length: without one, no length is wrong
+    unframed = content[:2] + content[11:]
+    (tmp_path / "index.pkl").write_bytes(unframed.replace(b"\x8c\x16" + old, b"\x8c\x15" + new))
+    assert [document.metadata for document in open_store(tmp_path).documents()] == [{"n": 0.0}, {"n": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (np.datetime64("2026-01-02"), "a scalar of NumPy of the type 'M8'"),
+        (np.complex64(1j), "a scalar of NumPy of the type 'c8'"),
+        (np.longdouble(1), "a scalar of NumPy of the type 'f16'"),
+        (np.bytes_(b"a"), "a scalar of NumPy of the type 'S1'"),
+        (np.array([1.0]), r"the class numpy._core.\w+._reconstruct"),
+        (np.dtype("f4"), "metadata hold a NumpyType"),
+        (Payload(np.dtype, "f4", False, True), "metadata hold a NumpyType"),
+        (np.float32, "the class numpy.float32"),
+    ],
+)
+def test_other_values_of_numpy_are_refused_by_name(value, says, tmp_path):
+    content = pickle.dumps((InMemoryDocstore({"a": Document(page_content="t", metadata={"v": value})}), {0: "a"}))
+    with pytest.raises(StoreError, match=says) as error:
+        open_store(store_with_pickle(tmp_path, content, 1))
+    assert "save the store again with plain metadata" in str(error.value)
+
+
+def hostile_scalar(code, order, content):
+    """A scalar of NumPy in the metadata, put together instruction by instruction."""
+    kind = hostile_pickles.name("numpy", "dtype") + b"(" + code + b"\x89\x88tR"
+    kind += b"(K\x03" + order + b"NNN" + b"K\x00" * 3 + b"tb"
+    scalar = hostile_pickles.name("numpy._core.multiarray", "scalar") + b"(" + kind + content + b"tR"
+    return hostile_pickles.docstore(hostile_pickles.under(scalar))
+
+
+SHORT = b"C\x02ab"
+
+
+@pytest.mark.parametrize(
+    ("code", "order", "content", "says"),
+    [
+        (hostile_pickles.text("f4"), hostile_pickles.text("<"), SHORT, "has 2 bytes in place of 4"),
+        (hostile_pickles.text("O8"), hostile_pickles.text("|"), SHORT, "of the type 'O8'"),
+        (hostile_pickles.text("f4,O"), hostile_pickles.text("|"), SHORT, "of the type 'f4,O'"),
+        (hostile_pickles.text("f4"), hostile_pickles.text("O"), SHORT, "of the type 'f4'"),
+        (hostile_pickles.text("f4"), b"]", SHORT, "unhashable|of the type 'f4'"),
+        (b"]", hostile_pickles.text("<"), SHORT, r"of the type \[\]"),
+        (hostile_pickles.text("f2"), hostile_pickles.text("<"), b"]", "of the type 'f2'"),
+        (hostile_pickles.text("U999999999"), hostile_pickles.text("<"), SHORT, "has 2 bytes in place of"),
+    ],
+)
+def test_a_hostile_scalar_is_refused(code, order, content, says, tmp_path):
+    with pytest.raises(StoreError, match=says) as error:
+        open_store(store_with_pickle(tmp_path, hostile_scalar(code, order, content), 1))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("state", [b"}" + hostile_pickles.text("_parts") + b"K\x05s", b"N}\x86", b"K\x05"])
+def test_a_path_whose_insides_were_set_is_read_or_refused(state, tmp_path):
+    """Whatever a pickle sets in an object that is harmless otherwise, nothing runs, and no value is none of JSON."""
+    path = hostile_pickles.name("pathlib", "PosixPath") + hostile_pickles.text("a") + b"\x85R"
+    slots = b"N}" + hostile_pickles.text("_parts") + b"]K\x05a" + b"s" + b"\x86"
+    for settings in (state, slots):
+        content = hostile_pickles.docstore(hostile_pickles.under(path + settings + b"b"))
+        try:
+            (document,) = open_store(store_with_pickle(tmp_path, content, 1)).documents()
+        except StoreError as error:
+            assert "\n" not in str(error)
+        else:
+            assert document.metadata == {"field": pathlib.PosixPath("a")}
+
+
+def test_numpy_metadata_goes_through_the_commands(tmp_path, capsys):
+    metadatas = [{"score": np.float32(number / 7), "n": np.int64(number), "file": pathlib.PosixPath(f"/a/{number}")}
+                 for number in range(60)]  # fmt: skip
+    save_texts(tmp_path / "old", [f"text {number} of bread" for number in range(60)], DIM, metadatas=metadatas)
+    assert inspected(tmp_path / "old", capsys)["texts"]
+    moved(tmp_path / "old", tmp_path / "moved", capsys)
+    opened = load(tmp_path / "moved" / "new", 16)
+    found = [opened.docstore.search(doc_id).metadata for doc_id in opened.index_to_docstore_id.values()]
+    assert found == metadatas
+    assert type(found[0]["score"]) is np.float32

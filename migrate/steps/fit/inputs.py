@@ -106,10 +106,14 @@ def open_inputs(step: Fit) -> FitInputs:
 def require_texts(store: Store, embedder: Embedder | None = None) -> None:
     """Make sure that a store has texts to embed, or that the embedder does without.
 
-    Raises StoreError: it has none, and they are needed.
+    Raises StoreError: it has none, and they are needed; or it has no vectors either.
     """
     if store.info.has_texts or (embedder is not None and not embedder.needs_texts):
         return
+    if not store.info.count:
+        raise StoreError(
+            f"{store.info.location}: holds no vectors, so there is nothing to move; give a store that does"
+        )
     instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
     raise StoreError(
         f"{store.info.location}: the store has no texts to embed again; {store.info.way_to_texts}{instead}"

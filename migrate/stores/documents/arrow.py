@@ -26,6 +26,7 @@ from migrate.stores.documents.base import (
     Labels,
     check_count,
     longest_first,
+    row_readings,
     sidecar_files,
     without_texts,
 )
@@ -229,12 +230,23 @@ def check_ids(column: Any, path: Path) -> Any:
 
 
 class ParquetDocuments(ArrowDocuments):
-    """Rows of the Parquet file beside an index, matched as `match_rows` says; ids are in memory, texts are streamed.
+    """Rows of the Parquet file beside an index, matched as `match_rows` says, or `in_order`.
 
-    Raises a StoreError where there are several files, or the one is malformed or not of this index.
+    Ids are in memory, texts are streamed. `kind` is that of the store in messages. Raises a StoreError where there are
+    several files, or the one is malformed or not of this index.
     """
 
-    def __init__(self, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        index: Path,
+        labels: Labels,
+        count: int,
+        named: Mapping[str, str],
+        *,
+        kind: str = "faiss",
+        in_order: bool = False,
+    ) -> None:
+        location = f"{kind}:{index}"
         files = sidecar_files(index, "*.parquet")
         if len(files) > 1:
             names = ", ".join(file.name for file in files[:3])
@@ -253,15 +265,21 @@ class ParquetDocuments(ArrowDocuments):
             label = None if columns.label is None else table.column(columns.label)
             faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
         self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
-        self._match(labels, count, _integers(self._ids), faiss_ids)
+        values = _integers(self._ids)
+        if in_order:
+            self.readings = row_readings(labels, count, None if faiss_ids is not None else values)
+            self._matched = "row by row"
+        else:
+            self._match(labels, count, values, faiss_ids)
         self._describe(f"{self._path.name}, {self._matched}")
         if columns.id is None and columns.others:
-            location = shlex.quote(f"faiss:{index}#?id={columns.others[0]}")
-            self.notes = (*self.notes, f"ids are row numbers; another column is named as in {location}")
+            example = shlex.quote(f"{location}#?id={columns.others[0]}")
+            self.notes = (*self.notes, f"ids are row numbers; another column is named as in {example}")
         if columns.text is None:
             rows = list(self._read(np.arange(min(count, LOOKED_AT))))
-            example = next(iter(longest_first(columns.others, rows)), "COLUMN")
-            self.notes = (*self.notes, f"{NO_TEXTS}{without_texts(self._path, columns.others, index, example)}")
+            strings = [name for name in columns.others if any(isinstance(row[name], str) for row in rows)]
+            error = without_texts(self._path, columns.others, location, longest_first(strings, rows))
+            self.notes = (*self.notes, f"{NO_TEXTS}{error}")
 
     def _batches(self) -> Iterator[Any]:
         import pyarrow.parquet

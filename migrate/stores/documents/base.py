@@ -224,12 +224,17 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
         )
 
 
-def without_texts(file: Path, names: Iterable[str], index: Path, example: str) -> StoreError:
-    """Return the error of a file beside an index that has no field of texts by a known name."""
-    location = shlex.quote(f"faiss:{index}#?text={example}")
+def without_texts(file: Path, names: Iterable[str], location: str, texts: Sequence[str]) -> StoreError:
+    """Return the error of a file beside the vectors at a location that has no field of texts by a known name.
+
+    `texts` are the fields that could be named, the likeliest first.
+    """
     have = ", ".join(names)[:200] or "no records"
+    if not texts:
+        return malformed(file, f"no field holds texts: it has {have}", f"give it a field text, or {WAY_TO_TEXTS}")
+    example = shlex.quote(f"{location}#?text={texts[0]}")
     return malformed(
-        file, f"no field is named as one of texts (text, content ...): it has {have}", f"name it, as in {location}"
+        file, f"no field is named as one of texts (text, content ...): it has {have}", f"name it, as in {example}"
     )
 
 

@@ -17,6 +17,32 @@ from migrate.vectors import Document
 ID_NAMES: Final = ("id", "_id", "doc_id")
 VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings", "values")
 LABEL: Final = "faiss_id"
+METADATA: Final = "metadata"
+LIST_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ids": "id",
+        "doc_ids": "doc_id",
+        "chunk_ids": "chunk_id",
+        "keys": "key",
+        "uuids": "uuid",
+        "texts": "text",
+        "titles": "title",
+        "contents": "content",
+        "documents": "document",
+        "docs": "document",
+        "page_contents": "page_content",
+        "bodies": "body",
+        "chunks": "chunk",
+        "metadatas": METADATA,
+        "metas": METADATA,
+        "metadata_list": METADATA,
+        "faiss_ids": LABEL,
+    }
+)
+"""Names of lists that have one value a document, and the field that each of the values is."""
+
+NOT_OF_DOCUMENTS: Final = ("included",)
+"""Names of lists beside those of documents: what Chroma's `get` was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

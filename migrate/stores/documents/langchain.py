@@ -94,7 +94,8 @@ class _DocstorePickler(pickle._Pickler):
     def save_global(self, obj: Any, name: str | None = None) -> None:
         if obj not in _CURRENT_NAMES:
             raise StoreError(
-                f"{self._path}: metadata hold {obj!r}, but may only hold text, numbers, lists or dates; simplify it"
+                f"{self._path}: metadata hold {obj!r}, but may hold only text, numbers, lists, dates and paths; "
+                "simplify it"
             )
         module, qualified_name = _CURRENT_NAMES[obj]
         self.save(module)

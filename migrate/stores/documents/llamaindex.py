@@ -1,4 +1,4 @@
-"""Documents of a LlamaIndex folder with a FAISS vector store: docstore.json, and the files that map rows to its nodes.
+"""Documents of a LlamaIndex folder: docstore.json, and for a FAISS vector store the files that map rows to its nodes.
 
 `FaissVectorStore` keeps the node of each row in index_store.json (`nodes_dict`); `FaissMapVectorStore` keeps it in
 id_map.json, and its `nodes_dict` is no use. All are JSON and held in memory, as LlamaIndex itself does.
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.reading import MalformedError, expect, parse_json, read_small, read_table
+from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import (
     MOST_BYTES,
     DocumentSource,
@@ -30,6 +31,12 @@ from migrate.stores.documents.base import (
 from migrate.vectors import Document
 
 VECTORS_NAME: Final = "default__vector_store.json"
+EMBEDDINGS: Final = "embedding_dict"
+"""The name of the vectors by id in a file of a `SimpleVectorStore`."""
+
+_EMPTY_BYTES: Final = 1_000
+"""A larger file of a `SimpleVectorStore` holds a vector."""
+
 _DOCSTORE: Final = "docstore.json"
 _INDEX_STORE: Final = "index_store.json"
 _ID_MAP: Final = "id_map.json"
@@ -41,25 +48,21 @@ def is_llamaindex(index: Path) -> bool:
     return index.name.endswith("vector_store.json") and any(file.exists() for file in siblings)
 
 
-class LlamaIndexDocuments(DocumentSource):
-    """Nodes by row.
+class NodeDocuments(DocumentSource):
+    """Nodes of a docstore.json beside a file of vectors, `index`, by the ids of its rows.
 
     The text of a document is what LlamaIndex embeds: the node's metadata, as far as it is not excluded, and its text,
     put together by the node's own templates. A target model has to see the same text as the source model did.
     """
 
     format = "llamaindex"
+    file: Path
     _no_texts = "all nodes have empty texts; save the store again"
 
-    def __init__(self, index: Path, labels: Labels, count: int) -> None:
+    def __init__(self, index: Path, ids: list[str], kind: str = _DOCSTORE) -> None:
         self.file = self._path = index.with_name(_DOCSTORE)
         self._index = index
-        id_map = index.with_name(_ID_MAP)
-        rows_file = id_map if id_map.exists() else index.with_name(_INDEX_STORE)
-        self.also_read = (rows_file,)
-        with json_errors(rows_file):
-            node_of = _listed_nodes(rows_file) if rows_file != id_map else _mapped_nodes(id_map)
-            self._ids = _ids_by_row(node_of, label_values(labels, range(count)))
+        self._ids = ids
         with json_errors(self._path):
             self._nodes = _table(read_table(self._path, MOST_BYTES), "docstore/data")
             missing = [node_id for node_id in self._ids if node_id not in self._nodes]
@@ -67,7 +70,7 @@ class LlamaIndexDocuments(DocumentSource):
                 raise MalformedError(f"a vector has no node, for example {missing[0]!r} ({len(missing)} missing)")
             # each node has a text, and metadata
             self.has_texts = max((len(self._document(node_id).text) for node_id in self._ids), default=0) > 0
-        self.kind = f"{_DOCSTORE}, by {rows_file.name}"
+        self.kind = kind
         self.notes = tuple(self._remarks())
 
     def _remarks(self) -> Iterator[str]:
@@ -77,7 +80,7 @@ class LlamaIndexDocuments(DocumentSource):
         if any(self._nodes[node_id]["__data__"].get("metadata") for node_id in self._ids):
             yield "texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template"
         for file in sidecar_files(self._index, "*vector_store.json"):
-            if is_faiss(file):
+            if is_faiss(file) or _has_simple_vectors(file):
                 yield f"{file.name} holds vectors of another namespace; they are kept as they are"
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
@@ -98,6 +101,34 @@ class LlamaIndexDocuments(DocumentSource):
     def write(self, folder: Path) -> None:
         """Copy the JSON files byte for byte."""
         copy_files(sidecar_files(self._index, "*store.json", _ID_MAP), folder)
+
+
+class LlamaIndexDocuments(NodeDocuments):
+    """Nodes of a folder with a FAISS vector store, by row."""
+
+    def __init__(self, index: Path, labels: Labels, count: int) -> None:
+        id_map = index.with_name(_ID_MAP)
+        rows_file = id_map if id_map.exists() else index.with_name(_INDEX_STORE)
+        self.also_read = (rows_file,)
+        with json_errors(rows_file):
+            node_of = _listed_nodes(rows_file) if rows_file != id_map else _mapped_nodes(id_map)
+            ids = _ids_by_row(node_of, label_values(labels, range(count)))
+        super().__init__(index, ids, f"{_DOCSTORE}, by {rows_file.name}")
+
+
+def is_simple(file: Path) -> bool:
+    """Return whether a file begins as one that LlamaIndex's `SimpleVectorStore` writes."""
+    with read_errors(file), file.open("rb") as opened:
+        head = opened.read(64).lstrip()
+    return head.startswith(b"{") and f'"{EMBEDDINGS}"'.encode() in head
+
+
+def _has_simple_vectors(file: Path) -> bool:
+    """Return whether a file of a `SimpleVectorStore` holds any vectors; an empty one has three names and no more."""
+    if not is_simple(file):
+        return False
+    with json_errors(file):
+        return file.stat().st_size > _EMPTY_BYTES or bool(read_table(file).get(EMBEDDINGS))
 
 
 def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> str:

@@ -1,8 +1,7 @@
 """Documents in a `.json`, `.jsonl`, `.csv` or `.tsv` of the user's own beside an index, told by its fields.
 
-A JSON file is a list of texts, a list of objects, or an object of texts or objects by id, and is held in memory while
-it is read; in the others a record is a line or a row. The documents are written to a temporary file as a docs.jsonl,
-and read there when they are needed.
+A JSON file has one of the shapes of `json_shapes.py`, and is held in memory while it is read; in the others a record is
+a line or a row. The documents are written to a temporary file as a docs.jsonl, and read there when they are needed.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import islice
@@ -29,52 +29,62 @@ from migrate.stores.documents.base import (
     sidecar_files,
     without_texts,
 )
-from migrate.stores.documents.columns import ID_NAMES, LABEL, VECTOR_NAMES, is_id_name
+from migrate.stores.documents.columns import ID_NAMES, LABEL, METADATA, VECTOR_NAMES, is_id_name
+from migrate.stores.documents.json_shapes import KEY, field_of, records_in
 from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
 from migrate.stores.records import TEXT_NAMES, choose
 from migrate.stores.switching import BESIDE
 
-PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv")
-_KEY: Final = ""
-"""The field of a record that has its key in an object of JSON."""
-_TEXT, _TITLE, _METADATA = "text", "title", "metadata"
+PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv")
+_PICKLES: Final = ("*.pkl", "*.pickle")
+_TEXT, _TITLE = "text", "title"
 
 Record = dict[str, Any]
 
 
-def _bad_record(path: Path, number: int, problem: str) -> StoreError:
-    return malformed(path, f"record {number} {problem}", "correct the file")
+def _bad_record(path: Path, number: int, problem: str, remedy: str = "correct the file") -> StoreError:
+    return malformed(path, f"record {number} {problem}", remedy)
+
+
+def _remedy_of(error: Exception) -> str:
+    """Return what to do about a file that cannot be read."""
+    is_encoding = isinstance(error, UnicodeError) or isinstance(error.__cause__, UnicodeError)
+    return "save it as UTF-8" if is_encoding else "correct the file"
 
 
 def _records(path: Path) -> Iterator[Record]:
     """Yield the records of a file, by the names of their fields; raises StoreError where one is none."""
-    values = {".json": _json_values, ".jsonl": _line_values}.get(path.suffix, _rows)
+    values = {".json": _json_values, ".jsonl": _line_values, ".ndjson": _line_values}.get(path.suffix, _rows)
     number = 0
     with read_errors(path), path.open("rb", buffering=1 << 20) as file:
         try:
             for number, value in enumerate(values(path, file), start=1):
                 record = {_TEXT: value} if isinstance(value, str) else value
                 if not isinstance(record, dict):
-                    raise _bad_record(path, number, f"is {shown_type(record)}, neither an object nor text")
+                    problem = f"is {shown_type(record)}, neither an object nor text"
+                    raise _bad_record(path, number, problem, 'write each as an object, {"id": ..., "text": ...}')
                 yield record
         except (MalformedError, UnicodeError, csv.Error) as error:
-            raise _bad_record(path, number + 1, f"cannot be read ({error})") from error
+            raise _bad_record(path, number + 1, f"cannot be read ({error})", _remedy_of(error)) from error
 
 
-def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:  # noqa: ARG001
-    """Yield the values of a list, or those of an object with their keys."""
+def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:
+    """Yield the records in a value of any of the usual shapes, or the values of lines, as in a `.jsonl`."""
     try:
         value = read_json(path, MOST_BYTES)
     except MalformedError as error:
-        raise malformed(path, f"not JSON that can be read ({error})", "correct the file") from error
-    if not isinstance(value, list | dict):
-        raise malformed(path, f"neither a list nor an object but {shown_type(value)}", "put the documents in one")
-    if isinstance(value, list):
-        yield from value
-        return
-    for key, entry in value.items():
-        record = {_TEXT: entry} if isinstance(entry, str) else entry
-        yield record | {_KEY: key} if isinstance(record, dict) else record
+        if _is_of_lines(path):
+            return _line_values(path, file)
+        raise malformed(path, f"not JSON that can be read ({error})", _remedy_of(error)) from error
+    return records_in(path, value)
+
+
+def _is_of_lines(path: Path) -> bool:
+    """Return whether the first two lines of a file are objects of JSON, each by itself."""
+    with path.open("rb") as file, suppress(MalformedError):
+        values = [parse_json(line) for _, _, line in islice(lines_of(file, path), 2)]
+        return len(values) == 2 and all(isinstance(value, dict) for value in values)
+    return False
 
 
 def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
@@ -111,14 +121,14 @@ def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: 
     content = record.get(text)
     if not isinstance(content, str | None):
         raise _bad_record(path, number, f"has as {text!r} no text but {shown_type(content)}")
-    left_out = {_KEY, doc_id, text, LABEL, _METADATA, *VECTOR_NAMES}
+    left_out = {KEY, doc_id, text, LABEL, METADATA, *VECTOR_NAMES}
     metadata = {name: value for name, value in record.items() if name not in left_out}
-    inner = record.get(_METADATA)
+    inner = record.get(METADATA)
     if isinstance(inner, str) and inner.lstrip().startswith("{"):
         with suppress(MalformedError):
             inner = parse_json(inner)
-    if _METADATA in record:
-        metadata |= inner if isinstance(inner, dict) else {_METADATA: inner}
+    if METADATA in record:
+        metadata |= inner if isinstance(inner, dict) else {METADATA: inner}
     title = record.get(_TITLE) if titled else None
     if title and isinstance(title, str):
         content = f"{title} {content or ''}".strip()
@@ -132,41 +142,85 @@ def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: 
 def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | None) -> list[str | None]:
     """Return each field that could be the id, the likeliest first; None, at the end, for the number of a record."""
     if named is not None:
-        names = [name for name in columns if name != _KEY]
+        names = [name for name in columns if name != KEY]
         return [choose(path, "field of ids", names, named, "name one of these")]
     usual = (*ID_NAMES, "docid", "document_id", "chunk_id", "uuid", "key")
     likely = dict.fromkeys((*usual, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
-    return [*([_KEY] if any(columns[_KEY]) else []), *ids, None]
+    return [*([KEY] if any(columns[KEY]) else []), *ids, None]
 
 
-def _choose_text(path: Path, names: Sequence[str], texts: Sequence[str], named: str | None, index: Path) -> str:
-    """Return the field that holds the texts."""
+def _choose_text(
+    path: Path, columns: Mapping[str, Sequence[Any]], texts: Sequence[str], named: str | None, location: str
+) -> str:
+    """Return the field that holds the texts, out of `columns` with the first values; `texts` have nothing else."""
     if named is not None:
         return choose(path, "field of texts", texts, named, "name one of these")
+    names = [name for name in columns if name != KEY]
     usual = [name for name in TEXT_NAMES if name in texts]
+    if usual:
+        return usual[0]
+    spoilt = next((name for name in TEXT_NAMES if any(isinstance(value, str) for value in columns.get(name, ()))), None)
+    if spoilt is not None:
+        row, value = next(
+            (row, value) for row, value in enumerate(columns[spoilt], start=1) if not isinstance(value, str | None)
+        )
+        raise _bad_record(path, row, f"has as {spoilt!r} no text but {shown_type(value)}")
     candidates = [name for name in names if name != LABEL and not is_id_name(name)]
-    if not usual and (len(candidates) != 1 or candidates[0] not in texts):
-        raise without_texts(path, names, index, texts[0] if texts else "FIELD")
-    return (usual or candidates)[0]
+    if len(candidates) == 1 and candidates[0] in texts:
+        return candidates[0]
+    raise without_texts(path, names, location, [name for name in texts if name in candidates])
+
+
+def _lifted(record: Record, name: str | None) -> Record:
+    """Return a record with one field of its metadata as a field of its own."""
+    metadata = record.get(METADATA)
+    if name is None or not isinstance(metadata, dict) or name not in metadata:
+        return record
+    rest = {key: value for key, value in metadata.items() if key != name}
+    return {**record, name: metadata[name], METADATA: rest}
+
+
+def _text_in_metadata(records: Sequence[Record]) -> str | None:
+    """Return the field of metadata with a usual name of texts, where no field beside the metadata has one."""
+    inner = [record[METADATA] for record in records if isinstance(record.get(METADATA), dict)]
+    if any(name in record for record in records for name in TEXT_NAMES):
+        return None
+    return next((name for name in TEXT_NAMES if any(isinstance(fields.get(name), str) for fields in inner)), None)
 
 
 class OwnFileDocuments(JsonlDocuments):
-    """Records of a file by row, matched as `match_rows` says.
+    """Records of a file by row, matched as `match_rows` says, or `in_order`.
 
-    Raises a StoreError where the file is malformed, has no field of texts, or is not of this index.
+    `kind` is that of the store in messages. Raises a StoreError where the file is malformed, has no field of texts, or
+    is not of this index.
     """
 
-    def __init__(self, path: Path, index: Path, labels: Labels, count: int, named: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        index: Path,
+        labels: Labels,
+        count: int,
+        named: Mapping[str, str],
+        *,
+        kind: str = "faiss",
+        in_order: bool = False,
+    ) -> None:
         first = list(islice(_records(path), LOOKED_AT))
-        names = [name for name in dict.fromkeys(name for record in first for name in record) if name != _KEY]
-        columns = {name: [record.get(name) for record in first] for name in (_KEY, *names)}
+        # as in exports of Pinecone
+        nested = _text_in_metadata(first) if _TEXT not in named else None
+        first = [_lifted(record, nested) for record in first]
+        names = [name for name in dict.fromkeys(name for record in first for name in record) if name != KEY]
+        columns = {name: [record.get(name) for record in first] for name in (KEY, *names)}
+        # a list may be named as it is in the file
+        named = {option: name if name in names else field_of(name) for option, name in named.items()}
         ids = _choose_ids(path, columns, named.get("id"))
         texts = [
             name for name in names
             if any(columns[name]) and all(isinstance(value, str | None) for value in columns[name])
         ]  # fmt: skip
-        text = _choose_text(path, names, longest_first(texts, first), named.get(_TEXT), index)
+        text = _choose_text(path, columns, longest_first(texts, first), named.get(_TEXT), f"{kind}:{index}")
         # as in the corpora of BEIR
         titled = text == _TEXT and _TITLE in texts and _TEXT not in named
         notes = []
@@ -176,17 +230,17 @@ class OwnFileDocuments(JsonlDocuments):
             notes.append(f"{path.name} also holds vectors ({vectors}); a new store has them as they are, untranslated")
         for doc_id in ids:
             lines = (
-                _line_of(path, number, record, doc_id, text, titled=titled)
+                _line_of(path, number, _lifted(record, nested), doc_id, text, titled=titled)
                 for number, record in enumerate(_records(path), start=1)
             )
             try:
-                super().__init__(path, labels, count, written=_written(path, lines, count))
+                super().__init__(path, labels, count, in_order=in_order, written=_written(path, lines, count))
                 break
             except RepeatedIdError:
                 if doc_id is ids[-1]:
                     raise
                 notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
-        source = "keys" if doc_id == _KEY else doc_id or "numbers of records"
+        source = "keys" if doc_id == KEY else doc_id or "numbers of records"
         self.kind = f"{self.kind}; text: {f'{_TITLE} and {text}' if titled else text}, ids: {source}"
         self.notes = (*notes, *self.notes)
         # a list of texts may be one of ids, titles or names, if it is called so
@@ -218,8 +272,24 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
     return file
 
 
+def _why_no_pickle(path: Path) -> str:
+    """Say that a pickle is not read, and how to make a file of it that is."""
+    program = "import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), open(sys.argv[2], 'w'))"
+    target = shlex.quote(str(path.with_suffix(".json")))
+    return (
+        f"{path}: a pickle, which can run code and is not read; if you trust it and it holds plain lists and texts, "
+        f'write them as JSON: python -c "{program}" {shlex.quote(str(path))} {target}'
+    )
+
+
 def find_own_file(
-    index: Path, labels: Labels, count: int, named: Mapping[str, str]
+    index: Path,
+    labels: Labels,
+    count: int,
+    named: Mapping[str, str],
+    *,
+    kind: str = "faiss",
+    in_order: bool = False,
 ) -> tuple[DocumentSource | None, str]:
     """Return the documents of the one file beside an index that fits it; else none, and why.
 
@@ -232,7 +302,7 @@ def find_own_file(
     why = ""
     for file in files[:20]:
         try:
-            fitting[file] = OwnFileDocuments(file, index, labels, count, named)
+            fitting[file] = OwnFileDocuments(file, index, labels, count, named, kind=kind, in_order=in_order)
         except (StoreError, OutputError) as error:
             why = why or str(error)
             continue
@@ -246,6 +316,9 @@ def find_own_file(
             f"{index.parent}: has {len(fitting)} files that could be the documents ({names}); give the right one the "
             f"name of the index, as {index.stem}{first.suffix}"
         )
+    pickles = sidecar_files(index, *_PICKLES)
+    if pickles and not why:
+        why = _why_no_pickle(pickles[0])
     if named:
         fields = " and ".join(f"{option} {name!r}" for option, name in named.items())
         raise StoreError(why or f"{index.parent}: no file {', '.join(PATTERNS)} is there to have {fields}; add it")

@@ -1,8 +1,9 @@
 """Loads the docstore of a LangChain FAISS folder from its pickle. Runs in a guarded process only, see `child.py`.
 
 A pickle names classes by module and name. Each name of a docstore is mapped to a stub that can do nothing, or to one of
-a few harmless classes; any other is refused, so nothing is imported or executed. What else a hostile pickle can do,
-such as take memory and time or crash the interpreter, the limits of the process stop.
+a few harmless classes; any other is refused, so nothing is imported or executed. Scalars of NumPy, which loaders of
+data frames leave in metadata, are read by a function here, and become plain values of Python. What else a hostile
+pickle can do, such as take memory and time or crash the interpreter, the limits of the process stop.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import datetime
 import decimal
 import gc
 import json
+import pathlib
 import pickle
+import re
 import sys
 import uuid
 from array import array
@@ -33,7 +36,10 @@ TAG: Final = "$"
 """The only key of a JSON object that stands for a value which JSON lacks: a list of its kind and its content."""
 
 _FRAME_BYTES: Final = 1 << 20
-_SAVE_AGAIN: Final = "save the store again with plain metadata (text, numbers, lists, dates)"
+_ROWS_LISTED: Final = 10
+"""Rows that a message lists."""
+
+_SAVE_AGAIN: Final = "save the store again with plain metadata (text, numbers, lists, dates, paths)"
 
 
 class DocstoreStub:
@@ -117,8 +123,69 @@ HARMLESS: Final[dict[tuple[str, str], type]] = {
     ("datetime", "timezone"): datetime.timezone,
     ("decimal", "Decimal"): decimal.Decimal,
     ("uuid", "UUID"): uuid.UUID,
+    ("pathlib", "PosixPath"): pathlib.PosixPath,
+    ("pathlib", "PurePosixPath"): pathlib.PurePosixPath,
+    ("pathlib", "PureWindowsPath"): pathlib.PureWindowsPath,
 }
 """Immutable values that metadata hold; making one runs no code but its own."""
+
+_OTHER_NAMES: Final[dict[tuple[str, str], type]] = {
+    # there is no such object on another system; it equals this one
+    ("pathlib", "WindowsPath"): pathlib.PureWindowsPath,
+    # as Python 3.13 names them
+    ("pathlib._local", "PosixPath"): pathlib.PosixPath,
+    ("pathlib._local", "PurePosixPath"): pathlib.PurePosixPath,
+    ("pathlib._local", "PureWindowsPath"): pathlib.PureWindowsPath,
+    ("pathlib._local", "WindowsPath"): pathlib.PureWindowsPath,
+}
+"""Further names of harmless values; those that are written have the names of `HARMLESS`."""
+
+
+class NumpyType:
+    """Stands for `numpy.dtype`; holds its code, such as `f4`, and its byte order."""
+
+    __slots__ = ("code", "order")
+
+    code: Any
+    order: Any
+
+    def __new__(cls, code: Any = None, *_: Any) -> Self:
+        """Take the code; `align` and `copy` come after it."""
+        stub = super().__new__(cls)
+        stub.code = code
+        stub.order = "="
+        return stub
+
+    def __setstate__(self, state: Any) -> None:
+        self.order = state[1] if type(state) is tuple and len(state) > 1 else None
+
+
+_CHARACTER_BYTES: Final = 4
+_PLAIN_TYPE: Final = re.compile(r"b1|[iu][1248]|f[248]|U[0-9]{1,9}")
+"""Types of NumPy whose scalars are plain values of Python: truth values, numbers and texts."""
+
+
+def numpy_scalar(kind: Any, content: Any = None) -> Any:
+    """Return a scalar of NumPy as the plain value of Python that it equals; stands for `numpy.core.multiarray.scalar`.
+
+    Raises a RefusedError where there is no such value.
+    """
+    is_plain = type(kind) is NumpyType and type(kind.code) is str and _PLAIN_TYPE.fullmatch(kind.code)
+    if not is_plain or kind.order not in ("<", ">", "|", "=") or type(content) is not bytes:
+        code = kind.code if type(kind) is NumpyType else kind
+        raise RefusedError(f"metadata hold a scalar of NumPy of the type {shown(code)}; {_SAVE_AGAIN}")
+    size = int(kind.code[1:]) * (_CHARACTER_BYTES if kind.code.startswith("U") else 1)
+    if len(content) != size:
+        raise RefusedError(f"a scalar of NumPy has {len(content)} bytes in place of {size}; copy the file again")
+    # an array of no bytes has no item
+    return np.frombuffer(content, f"{kind.order}{kind.code}")[0].item() if content else ""
+
+
+_NUMPY: Final[dict[tuple[str, str], Any]] = {
+    ("numpy", "dtype"): NumpyType,
+    ("numpy.core.multiarray", "scalar"): numpy_scalar,
+    ("numpy._core.multiarray", "scalar"): numpy_scalar,
+}
 
 
 class _DocstoreUnpickler(pickle.Unpickler):
@@ -128,13 +195,14 @@ class _DocstoreUnpickler(pickle.Unpickler):
         super().__init__(file)
         self.stubs_seen: set[tuple[str, str]] = set()
 
-    def find_class(self, module: str, name: str) -> type:
+    def find_class(self, module: str, name: str) -> Any:
         stub = _STUBS.get((module, name))
         if stub is not None:
             self.stubs_seen.add((module, name))
             return stub
-        if (module, name) in HARMLESS:
-            return HARMLESS[module, name]
+        for known in (HARMLESS, _OTHER_NAMES, _NUMPY):
+            if (module, name) in known:
+                return known[module, name]
         raise RefusedError(
             f"the pickle holds the class {f'{module}.{name}'[:200]}, which is not part of a LangChain docstore; "
             f"nothing was executed: if you trust the file, {_SAVE_AGAIN}"
@@ -192,7 +260,8 @@ def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
             return documents, row_ids
         type_name = f"a {type(docstore).__name__}"
     raise RefusedError(
-        f"the pickle holds {type_name} instead of a docstore of LangChain; give the folder of FAISS.save_local"
+        f"the pickle holds {type_name} instead of a docstore of LangChain; give the folder of FAISS.save_local, or, if "
+        "the texts are in a pickle of your own, write them as JSON beside the index and move the pickle elsewhere"
     )
 
 
@@ -202,20 +271,32 @@ def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int)
             raise RefusedError(f"an id is {shown(doc_id)}, not text; save the store again with text ids")
         if doc_id.encode(errors="replace").decode() != doc_id:
             raise RefusedError(f"the id {shown(doc_id)} holds half a character; give the document another id")
-    if len(row_ids) != count or not all(type(row) is int and 0 <= row < count for row in row_ids):
+    if len(row_ids) > count or not all(type(row) is int and 0 <= row < count for row in row_ids):
         raise RefusedError(
             f"its {len(row_ids)} ids are not those of the rows 0 to {count - 1} of the index; the pickle and the index "
             "are not of the same store"
         )
-    ids = [row_ids[row] for row in range(count)]
-    missing = [doc_id for doc_id in ids if not (type(doc_id) is str and doc_id in documents)]
-    if missing:
-        raise RefusedError(
-            f"a vector has no document, for example {shown(missing[0])} ({len(missing)} missing); save the store again"
-        )
+    ids = [row_ids.get(row) for row in range(count)]
+    without = [row for row, doc_id in enumerate(ids) if not (type(doc_id) is str and doc_id in documents)]
+    if len(without) == count and count:
+        raise RefusedError("none of the vectors has a document; the pickle and the index are not of the same store")
+    if without:
+        raise RefusedError(_rows_without_document(without, count))
     if repetitions := count - len(set(ids)):
         raise RefusedError(f"ids are repeated ({repetitions} repetitions); save the store again with unique ids")
-    return ids
+    return [row_ids[row] for row in range(count)]
+
+
+def _rows_without_document(rows: list[int], count: int) -> str:
+    """Return the message for vectors whose documents are not there, with the statements that drop these vectors."""
+    listed = ", ".join(map(str, rows[:_ROWS_LISTED])) + (", ..." if len(rows) > _ROWS_LISTED else "")
+    return (
+        f"{len(rows)} of {count} vectors have no document (rows {listed}), as where documents were deleted from the "
+        "docstore alone; open the store with LangChain's FAISS.load_local, and drop these vectors: "
+        "kept = {row: i for row, i in store.index_to_docstore_id.items() if i in store.docstore._dict}; "
+        "store.index.remove_ids(numpy.setdiff1d(range(store.index.ntotal), list(kept))); "
+        "store.index_to_docstore_id = dict(enumerate(kept[row] for row in sorted(kept))); store.save_local(FOLDER)"
+    )
 
 
 class _Sender:
@@ -292,7 +373,10 @@ class _Sender:
         if kind is uuid.UUID and type(value.int) is int and 0 <= value.int < 1 << 128:
             return [value.hex]
         items = value
-        if kind in HARMLESS.values() and kind is not uuid.UUID:
+        # a pickle may have set anything inside a path
+        if issubclass(kind, pathlib.PurePath) and all(type(part) is str for part in value.parts):
+            items = value.parts
+        elif kind in HARMLESS.values() and not issubclass(kind, uuid.UUID | pathlib.PurePath):
             items = value.__reduce_ex__(4)[1]
         elif kind is dict:
             items = value.items()

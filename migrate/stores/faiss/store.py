@@ -22,13 +22,13 @@ from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, SearchSetting, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
-from migrate.stores.documents.arrow import ParquetDocuments
-from migrate.stores.documents.base import ROWS_OPTION, DocumentSource, Labels, LabelsOnly, check_labels, sidecar_files
+from migrate.stores.documents.base import ROWS_OPTION, DocumentSource, Labels, check_labels
+from migrate.stores.documents.beside import documents_beside
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
-from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
+from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.documents.langchain import LangchainDocuments
+from migrate.stores.documents.langchainjs import LangchainJsDocuments, is_langchainjs
 from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocuments, is_llamaindex
-from migrate.stores.documents.own_file import find_own_file
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import EXACT, factory, settings
@@ -278,19 +278,15 @@ def _find_documents(
     read.
     """
     if not named:  # frameworks by their own file names before files of any name
-        docs = index.with_name(DOCS_NAME)
         if pickled is not None:
             return LangchainDocuments(pickled, labels, count)
         if is_llamaindex(index):
             return LlamaIndexDocuments(index, labels, count)
-        if docs.exists():
-            return JsonlDocuments(docs, labels, count)
-        if find_datasets(index.parent):
+        if is_langchainjs(index):
+            return LangchainJsDocuments(index, labels, count)
+        if not index.with_name(DOCS_NAME).exists() and find_datasets(index.parent):
             return DatasetDocuments(index, labels, count)
-    if sidecar_files(index, "*.parquet"):
-        return ParquetDocuments(index, labels, count, named)
-    documents, why = find_own_file(index, labels, count, named)
-    return documents or LabelsOnly(labels, index, why)
+    return documents_beside(index, labels, count, named)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:

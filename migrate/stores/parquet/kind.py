@@ -18,6 +18,7 @@ from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.columns import ParquetColumns, column_location
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
+from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore, notes_at
 from migrate.stores.records import check_options, import_client
@@ -52,6 +53,7 @@ class ParquetKind:
         import_client("pyarrow", self.name)
         if isinstance(path := place_of(root), str):
             return RemoteParquetStore(location, RemoteFiles(path, path), address.options)
+        refuse_old_chroma(path)
         return LocalParquetStore(location, LocalFiles(root, path), address.options)
 
     def find_exchange(self, location: str) -> FieldExchange | None:
