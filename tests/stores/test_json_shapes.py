@@ -210,7 +210,7 @@ def test_an_array_has_its_documents_in_any_file_by_row(name, vectors, tmp_path, 
 
 def test_options_of_an_array_that_mean_nothing_are_refused(vectors, tmp_path):
     folder = place(tmp_path / "store", vectors, {"documents": TEXTS}, array=True)
-    with pytest.raises(UsageError, match="there is no option column; leave it out, there are id, text"):
+    with pytest.raises(UsageError, match="there is no option column; leave it out, there are id, rows, text"):
         open_store(f"arrays:{folder}#?column=a")
 
 
