@@ -117,15 +117,6 @@ def check_device() -> None:
         chosen_device()
 
 
-def set_device(name: str | None) -> None:
-    """Let this process compute where another one does, by the name that `device_name` gave there.
-
-    Raises UsageError: there is no such device here.
-    """
-    os.environ[DEVICE] = name or ""
-    check_device()
-
-
 def map_rows(function: Callable[..., Tensor], rows: Array, *operands: Array) -> Array:
     """Return `function(rows, *operands)` by the chosen device; each of its rows is made of that row of `rows` alone.
 

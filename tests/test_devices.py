@@ -6,7 +6,7 @@ import torch
 from small_memory import SmallMemory
 
 import migrate
-from migrate.devices import DEVICE, TorchDevice, check_device, chosen_device, map_rows, set_device
+from migrate.devices import DEVICE, TorchDevice, check_device, chosen_device, map_rows
 from migrate.embedders import load_embedder
 from migrate.errors import OutputError, UsageError
 from migrate.stores import open_store
@@ -37,16 +37,6 @@ def test_a_device_that_is_not_there_is_told_in_one_line(name, monkeypatch):
     ) as told:
         check_device()
     assert "\n" not in str(told.value)
-
-
-def test_a_worker_computes_where_the_command_does_or_says_that_it_cannot(monkeypatch):
-    monkeypatch.setenv(DEVICE, ABSENT)  # of the worker's own surroundings
-    set_device(None)
-    assert chosen_device() is None
-    set_device("cpu:0")
-    assert chosen_device() == TorchDevice("cpu:0")
-    with pytest.raises(UsageError, match=ABSENT):
-        set_device(ABSENT)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +122,8 @@ def test_a_translation_that_was_begun_on_another_device_is_refused(source_folder
     np.testing.assert_allclose(by_torch.vectors, by_numpy.vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize("runner", ["local", "dask:tcp://127.0.0.1:1"])
-def test_where_others_translate_they_alone_need_the_device(runner, source_folder, fitted, tmp_path, monkeypatch):
-    pytest.importorskip("distributed")
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(source_folder, fitted, tmp_path, monkeypatch):
     monkeypatch.setenv(DEVICE, ABSENT)
-    step = migrate.steps.translate.Translate(source_folder, fitted, tmp_path / "new", runner=runner)
-    if runner == "local":
-        with pytest.raises(UsageError, match=ABSENT):
-            step.check()
-    else:
-        step.check()
+    with pytest.raises(UsageError, match=ABSENT):
+        migrate.steps.translate.Translate(source_folder, fitted, tmp_path / "new").check()
     assert list(tmp_path.iterdir()) == []

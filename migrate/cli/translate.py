@@ -17,7 +17,7 @@ from migrate.cli.next_step import (
     model_words,
     target_words,
 )
-from migrate.cli.options import ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -93,13 +93,10 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
 @step_options(Translate)
 @options.model_options
-@options.runner_options
 @DRY_RUN
 @options.as_json
 @options.quiet
-def command(
-    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
-) -> None:
+def command(request: Translate, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Translate STORE by STITCH into a new store.
 
     Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
@@ -108,12 +105,10 @@ def command(
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
     the new vectors go into a field of the same records, which is STORE?vector=FIELD.
     """
-    run_translation(request, paid, model, running, dry_run=dry_run, as_json=as_json)
+    run_translation(request, paid, model, dry_run=dry_run, as_json=as_json)
 
 
-def run_translation(
-    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
-) -> None:
+def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
     from migrate.stitch.persistence import load_stitch, stitch_folder
@@ -123,13 +118,11 @@ def run_translation(
     store, stitch = str(request.store), cast("Path | str", request.stitch)
     options.refuse_missing(store, stitch, target=request.target)
     model = models_for(model, dry_run=dry_run)
-    runner = running.open()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
         fitted = with_views(loaded, folder, model)
-        step = replace(request, store=opened, stitch=fitted, runner=runner, progress=progress)
-        step.job.check_pace()
+        step = replace(request, store=opened, stitch=fitted, progress=progress)
         if step.reembed is not None:
             request.job.refuse_outputs()
             reporter = _Reporter(paid, fitted, request.policy, step.job.refit_folder, progress)

@@ -81,7 +81,7 @@ class _ReembedJob(RewriteJob):
         self._open = ExitStack()
 
     def close(self) -> None:
-        """Let go of the workers of an embedder."""
+        """Let go of the documents that are read."""
         self._open.close()
 
     def options(self) -> dict[str, Any]:
@@ -105,7 +105,6 @@ class _ReembedJob(RewriteJob):
         yield embedded_block(self._work, self.embedder, vectors)
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
-        self._batches.settle()
         model, counts = stored_identity(work, self.embedder), dict[str, int]()
         if whole_model(model) == model:  # vectors of first tokens are true ones of no whole text
             counts = {TRUE: self.total}

@@ -109,7 +109,6 @@ def load_embedder(
     typed = spec
     spec, settings = split_settings(typed)
     tokens, spec = split_prefix(spec)
-    named = spec
     layer, spec = split_layer(spec)
     length, spec = split_prefix(spec, "length")
     kind_name, name = parse_spec(spec)
@@ -144,8 +143,6 @@ def load_embedder(
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{typed} takes no prefixes; they are for models that were trained with them")
     embedder = kind.load(name, options)
-    portable = {name: getattr(options, name) for name in options.__slots__ if name not in ("layer", "length", "state")}
-    embedder.loaded_by = (named, portable)
     if cache is not None and embedder.cacheable:
         from migrate.embedders.cache import CachedEmbedder
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.devices import check_device
 from migrate.errors import UsageError
 from migrate.pace import LEAST
 from migrate.steps.base import (
@@ -15,7 +16,6 @@ from migrate.steps.base import (
     PRICE,
     QUERY_LOG,
     RESTART,
-    RUNNER,
     SEED,
     PaidStep,
     argument,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
     from migrate.vectors import Query
-    from migrate.work.runner import Runner
 
 REEMBEDDING = "Re-embedding"
 """Title of a section of the help text."""
@@ -59,7 +58,7 @@ class Translate(PaidStep["Translation"]):
     touched. It is opened as `STORE?vector=FIELD`.
 
     The output appears when it is complete. A run that broke off is continued: the shards that reached the disk stay,
-    unless `restart` discards them, and the bytes are those of a run that did not break off, whoever made which shard.
+    unless `restart` discards them, and the bytes are those of a run that did not break off.
 
     With `reembed`, the documents that matter most get their true vectors, and the stitch learns from them. Else only a
     stitch that reads the texts with a paid model costs anything; one with such models is applied in this process alone.
@@ -137,7 +136,15 @@ class Translate(PaidStep["Translation"]):
             metavar="SHARE",
         ),
     )
-    runner: Runner | str | None = field(default=None, metadata=RUNNER)
+    workers: int | None = field(
+        default=None,
+        metadata=option(
+            "Processes, at most, for a stitch that reads texts.  [default: one a core]",
+            "count",
+            metavar="N",
+            is_seldom=True,
+        ),
+    )
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
@@ -165,8 +172,11 @@ class Translate(PaidStep["Translation"]):
             raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
         if self.into is None:
             self.job.refuse_overlap()
-        self.job.check_pace()
-        self.job.check_device()
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"`workers={self.workers}` is no number of processes; give 1 or more, or leave it out")
+        if self.pace is not None and self.workers not in (None, 1):
+            raise UsageError("`pace=` is kept by one process alone; leave it out, or `workers=`")
+        check_device()
 
     @cached_property
     def job(self) -> TranslateJob:
