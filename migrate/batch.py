@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,13 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from migrate.devices import chosen_device
 from migrate.errors import InputError, StitchError, UsageError, VectorError
 from migrate.files import sha256_json
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, TranslatedBatch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.documents.arrow import lists_in, replace_vectors, row_without_vector, vectors_of_lists
-from migrate.translate import batch_rows
+from migrate.translate import batch_rows, by_threads, chunks_of
 from migrate.vectors import Batch, Progress, Vectors, as_vectors, no_progress
 
 if TYPE_CHECKING:
@@ -223,12 +224,24 @@ class BatchFunction:
         texts = None if text_column is None else _texts(_values(column(text_column), text_column), ids, text_column)
         new = np.empty((len(ids), self.fitted.dim), np.float32)
         expected = np.empty(len(ids), np.float32)
-        for start in range(0, len(ids), self.rows):
-            part = slice(start, start + self.rows)
-            old = Batch(ids[part], vectors[part])
-            done = self.fitted.translate(old, texts and texts[part], source="the batch", patch=not self.any_store)
-            new[part], expected[part] = done.vectors, done.confidence
+        start = 0
+        for done in self._translated(Batch(ids, vectors), texts):
+            part = slice(start, start + len(done.ids))
+            new[part] = done.vectors
+            expected[part] = done.confidence
+            start = part.stop
         return TranslatedBatch(ids, new, expected)
+
+    def _translated(self, batch: Batch, texts: Sequence[str] | None) -> Iterator[TranslatedBatch]:
+        """Yield a batch in the parts that `translate` makes at a time: other products differ in the last digits."""
+        translate = partial(self.fitted.translate, source="the batch", patch=not self.any_store)
+        if texts is None and chosen_device() is None:
+            chunks = chunks_of(batch, max(batch.vectors.shape[1], self.fitted.dim))
+            yield from by_threads(lambda chunk: translate(chunk, None), chunks)
+            return
+        for start in range(0, len(batch), self.rows):
+            part = slice(start, start + self.rows)
+            yield translate(Batch(batch.ids[part], batch.vectors[part]), texts and texts[part])
 
     @cached_property
     def _saved(self) -> tuple[str, Mapping[str, bytes]]:

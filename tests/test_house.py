@@ -31,13 +31,13 @@ FLOORS = {
     "finished": 9, "inspect": 9,
     "pipeline": 10,
     "cli": 12,
-    "live": 13, "lab": 13,
+    "live": 13, "lab": 13, "engines": 13,
     "__main__": 14,
     "__init__": 14,
 }  # fmt: skip
 
 # Rooms that the core never imports; entry points load their commands.
-OUTSIDE = ("live", "lab")
+OUTSIDE = ("live", "lab", "engines")
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
@@ -78,9 +78,13 @@ HOMES = {
     "sqlite3": ["embedders/", "live/state", "stores/clients", "stores/qdrant", "stores/sqlite_"],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector"],
-    "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
+    "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/", "engines/"],
     "pandas": ["display.py", "audit/report", "audit/shortlist", "cost/assess", "lab/compare/comparison"],
     "joblib": ["work/processes"],
+    "distributed": ["engines/dask"],
+    "ray": ["engines/ray"],
+    "pyspark": ["engines/spark"],
+    "daft": ["engines/daft"],
     "fsspec": ["work/remote", "stores/parquet/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["lab/private/ckks"],
@@ -187,7 +191,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
         "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
         "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb", "tenseal": "private",
         "llama_index": "frameworks",
-        "fsspec": "parquet",
+        "fsspec": "parquet", "distributed": "engines", "ray": "engines", "pyspark": "engines", "daft": "engines",
     }  # fmt: skip
     for name, extra in optional.items():
         assert any(

@@ -130,7 +130,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         if step.target is not None or step.reembed is not None:
             step = replace(step, target=load_model_of_stitch(fitted, folder, request.target, model))
             step.job.check_target()
-        if dry_run:
+        if dry_run or step.engine is not None:
             step.job.check_source()
         written = request.output if request.into is None else step.job.output.display_name
         writes = [written, None if step.reembed is None else step.job.refit_folder]

@@ -640,8 +640,7 @@ def translate_until(rows, one_file, output):
         migrate.translate(open_store(location), fitted, output, progress=interrupt)
 
 
-def test_vectors_of_a_large_file_are_written_once(one_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_SENT", 0)
+def test_the_vectors_of_a_file_are_written_once(one_file, tmp_path):
     translate_until(60, one_file, tmp_path / "new")
     shards = ShardFolder(tmp_path / ".new.work" / "shards")
     assert [(shard.start, shard.stop) for shard in shards] == [(0, 60)]

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from migrate.devices import check_device
 from migrate.errors import UsageError
 from migrate.pace import LEAST
+from migrate.plugins import installed
 from migrate.steps.base import (
     FORCE,
     PRICE,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from migrate.steps.translate.job import TranslateJob, Translation
     from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
+    from migrate.stores.base import Store
+    from migrate.stores.outputs import Output
     from migrate.vectors import Query
 
 REEMBEDDING = "Re-embedding"
@@ -145,6 +148,16 @@ class Translate(PaidStep["Translation"]):
             is_seldom=True,
         ),
     )
+    engine: str | None = field(
+        default=None,
+        metadata=option(
+            "Program whose machines translate STORE, files of Parquet, into an output parquet:LOCATION, such as ray, "
+            "daft or spark:spark://HOST:7077.",
+            "text",
+            metavar="NAME[:ADDRESS]",
+            is_seldom=True,
+        ),
+    )
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
@@ -172,11 +185,20 @@ class Translate(PaidStep["Translation"]):
             raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
         if self.into is None:
             self.job.refuse_overlap()
+        self._check_workers()
+        check_device()
+
+    def _check_workers(self) -> None:
+        """Make sure that who does the work can do it that way."""
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"`workers={self.workers}` is no number of processes; give 1 or more, or leave it out")
         if self.pace is not None and self.workers not in (None, 1):
             raise UsageError("`pace=` is kept by one process alone; leave it out, or `workers=`")
-        check_device()
+        for name in ("into", "reembed", "workers", "pace"):
+            if self.engine is not None and getattr(self, name) is not None:
+                raise UsageError(f"`engine=` and `{name}=` exclude each other; leave one of them out")
+        if self.engine is not None:
+            engine_called(self.engine)
 
     @cached_property
     def job(self) -> TranslateJob:
@@ -192,7 +214,28 @@ class Translate(PaidStep["Translation"]):
 
     def execute(self) -> Translation:
         """Spend the budget where there is one, and translate."""
-        return self.job.run()
+        return self.job.run() if self.engine is None else engine_called(self.engine).translate(self)
+
+
+class Engine(Protocol):
+    """A program that runs functions on many machines; see `migrate.engines`."""
+
+    def check(self, store: Store, output: Output) -> None:
+        """Make sure that it can translate the store to the output."""
+
+    def translate(self, step: Translate) -> Translation:
+        """Do what the step says."""
+        ...
+
+
+def engine_called(name: str) -> Engine:
+    """Return the engine of `NAME:ADDRESS`; raises a UsageError where there is none, or it has no such address."""
+    kind, _, address = name.partition(":")
+    engines = installed("lead_migrate.engines")
+    if kind not in engines:
+        raise UsageError(f"there is no engine {kind!r}; name one of {', '.join(engines)}")
+    engine: Engine = engines[kind].load()(address)
+    return engine
 
 
 translate = function(Translate)
