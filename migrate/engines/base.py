@@ -12,12 +12,14 @@ import hashlib
 import importlib.util
 import shutil
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import ClassVar
 
+from migrate import __version__
 from migrate.batch import batch
 from migrate.engines.parts import (
     ID,
@@ -73,17 +75,17 @@ class Engine(ABC):
         begun = time.perf_counter()
         job = step.job
         job.check_target()
-        job.check_source()
+        has_true_vectors = job.check_source()
         store = _require_parquet(job.source)
         output = job.output
-        function = batch(job.fitted, texts=TEXT if store.info.has_texts else None, any_store=step.any_store)
+        function = batch(job.fitted, texts=TEXT if store.info.has_texts else None, any_store=not has_true_vectors)
         parts = parts_of(store, function.rows, 4 * max(store.info.dim, function.fitted.dim))
         if not parts:
             return job.run()
         output.require_free(force=step.force)
         store.verify()
         root = _made_beside(output)
-        digest = sha256_json([store.snapshot().as_json(), function.fitted.digest(), step.any_store])[:32]
+        digest = sha256_json([store.snapshot().as_json(), function.fitted.digest(), has_true_vectors, __version__])[:32]
         made = RemoteFiles(f"{root.location}/{digest}", f"{root.named}/{digest}")
         with output_lock(output.path.with_name(f"{output.path.name}.made")):
             if step.restart:
@@ -122,7 +124,8 @@ class Engine(ABC):
         if not left:
             return
         try:
-            with closing(self.map(function, left)) as answers:
+            # engines warn of their own affairs
+            with warnings.catch_warnings(action="ignore"), closing(self.map(function, left)) as answers:
                 for answer in answers:
                     (number,) = made_of([file_of(answer)], parts)
                     rows += len(parts[number])

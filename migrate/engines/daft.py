@@ -1,7 +1,8 @@
-"""Daft: `--engine daft` on this machine, `daft:ray` or `daft:ray://HOST:10001` on a cluster of Ray."""
+"""Daft: `--engine daft`, on this machine, or on Ray where Daft is configured for that (`DAFT_RUNNER=ray`)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Sequence
 
 from migrate.engines.base import Engine
@@ -10,7 +11,7 @@ from migrate.errors import UsageError
 
 
 class DaftEngine(Engine):
-    """Maps the parts as a column, in processes of their own."""
+    """Maps the parts as a column, in processes of their own; Daft does not do the parts of one that dies again."""
 
     name = "daft"
     library = "daft"
@@ -18,21 +19,25 @@ class DaftEngine(Engine):
 
     def __init__(self, address: str = "") -> None:
         super().__init__(address)
-        if address and not address.startswith("ray"):
+        if address:
             raise UsageError(
-                f"--engine daft:{address}: Daft runs here, or on Ray; name daft, daft:ray or daft:ray://HOST"
+                f"--engine daft:{address}: Daft takes no address; name daft alone, with DAFT_RUNNER=ray on Ray"
             )
 
     def map(self, function: Callable[[Part], str], parts: Sequence[Part]) -> Generator[str, None, None]:
-        """Yield what the tasks return, once all have ended."""
+        """Yield what the processes return, as they come."""
         import daft
+        from daft.runners import get_or_create_runner
 
-        if self.address:
-            daft.set_runner_ray(None if self.address == "ray" else self.address)
+        os.environ.setdefault("DAFT_PROGRESS_BAR", "0")
+        is_native = get_or_create_runner().name == "native"
 
-        @daft.func(return_dtype=daft.DataType.string(), use_process=True)
+        @daft.func(return_dtype=daft.DataType.string(), use_process=is_native)
         def answer(number: int) -> str:
             return function(parts[number])
 
-        numbers = daft.from_pydict({"number": list(range(len(parts)))}).into_partitions(len(parts))
-        yield from numbers.select(answer(numbers["number"]).alias("answer")).to_pydict()["answer"]
+        numbers = daft.from_pydict({"number": list(range(len(parts)))})
+        # a process of this machine takes a batch at a time, one of Ray a partition
+        numbers = numbers.into_batches(1) if is_native else numbers.into_partitions(len(parts))
+        for row in numbers.select(answer(numbers["number"]).alias("answer")).iter_rows(results_buffer_size=1):
+            yield row["answer"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -38,8 +37,7 @@ class DaskEngine(Engine):
             client = self._connect(stack)
             client.wait_for_workers(1, timeout=_PATIENCE_S)
             # a task of its own, as the stitch may be large; and one that can be done again where its worker died
-            with warnings.catch_warnings(action="ignore", category=UserWarning):  # of its size
-                shared = client.submit(_same, function, pure=False)
+            shared = client.submit(_same, function, pure=False)
             tasks = [client.submit(_apply, shared, part, pure=False) for part in parts]
             for task in as_completed(tasks):
                 yield task.result()

@@ -7,7 +7,7 @@ import json
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -57,7 +57,9 @@ def parts_of(store: ParquetStore, rows: int, row_bytes: int) -> list[Part]:
     """
     parts: list[Part] = []
     first_row = 0
-    for file, counts in zip(store.shards, store.group_rows, strict=True):
+    for shard, counts in zip(store.shards, store.group_rows, strict=True):
+        # other processes are in folders of their own
+        file = replace(shard, path=str(Path(shard.path).absolute())) if store.files.path is not None else shard
         ends = list(accumulate(counts))
         start = 0
         for end in ends:

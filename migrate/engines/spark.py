@@ -28,6 +28,7 @@ class SparkEngine(Engine):
             builder = builder.remote(self.address)
         elif self.address:
             builder = builder.master(self.address)
+        is_ours = SparkSession.getActiveSession() is None
         session = builder.getOrCreate()
 
         def answers(batches: Iterator[Any]) -> Iterator[Any]:
@@ -38,5 +39,9 @@ class SparkEngine(Engine):
                 yield pa.RecordBatch.from_pydict({"answer": made})
 
         numbers = session.range(0, len(parts), 1, numPartitions=len(parts))
-        for row in numbers.mapInArrow(answers, "answer string").collect():
-            yield row["answer"]
+        try:
+            for row in numbers.mapInArrow(answers, "answer string").collect():
+                yield row["answer"]
+        finally:
+            if is_ours:
+                session.stop()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-BUCKET = "shards"
+BUCKET = "bucket"
 
 
 @contextmanager
@@ -31,7 +31,6 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
         make = f"import time, s3fs\nfor _ in range(100):\n try: s3fs.S3FileSystem().mkdir('{BUCKET}'); break\n"
         make += " except Exception: time.sleep(0.2)\nelse: raise SystemExit('no S3 server')"
         subprocess.run([sys.executable, "-c", make], check=True, env=os.environ | variables)
-        os.environ.update(variables)
         yield variables
     finally:
         server.kill()

@@ -150,13 +150,14 @@ class TranslateJob:
             advice = "name the model that it was fitted for, or leave out `target=`"
             raise other_dimension(profile.spec, profile.dim, self.fitted.dim, "the stitch", advice)
 
-    def check_source(self) -> None:
-        """Make sure that the stitch is for the store; raises as `run`."""
+    def check_source(self) -> bool:
+        """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `run`."""
         if self.step.engine is not None:
             engine_called(self.step.engine).check(self.source, self.output)
-        _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
+        is_same = _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
         if not self.source.info.has_texts:
             self.fitted.without_texts(source=self.source.info.location)
+        return is_same
 
     def refuse_overlap(self) -> None:
         """Make sure that the output does not lie in what is read; raises a UsageError."""

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-PAGE = (Path(__file__).parents[1] / "docs" / "engines.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n\n```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE))
 ENGINES = {"Spark": "pyspark", "Ray Data": "ray", "Daft": "daft", "DuckDB": "duckdb"}
 
