@@ -67,7 +67,7 @@ def write_store(folder: Path, rows: int) -> None:
 def translation_s(folder: Path, rows: int) -> float:
     """Seconds to translate a document, without what a store of a few takes."""
     victims.DIM, victims.TARGET_DIM, victims.documents = _OLD_DIM, _DIM, passages
-    took = []
+    took: list[float] = []
     for name, count in (("warm", _FEW), ("few", _FEW), ("many", rows)):  # the first imports what is needed
         store = f"parquet:{folder / name}"
         write_store(folder / name, count)

@@ -1,4 +1,4 @@
-"""A stitch as a function of batches, for engines that run functions: Spark, Ray Data, Daft, DuckDB and others."""
+"""A stitch as a function of batches, for engines that run functions."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def batch(
     ones. Given an iterator of batches, it returns one. It writes nothing, and can be pickled: the stitch goes with it
     as bytes, so that other machines need the package and no shared folder, and each process loads it once.
 
-    Vectors are, bit for bit, those of `translate` in batches of `function.rows` from the beginning of the same file; in
-    other batches the last digits may differ. `function.finish` makes a store of what the engine has written.
+    Vectors are, bit for bit, those of `translate` in batches that begin a multiple of `function.rows` documents after
+    the beginning of the same file; in other batches the last digits may differ. `function.finish` makes a store of what
+    the engine has written.
 
     Parameters
     ----------

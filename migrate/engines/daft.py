@@ -32,10 +32,10 @@ class DaftEngine(Engine):
         os.environ.setdefault("DAFT_PROGRESS_BAR", "0")
         is_native = get_or_create_runner().name == "native"
 
-        @daft.func(return_dtype=daft.DataType.string(), use_process=is_native)
-        def answer(number: int) -> str:
+        def make(number: int) -> str:
             return function(parts[number])
 
+        answer = daft.func(return_dtype=daft.DataType.string(), use_process=is_native)(make)
         numbers = daft.from_pydict({"number": list(range(len(parts)))})
         # a process of this machine takes a batch at a time, one of Ray a partition
         numbers = numbers.into_batches(1) if is_native else numbers.into_partitions(len(parts))
