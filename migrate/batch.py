@@ -236,13 +236,14 @@ class BatchFunction:
     def _translated(self, batch: Batch, texts: Sequence[str] | None) -> Iterator[TranslatedBatch]:
         """Yield a batch in the parts that `translate` makes at a time: other products differ in the last digits."""
         translate = partial(self.fitted.translate, source="the batch", patch=not self.any_store)
+        spans = [slice(start, start + self.rows) for start in range(0, len(batch), self.rows)]
         if texts is None and chosen_device() is None:
-            chunks = chunks_of(batch, max(batch.vectors.shape[1], self.fitted.dim))
+            largest = max(batch.vectors.shape[1], self.fitted.dim)
+            chunks = (chunk for span in spans for chunk in chunks_of(_part(batch, span), largest))
             yield from by_threads(lambda chunk: translate(chunk, None), chunks)
             return
-        for start in range(0, len(batch), self.rows):
-            part = slice(start, start + self.rows)
-            yield translate(Batch(batch.ids[part], batch.vectors[part]), texts and texts[part])
+        for span in spans:
+            yield translate(_part(batch, span), texts and texts[span])
 
     @cached_property
     def _saved(self) -> tuple[str, Mapping[str, bytes]]:
@@ -253,6 +254,10 @@ class BatchFunction:
             files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         return sha256_json(digests), files
+
+
+def _part(batch: Batch, span: slice) -> Batch:
+    return Batch(batch.ids[span], batch.vectors[span])
 
 
 def _require(names: Sequence[Any], name: str, option: str, meaning: str) -> None:

@@ -23,7 +23,7 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
-from migrate.steps.translate import Translate
+from migrate.steps.translate import Translate, engine_called
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -130,7 +130,9 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         if step.target is not None or step.reembed is not None:
             step = replace(step, target=load_model_of_stitch(fitted, folder, request.target, model))
             step.job.check_target()
-        if dry_run or step.engine is not None:
+        if step.engine is not None:
+            engine_called(step.engine).check(step)
+        if dry_run:
             step.job.check_source()
         written = request.output if request.into is None else step.job.output.display_name
         writes = [written, None if step.reembed is None else step.job.refit_folder]

@@ -1,4 +1,4 @@
-"""What every engine has in common: parts that are still to be made, and the store that comes of them.
+"""Parts that are still to be made, and the store that comes of them, for all engines.
 
 The parts lie in `.NEW.made/DIGEST` beside an output `NEW`, of this machine or on object storage. DIGEST is of the store
 and the stitch, and the name of a file of its part and content: whatever has such a name is finished, so that the same
@@ -21,15 +21,15 @@ from typing import ClassVar
 
 from migrate import __version__
 from migrate.batch import batch
-from migrate.engines.parts import (
+from migrate.engines.row_ranges import (
     ID,
     TEXT,
     VECTOR,
-    Part,
-    PartFunction,
+    RangeFunction,
+    RowRange,
     file_of,
-    made_of,
-    parts_of,
+    files_by_number,
+    row_ranges_of,
 )
 from migrate.errors import LeadMigrateError, RemoteError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import hidden_sibling, output_errors, output_lock, sha256_json
@@ -60,48 +60,54 @@ class Engine(ABC):
             raise UsageError(f"--engine {self.name}: {self.package} is not installed; pip install {self.package}")
 
     @abstractmethod
-    def map(self, function: Callable[[Part], str], parts: Sequence[Part]) -> Generator[str, None, None]:
+    def map(self, function: Callable[[RowRange], str], row_ranges: Sequence[RowRange]) -> Generator[str, None, None]:
         """Yield what a function, which can be pickled, returns for each part, in any order."""
 
-    def check(self, store: Store, output: Output) -> None:
-        """Make sure that both are Parquet; raises a UsageError."""
-        _require_parquet(store)
+    def check(self, step: Translate) -> None:
+        """Make sure that store and output are Parquet, and that the stitch needs no further model.
+
+        Raises UsageError, StitchError: they are not, or it does.
+        """
+        store = _require_parquet(step.job.source)
+        output = step.job.output
         # a path without a kind is a store like the source
         if type(output) is not Output and not isinstance(output, ParquetOutput | ObjectOutput):
             raise UsageError(f"{output}: engines translate Parquet to Parquet; name an output parquet:LOCATION")
+        batch(step.job.fitted, texts=TEXT if store.info.has_texts else None)
 
     def translate(self, step: Translate) -> Translation:
         """Have all parts made, and the new store of them."""
         begun = time.perf_counter()
         job = step.job
+        self.check(step)
         job.check_target()
         has_true_vectors = job.check_source()
         store = _require_parquet(job.source)
         output = job.output
         function = batch(job.fitted, texts=TEXT if store.info.has_texts else None, any_store=not has_true_vectors)
-        parts = parts_of(store, function.rows, 4 * max(store.info.dim, function.fitted.dim))
-        if not parts:
+        row_ranges = row_ranges_of(store, function.rows, 4 * max(store.info.dim, function.fitted.dim))
+        if not row_ranges:
             return job.run()
         output.require_free(force=step.force)
         store.verify()
         root = _made_beside(output)
         digest = sha256_json([store.snapshot().as_json(), function.fitted.digest(), has_true_vectors, __version__])[:32]
-        made = RemoteFiles(f"{root.location}/{digest}", f"{root.named}/{digest}")
+        folder = RemoteFiles(f"{root.location}/{digest}", f"{root.named}/{digest}")
         with output_lock(output.path.with_name(f"{output.path.name}.made")):
             if step.restart:
                 _remove(root)
-            if made.path is not None:
-                with output_errors(made.path):
-                    made.path.mkdir(parents=True, exist_ok=True)
+            if folder.path is not None:
+                with output_errors(folder.path):
+                    folder.path.mkdir(parents=True, exist_ok=True)
             names = {TEXT: store.columns.text} if function.fitted.reads_texts else {}
             columns = {ID: store.columns.id, VECTOR: store.columns.vector, **names}
             read = {name: column for name, column in columns.items() if column is not None}
-            self._make_parts(PartFunction(function, store.files, read, made), parts, step.progress)
+            self._make_ranges(RangeFunction(function, store.files, read, folder), row_ranges, step.progress)
             try:
-                _check_made(made, parts)
+                _check_files(folder, row_ranges)
                 done = function.finish(
                     store,
-                    made.location,
+                    folder.location,
                     str(step.output),
                     force=step.force,
                     restart=step.restart,
@@ -113,22 +119,22 @@ class Engine(ABC):
             _remove(root)
         return replace(done, wall_s=time.perf_counter() - begun)
 
-    def _make_parts(self, function: PartFunction, parts: Sequence[Part], progress: Progress) -> None:
+    def _make_ranges(self, function: RangeFunction, row_ranges: Sequence[RowRange], progress: Progress) -> None:
         """Have the engine make the parts that no earlier run has made."""
-        finished = made_of(function.made.names(), parts)
-        left = [part for part in parts if part.number not in finished]
-        rows = sum(len(part) for part in parts if part.number in finished)
-        total = sum(map(len, parts))
+        finished = files_by_number(function.folder.names(), row_ranges)
+        unfinished = [row_range for row_range in row_ranges if row_range.number not in finished]
+        rows = sum(len(row_range) for row_range in row_ranges if row_range.number in finished)
+        total = sum(map(len, row_ranges))
         stage = f"translate by {self.name}"
         progress(stage, rows, total)
-        if not left:
+        if not unfinished:
             return
         try:
             # engines warn of their own affairs
-            with warnings.catch_warnings(action="ignore"), closing(self.map(function, left)) as answers:
-                for answer in answers:
-                    (number,) = made_of([file_of(answer)], parts)
-                    rows += len(parts[number])
+            with warnings.catch_warnings(action="ignore"), closing(self.map(function, unfinished)) as results:
+                for result in results:
+                    (number,) = files_by_number([file_of(result)], row_ranges)
+                    rows += len(row_ranges[number])
                     progress(stage, rows, total)
         except LeadMigrateError:
             raise
@@ -158,31 +164,32 @@ def _made_beside(output: Output) -> RemoteFiles:
     return RemoteFiles(path, path)
 
 
-def _remove(place: RemoteFiles) -> None:
+def _remove(root_folder: RemoteFiles) -> None:
     """Remove all parts."""
-    if place.path is not None:
-        shutil.rmtree(place.path, ignore_errors=True)
+    if root_folder.path is not None:
+        shutil.rmtree(root_folder.path, ignore_errors=True)
         return
-    with place.open() as (system, root), suppress(FileNotFoundError):
+    with root_folder.open() as (system, root), suppress(FileNotFoundError):
         system.rm(root, recursive=True)
 
 
-def _check_made(made: RemoteFiles, parts: Sequence[Part]) -> None:
+def _check_files(folder: RemoteFiles, row_ranges: Sequence[RowRange]) -> None:
     """Make sure that each part is there once, and is what was written.
 
     Raises StoreError: it is not.
     """
-    names = made_of(made.names(), parts)
-    for part in parts:
-        present = names.get(part.number)
+    names = files_by_number(folder.names(), row_ranges)
+    for row_range in row_ranges:
+        present = names.get(row_range.number)
         if present is None:
             raise StoreError(
-                f"{made.named}: the engine has made {part.name}, and it is not there; have all machines see one place"
+                f"{folder.named}: the engine has made {row_range.name}, and it is not there; have all machines see "
+                "one place"
             )
-        name, *others = present
-        for other in others:  # a part that was tried twice, on processors of two kinds
-            made.remove(other)
-        with made.open() as (system, root), system.open(f"{root}/{name}", "rb") as file:
+        name, *duplicates = present
+        for duplicate in duplicates:  # a part that was tried twice, on processors of two kinds
+            folder.remove(duplicate)
+        with folder.open() as (system, root), system.open(f"{root}/{name}", "rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         if sha256 not in name:
-            raise StoreError(f"{made.named}/{name}: the file changed since it was made; run the same command again")
+            raise StoreError(f"{folder.named}/{name}: the file changed since it was made; run the same command again")

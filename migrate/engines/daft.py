@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Sequence
 
 from migrate.engines.base import Engine
-from migrate.engines.parts import Part
+from migrate.engines.row_ranges import RowRange
 from migrate.errors import UsageError
 
 
@@ -24,7 +24,7 @@ class DaftEngine(Engine):
                 f"--engine daft:{address}: Daft takes no address; name daft alone, with DAFT_RUNNER=ray on Ray"
             )
 
-    def map(self, function: Callable[[Part], str], parts: Sequence[Part]) -> Generator[str, None, None]:
+    def map(self, function: Callable[[RowRange], str], row_ranges: Sequence[RowRange]) -> Generator[str, None, None]:
         """Yield what the processes return, as they come."""
         import daft
         from daft.runners import get_or_create_runner
@@ -33,11 +33,11 @@ class DaftEngine(Engine):
         is_native = get_or_create_runner().name == "native"
 
         def make(number: int) -> str:
-            return function(parts[number])
+            return function(row_ranges[number])
 
-        answer = daft.func(return_dtype=daft.DataType.string(), use_process=is_native)(make)
-        numbers = daft.from_pydict({"number": list(range(len(parts)))})
+        result = daft.func(return_dtype=daft.DataType.string(), use_process=is_native)(make)
+        numbers = daft.from_pydict({"number": list(range(len(row_ranges)))})
         # a process of this machine takes a batch at a time, one of Ray a partition
-        numbers = numbers.into_batches(1) if is_native else numbers.into_partitions(len(parts))
-        for row in numbers.select(answer(numbers["number"]).alias("answer")).iter_rows(results_buffer_size=1):
+        numbers = numbers.into_batches(1) if is_native else numbers.into_partitions(len(row_ranges))
+        for row in numbers.select(result(numbers["number"]).alias("answer")).iter_rows(results_buffer_size=1):
             yield row["answer"]

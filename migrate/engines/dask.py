@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from migrate.engines.base import Engine
-from migrate.engines.parts import Part
+from migrate.engines.row_ranges import RowRange
 from migrate.errors import UsageError
 
 _LOCAL: Final = "local:"
@@ -28,7 +28,7 @@ class DaskEngine(Engine):
         if address.startswith(_LOCAL) and not (count.isdecimal() and int(count)):
             raise UsageError(f"--engine dask:{address}: no number of processes; write it as in dask:local:4")
 
-    def map(self, function: Callable[[Part], str], parts: Sequence[Part]) -> Generator[str, None, None]:
+    def map(self, function: Callable[[RowRange], str], row_ranges: Sequence[RowRange]) -> Generator[str, None, None]:
         """Yield what the tasks return, as they end."""
         from distributed import as_completed
 
@@ -38,23 +38,23 @@ class DaskEngine(Engine):
             client.wait_for_workers(1, timeout=_PATIENCE_S)
             # a task of its own, as the stitch may be large; and one that can be done again where its worker died
             shared = client.submit(_same, function, pure=False)
-            tasks = [client.submit(_apply, shared, part, pure=False) for part in parts]
+            tasks = [client.submit(_apply, shared, row_range, pure=False) for row_range in row_ranges]
             for task in as_completed(tasks):
                 yield task.result()
 
     def _connect(self, stack: ExitStack) -> Any:
         from distributed import Client, LocalCluster
 
-        where: Any = self.address or None
+        cluster: Any = self.address or None
         if self.address.startswith(_LOCAL):
             count = int(self.address.removeprefix(_LOCAL))
-            where = stack.enter_context(LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None))
-        return stack.enter_context(Client(where, timeout=_PATIENCE_S))
+            cluster = stack.enter_context(LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None))
+        return stack.enter_context(Client(cluster, timeout=_PATIENCE_S))
 
 
-def _same(function: Callable[[Part], str]) -> Callable[[Part], str]:
+def _same(function: Callable[[RowRange], str]) -> Callable[[RowRange], str]:
     return function
 
 
-def _apply(function: Callable[[Part], str], part: Part) -> str:
-    return function(part)
+def _apply(function: Callable[[RowRange], str], row_range: RowRange) -> str:
+    return function(row_range)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 
 from migrate.engines.base import Engine
-from migrate.engines.parts import Part
+from migrate.engines.row_ranges import RowRange
 
 
 class RayEngine(Engine):
@@ -16,7 +16,7 @@ class RayEngine(Engine):
     library = "ray"
     package = "ray"
 
-    def map(self, function: Callable[[Part], str], parts: Sequence[Part]) -> Generator[str, None, None]:
+    def map(self, function: Callable[[RowRange], str], row_ranges: Sequence[RowRange]) -> Generator[str, None, None]:
         """Yield what the tasks return, as they end."""
         import ray
 
@@ -26,7 +26,7 @@ class RayEngine(Engine):
         try:
             task = ray.remote(_apply)
             shared = ray.put(function)  # once, as the stitch may be large
-            waiting = [task.remote(shared, part) for part in parts]
+            waiting = [task.remote(shared, row_range) for row_range in row_ranges]
             while waiting:
                 done, waiting = ray.wait(waiting)
                 yield from ray.get(done)
@@ -35,5 +35,5 @@ class RayEngine(Engine):
                 ray.shutdown()
 
 
-def _apply(function: Callable[[Part], str], part: Part) -> str:
-    return function(part)
+def _apply(function: Callable[[RowRange], str], row_range: RowRange) -> str:
+    return function(row_range)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from migrate.engines.base import Engine
-from migrate.engines.parts import Part
+from migrate.engines.row_ranges import RowRange
 
 
 class SparkEngine(Engine):
@@ -18,7 +18,7 @@ class SparkEngine(Engine):
     library = "pyspark"
     package = "pyspark"
 
-    def map(self, function: Callable[[Part], str], parts: Sequence[Part]) -> Generator[str, None, None]:
+    def map(self, function: Callable[[RowRange], str], row_ranges: Sequence[RowRange]) -> Generator[str, None, None]:
         """Yield what the tasks return, once all have ended."""
         from pyspark.sql import SparkSession
 
@@ -31,16 +31,16 @@ class SparkEngine(Engine):
         is_ours = SparkSession.getActiveSession() is None
         session = builder.getOrCreate()
 
-        def answers(batches: Iterator[Any]) -> Iterator[Any]:
+        def results(batches: Iterator[Any]) -> Iterator[Any]:
             import pyarrow as pa
 
             for batch in batches:
-                made = [function(parts[number]) for number in batch.column("id").to_pylist()]
-                yield pa.RecordBatch.from_pydict({"answer": made})
+                files = [function(row_ranges[number]) for number in batch.column("id").to_pylist()]
+                yield pa.RecordBatch.from_pydict({"answer": files})
 
-        numbers = session.range(0, len(parts), 1, numPartitions=len(parts))
+        numbers = session.range(0, len(row_ranges), 1, numPartitions=len(row_ranges))
         try:
-            for row in numbers.mapInArrow(answers, "answer string").collect():
+            for row in numbers.mapInArrow(results, "answer string").collect():
                 yield row["answer"]
         finally:
             if is_ours:

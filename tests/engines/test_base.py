@@ -12,7 +12,7 @@ import migrate
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
 from migrate.engines.base import Engine
-from migrate.engines.parts import PartFunction, file_of, parts_of
+from migrate.engines.row_ranges import RangeFunction, file_of, row_ranges_of
 from migrate.errors import LockedError, RemoteError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
 from migrate.steps.translate import Translate
@@ -58,7 +58,7 @@ def small(monkeypatch):
     monkeypatch.setattr("migrate.translate._BATCH_BYTES", 8 * 4 * 32)
     monkeypatch.setattr("migrate.translate._CACHE_BYTES", 4 * 4 * 32)
     monkeypatch.setattr("migrate.translate._FEWEST_ROWS", 1)
-    monkeypatch.setattr("migrate.engines.parts.PART_BYTES", 1)
+    monkeypatch.setattr("migrate.engines.row_ranges.RANGE_BYTES", 1)
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +116,9 @@ def test_an_engine_makes_the_files_of_translate(layout, table, tmp_path):
 
 @pytest.mark.parametrize(("size", "layout"), [(1, [[150]]), (1, [[5] * 30]), (40 * 128, [[20, 3, 20, 30], [77]])])
 def test_parts_are_of_whole_batches_and_all_rows_are_in_one(size, layout, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.engines.parts.PART_BYTES", size)
+    monkeypatch.setattr("migrate.engines.row_ranges.RANGE_BYTES", size)
     store = open_store(f"parquet:{write_files(tmp_path / 'old', table, layout)}")
-    parts = parts_of(store, 8, 128)
+    parts = row_ranges_of(store, 8, 128)
     row = 0
     for part in parts:
         assert part.first_row + part.start == row and part.start % 8 == 0 and len(part) > 0
@@ -214,7 +214,7 @@ class Meddling(Here):
 
     def map(self, function, parts):
         yield from super().map(function, parts)
-        self.meddle(Path(function.made.location))
+        self.meddle(Path(function.folder.location))
 
 
 def spoil(folder):
@@ -280,8 +280,8 @@ def test_a_worker_says_that_it_has_another_version_or_sees_other_files(old, tmp_
             self.changes = changes
 
         def map(self, function, parts):
-            assert isinstance(function, PartFunction)
-            changes = self.changes or {"made": replace(function.made, location=str(tmp_path / "nowhere"))}
+            assert isinstance(function, RangeFunction)
+            changes = self.changes or {"folder": replace(function.folder, location=str(tmp_path / "nowhere"))}
             return super().map(replace(function, **changes), parts)
 
     fitted = fit(old)

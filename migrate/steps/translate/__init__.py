@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from migrate.steps.translate.job import TranslateJob, Translation
     from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
-    from migrate.stores.base import Store
-    from migrate.stores.outputs import Output
     from migrate.vectors import Query
 
 REEMBEDDING = "Re-embedding"
@@ -217,24 +215,25 @@ class Translate(PaidStep["Translation"]):
         return self.job.run() if self.engine is None else engine_called(self.engine).translate(self)
 
 
-class Engine(Protocol):
+class StepEngine(Protocol):
     """A program that runs functions on many machines; see `migrate.engines`."""
 
-    def check(self, store: Store, output: Output) -> None:
-        """Make sure that it can translate the store to the output."""
+    def check(self, step: Translate) -> None:
+        """Make sure that it can do what the step says."""
+        ...
 
     def translate(self, step: Translate) -> Translation:
         """Do what the step says."""
         ...
 
 
-def engine_called(name: str) -> Engine:
+def engine_called(name: str) -> StepEngine:
     """Return the engine of `NAME:ADDRESS`; raises a UsageError where there is none, or it has no such address."""
     kind, _, address = name.partition(":")
     engines = installed("lead_migrate.engines")
     if kind not in engines:
         raise UsageError(f"there is no engine {kind!r}; name one of {', '.join(engines)}")
-    engine: Engine = engines[kind].load()(address)
+    engine: StepEngine = engines[kind].load()(address)
     return engine
 
 

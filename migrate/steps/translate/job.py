@@ -22,7 +22,6 @@ from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
 from migrate.steps.opening import stitch_at, store_of
-from migrate.steps.translate import engine_called
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stores import index_recall, open_store
@@ -152,8 +151,6 @@ class TranslateJob:
 
     def check_source(self) -> bool:
         """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `run`."""
-        if self.step.engine is not None:
-            engine_called(self.step.engine).check(self.source, self.output)
         is_same = _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
         if not self.source.info.has_texts:
             self.fitted.without_texts(source=self.source.info.location)
