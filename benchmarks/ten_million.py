@@ -2,8 +2,8 @@
 
     python benchmarks/ten_million.py make FOLDER [--rows 10000000] [--kind parquet|ivf] [--files 10]
     python benchmarks/ten_million.py fit FOLDER [--stitch KIND]
-    python benchmarks/ten_million.py translate FOLDER --by one|two|dask-local|dask [--to faiss|ivf]
-    python benchmarks/ten_million.py kills FOLDER --by one|two|dask-local [--kills 20] [--seed 0]
+    python benchmarks/ten_million.py translate FOLDER --by one|two [--to faiss|ivf]
+    python benchmarks/ten_million.py kills FOLDER --by one|two [--kills 20] [--seed 0]
     python benchmarks/ten_million.py audit FOLDER
     python benchmarks/ten_million.py table FOLDER
 
@@ -14,12 +14,10 @@ protocol computes the new vector of a text from its number. Queries lie near doc
 
 The other parts run `lead-migrate` in processes of their own and look at these ten times a second: seconds by the clock
 and of all cores, the most memory that all of them had at once, the bytes that they wrote, and the most space that the
-output and its work folder took. `two` is `--workers 2`, `dask-local` is `dask:local:2`, and `dask` a scheduler with two
-workers, which send what they make; of both, the bytes of the command's sockets are counted, those to and from its own
-scheduler twice. One output is there at a time: `translate` removes the one before, and `audit` takes the last. Outputs
-have to be equal, byte for byte, whoever made them. `kills` kills one of the processes (SIGKILL), whichever comes up, at
-random moments of the first half of a run, runs the same command again, begins anew once it has come to its end, and
-goes on to the last kill.
+output and its work folder took. `two` is `--workers 2`. One output is there at a time: `translate` removes the one
+before, and `audit` takes the last. Outputs have to be equal, byte for byte, whoever made them. `kills` kills one of the
+processes (SIGKILL), whichever comes up, at random moments of the first half of a run, runs the same command again,
+begins anew once it has come to its end, and goes on to the last kill.
 
 Everything is under FOLDER: for ten million rows 15 GiB for the store and twice that for the translation. Figures are
 added to FOLDER/figures.jsonl, which `table` prints. Exit code 1 if a command failed by itself or an output differs.
@@ -39,7 +37,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,7 +45,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from dask_processes import processes
 from numpy.typing import NDArray
 
 DIM, NEW_DIM = 384, 384
@@ -335,15 +332,13 @@ class Figures:
     written_bytes: int
     space_bytes: int
     output_bytes: int
-    socket_bytes: int | None = None
 
 
 class Tree:
     """A command with all processes that come of it, looked at again and again."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], others: Sequence[int] = ()) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
-        self._others = others
         self._cpu_s: dict[int, float] = {}
         self._written: dict[int, int] = {}
         self._parents: dict[int, int] = {}
@@ -358,7 +353,7 @@ class Tree:
                 with suppress(OSError):
                     fields_of[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()
         parents = {pid: int(fields[1]) for pid, fields in fields_of.items()}
-        own = {pid for pid, fields in fields_of.items() if int(fields[3]) == self.process.pid} | {*self._others}
+        own = {pid for pid, fields in fields_of.items() if int(fields[3]) == self.process.pid}
         while more := {pid for pid, parent in parents.items() if parent in own} - own:
             own |= more
         self._hand_over(gone=self._parents.keys() - fields_of.keys())
@@ -373,7 +368,7 @@ class Tree:
                 lines = Path(f"/proc/{pid}/io").read_text().splitlines()
                 self._written[pid] = next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
         self.peak_bytes = max(self.peak_bytes, memory)
-        return [pid for pid in present if pid not in self._others]
+        return present
 
     def _hand_over(self, gone: set[int]) -> None:
         """Leave out of what a process has written what Linux adds to it of a child that has ended."""
@@ -400,13 +395,10 @@ def environment_of(setting: Setting) -> dict[str, str]:
     return {**os.environ, **threads, **own, "SOURCE_DATE_EPOCH": "1700000000"}
 
 
-def measured(setting: Setting, run: str, arguments: Sequence[str], *, counts: bool = False, **more: Any) -> Figures:
-    """Run `lead-migrate` with these arguments to its end; `counts` the bytes of its sockets."""
-    counted = setting.folder / "sockets"
-    counted.unlink(missing_ok=True)
-    start = [sys.executable, __file__, "counted", str(counted)] if counts else [sys.executable, "-m", "migrate"]
+def measured(setting: Setting, run: str, arguments: Sequence[str]) -> Figures:
+    """Run `lead-migrate` with these arguments to its end."""
     begun, space = time.perf_counter(), 0
-    tree = Tree([*start, *arguments], environment_of(setting), **more)
+    tree = Tree([sys.executable, "-m", "migrate", *arguments], environment_of(setting))
     next_look = begun
     while tree.process.poll() is None:
         tree.look()
@@ -418,7 +410,7 @@ def measured(setting: Setting, run: str, arguments: Sequence[str], *, counts: bo
     output_bytes = setting.output_space()
     return Figures(
         run, setting.rows, tree.process.returncode, wall_s, tree.cpu_s, tree.peak_bytes, tree.written_bytes,
-        max(space, output_bytes), output_bytes, int(counted.read_text()) if counts and counted.exists() else None,
+        max(space, output_bytes), output_bytes,
     )  # fmt: skip
 
 
@@ -433,14 +425,13 @@ def print_table(lines: Sequence[Figures]) -> None:
     """A line for each run."""
     print(
         "run                          rows  code     wall s      CPU s  rows/s of wall  memory MiB  written GiB  "
-        "space GiB  output GiB  sockets MiB"
+        "space GiB  output GiB"
     )
     for one in lines:
-        sockets = "" if one.socket_bytes is None else f"{one.socket_bytes / (1 << 20):.1f}"
         print(
             f"{one.run:22} {one.rows:10,} {one.code:5} {one.wall_s:10.1f} {one.cpu_s:10.1f} "
             f"{one.rows / one.wall_s:15,.0f} {one.memory_bytes / (1 << 20):11,.0f} {one.written_bytes / _GIB:12.2f} "
-            f"{one.space_bytes / _GIB:10.2f} {one.output_bytes / _GIB:11.2f} {sockets:>12}",
+            f"{one.space_bytes / _GIB:10.2f} {one.output_bytes / _GIB:11.2f}",
             flush=True,
         )
 
@@ -455,28 +446,19 @@ def fit(setting: Setting, stitch: str) -> bool:
     return not figures.code
 
 
-RUNNERS = {"one": ["--workers", "1"], "two": ["--workers", "2"], "dask-local": ["--runner", "dask:local:2"], "dask": []}
+PROCESSES = {"one": "1", "two": "2"}
 
 
 def translation(setting: Setting, by: str, to: str) -> list[str]:
     """The arguments of `translate`."""
     output = {"": "{}", "faiss": "faiss:{}", "ivf": f"faiss:{{}}#?index=IVF{LISTS},Flat"}[to].format(setting.output)
-    return ["translate", setting.source, str(setting.folder / "stitch"), "-o", output, *RUNNERS[by], "-q"]
+    return ["translate", setting.source, str(setting.folder / "stitch"), "-o", output, "--workers", PROCESSES[by], "-q"]
 
 
 def translate(setting: Setting, by: str, to: str) -> bool:
     """Translate once, undisturbed, and compare with what other runs have made."""
     setting.remove_output()
-    arguments, run = translation(setting, by, to), f"{to or setting.kind}, {by}"
-    logs = setting.folder / "dask"
-    logs.mkdir(exist_ok=True)
-    with processes(logs, environment=environment_of(setting)) if by == "dask" else nullcontext() as started:
-        if started is None:
-            figures = measured(setting, run, arguments, counts=by == "dask-local")
-        else:
-            others = [process.pid for process in (started.scheduler, *started.workers) if process]
-            runner = ["--runner", f"dask:{started.file}"]
-            figures = measured(setting, run, [*arguments, *runner], counts=True, others=others)
+    figures = measured(setting, f"{to or setting.kind}, {by}", translation(setting, by, to))
     digest = digest_of(setting.output)
     is_equal = has_digest(setting, to, digest)
     note(setting, figures, digest=digest, to=to)
@@ -557,31 +539,12 @@ def audit(setting: Setting) -> bool:
     return figures.code in (0, 1, 3)
 
 
-def run_counted(path: Path, arguments: Sequence[str]) -> None:
-    """Run the command line, and leave the bytes of its sockets in a file."""
-    import socket
-
-    from cluster import CountedSocket
-
-    from migrate.cli.main import main as command_line
-
-    socket.socket = CountedSocket  # type: ignore[misc]
-    sys.argv = ["lead-migrate", *arguments]
-    try:
-        command_line(program="lead-migrate")
-    finally:
-        path.write_text(str(CountedSocket.count))
-
-
 def main() -> None:
     """Do one part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     if sys.argv[1:2] == ["serve"]:
         serve_model(int(sys.argv[2]))
-    if sys.argv[1:2] == ["counted"]:
-        run_counted(Path(sys.argv[2]), sys.argv[3:])
-        return
     make = parts.add_parser("make")
     make.add_argument("--rows", type=int, default=10_000_000, help="a multiple of 1,000 for each file")
     make.add_argument("--files", type=int, default=10)
@@ -590,8 +553,8 @@ def main() -> None:
     fitting.add_argument("--stitch", default="auto")
     translating, killing = parts.add_parser("translate"), parts.add_parser("kills")
     translating.add_argument("--to", choices=["faiss", "ivf"], default="")
-    translating.add_argument("--by", choices=list(RUNNERS), required=True)
-    killing.add_argument("--by", choices=["one", "two", "dask-local"], required=True)
+    translating.add_argument("--by", choices=list(PROCESSES), required=True)
+    killing.add_argument("--by", choices=list(PROCESSES), required=True)
     killing.add_argument("--kills", type=int, default=20)
     killing.add_argument("--seed", type=int, default=0)
     for part in (make, fitting, translating, killing, parts.add_parser("audit"), parts.add_parser("table")):

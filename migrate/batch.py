@@ -1,4 +1,4 @@
-"""A stitch as a function of batches, for engines that run functions: Spark, Ray Data, Daft, DuckDB and others."""
+"""A stitch as a function of batches, for engines that run functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from migrate.files import sha256_json
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, TranslatedBatch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.documents.arrow import lists_in, replace_vectors, row_without_vector, vectors_of_lists
-from migrate.translate import batch_rows
+from migrate.translate import batch_rows, by_threads, chunks_of
 from migrate.vectors import Batch, Progress, Vectors, as_vectors, no_progress
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ def batch(
     ones. Given an iterator of batches, it returns one. It writes nothing, and can be pickled: the stitch goes with it
     as bytes, so that other machines need the package and no shared folder, and each process loads it once.
 
-    Vectors are, bit for bit, those of `translate` in batches of `function.rows` from the beginning of the same file; in
-    other batches the last digits may differ. `function.finish` makes a store of what the engine has written.
+    Vectors are, bit for bit, those of `translate` in batches that begin a multiple of `function.rows` documents after
+    the beginning of the same file; in other batches the last digits may differ. `function.finish` makes a store of what
+    the engine has written.
 
     Parameters
     ----------
@@ -223,12 +224,25 @@ class BatchFunction:
         texts = None if text_column is None else _texts(_values(column(text_column), text_column), ids, text_column)
         new = np.empty((len(ids), self.fitted.dim), np.float32)
         expected = np.empty(len(ids), np.float32)
-        for start in range(0, len(ids), self.rows):
-            part = slice(start, start + self.rows)
-            old = Batch(ids[part], vectors[part])
-            done = self.fitted.translate(old, texts and texts[part], source="the batch", patch=not self.any_store)
-            new[part], expected[part] = done.vectors, done.confidence
+        start = 0
+        for done in self._translated(Batch(ids, vectors), texts):
+            part = slice(start, start + len(done.ids))
+            new[part] = done.vectors
+            expected[part] = done.confidence
+            start = part.stop
         return TranslatedBatch(ids, new, expected)
+
+    def _translated(self, batch: Batch, texts: Sequence[str] | None) -> Iterator[TranslatedBatch]:
+        """Yield a batch in the parts that `translate` makes at a time: other products differ in the last digits."""
+        translate = partial(self.fitted.translate, source="the batch", patch=not self.any_store)
+        spans = [slice(start, start + self.rows) for start in range(0, len(batch), self.rows)]
+        if texts is None:
+            largest = max(batch.vectors.shape[1], self.fitted.dim)
+            chunks = (chunk for span in spans for chunk in chunks_of(_part(batch, span), largest))
+            yield from by_threads(lambda chunk: translate(chunk, None), chunks)
+            return
+        for span in spans:
+            yield translate(_part(batch, span), texts and texts[span])
 
     @cached_property
     def _saved(self) -> tuple[str, Mapping[str, bytes]]:
@@ -239,6 +253,10 @@ class BatchFunction:
             files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         return sha256_json(digests), files
+
+
+def _part(batch: Batch, span: slice) -> Batch:
+    return Batch(batch.ids[span], batch.vectors[span])
 
 
 def _require(names: Sequence[Any], name: str, option: str, meaning: str) -> None:

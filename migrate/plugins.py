@@ -1,4 +1,4 @@
-"""Extensions by entry points: kinds of stores, embedders and stitches, commands and runners."""
+"""Extensions by entry points: kinds of stores, embedders and stitches, commands and engines."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from migrate.stores.sources import vector_checksums
 from migrate.threads import one_thread, thread_count
 from migrate.vectors import Batch
 from migrate.work.shards import Block, Shard
+
+Result = TypeVar("Result")
 
 _BATCH_BYTES = 16 << 20
 _CACHE_BYTES = 2 << 20
@@ -50,24 +53,33 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
             rest_for_pace()
         return
     largest = max(store.info.dim, fitted.dim)
-    chunks = (chunk for batch, _ in batches for chunk in _chunks(batch, largest))
-    count, translating = thread_count(), deque[Future[Block]]()
+    chunks = (chunk for batch, _ in batches for chunk in chunks_of(batch, largest))
+    if not has_pace():
+        yield from by_threads(lambda chunk: translate(chunk, None), chunks)
+        return
     with one_thread():
-        if has_pace():  # nothing is done while it rests
-            for chunk in chunks:
-                yield translate(chunk, None)
-                rest_for_pace()
-            return
-        with ThreadPoolExecutor(count) as threads:
-            for chunk in chunks:
-                translating.append(threads.submit(translate, chunk, None))
-                if len(translating) > count:
-                    yield translating.popleft().result()
-            while translating:
+        for chunk in chunks:  # nothing is done while it rests
+            yield translate(chunk, None)
+            rest_for_pace()
+
+
+def by_threads(translate: Callable[[Batch], Result], chunks: Iterable[Batch]) -> Iterator[Result]:
+    """Yield what a function makes of each chunk, in order, by as many threads as there are cores.
+
+    Each product is made by one thread, so that its last digits do not depend on how many there are.
+    """
+    count = thread_count()
+    translating = deque[Future[Result]]()
+    with one_thread(), ThreadPoolExecutor(count) as threads:
+        for chunk in chunks:
+            translating.append(threads.submit(translate, chunk))
+            if len(translating) > count:
                 yield translating.popleft().result()
+        while translating:
+            yield translating.popleft().result()
 
 
-def _chunks(batch: Batch, dim: int) -> Iterator[Batch]:
+def chunks_of(batch: Batch, dim: int) -> Iterator[Batch]:
     """Yield copies of parts of a batch that fit into the cache of a processor."""
     count = _rows_in(_CACHE_BYTES, dim)
     for start in range(0, len(batch), count):

@@ -32,13 +32,13 @@ FLOORS = {
     "finished": 9, "inspect": 9,
     "pipeline": 10,
     "cli": 12,
-    "live": 13, "lab": 13, "cluster": 13,
+    "live": 13, "lab": 13, "engines": 13,
     "__main__": 14,
     "__init__": 14,
 }  # fmt: skip
 
 # Rooms that the core never imports; entry points load their commands.
-OUTSIDE = ("live", "lab", "cluster")
+OUTSIDE = ("live", "lab", "engines")
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
@@ -49,7 +49,7 @@ GROUND_FLOOR = {
     "redirects": {"errors"},
     "display": {"errors"},
     "plugins": {"errors"},
-    "work": {"errors", "files", "locations", "plugins", "threads", "vectors", "version"},
+    "work": {"errors", "files", "locations", "threads", "vectors", "version"},
 }
 
 # The commands of rooms that the core never imports
@@ -78,11 +78,13 @@ HOMES = {
     "sqlite3": ["embedders/", "live/state", "stores/clients", "stores/qdrant", "stores/sqlite_"],
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector"],
-    "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/"],
+    "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/", "engines/"],
     "pandas": ["display.py", "audit/report", "audit/shortlist", "cost/assess", "lab/compare/comparison"],
-    "joblib": ["work/runner"],
-    "distributed": ["cluster/"],
-    "dask": ["cluster/"],
+    "joblib": ["work/processes"],
+    "distributed": ["engines/dask"],
+    "ray": ["engines/ray"],
+    "pyspark": ["engines/spark"],
+    "daft": ["engines/daft"],
     "fsspec": ["work/remote", "stores/parquet/files"],
     "threadpoolctl": ["threads.py"],
     "tenseal": ["lab/private/ckks"],
@@ -191,7 +193,7 @@ def test_every_required_package_is_used_and_every_import_is_required():
         "pyarrow": "parquet", "tiktoken": "tokens", "pandas": "pandas", "pytest": "test", "psycopg": "pgvector",
         "apsw": "sqlite-vec", "chromadb": "chroma", "lancedb": "lancedb", "tenseal": "private",
         "llama_index": "frameworks",
-            "dask": "dask", "distributed": "dask", "fsspec": "dask",
+        "fsspec": "parquet", "distributed": "engines", "ray": "engines", "pyspark": "engines", "daft": "engines",
     }  # fmt: skip
     for name, extra in optional.items():
         assert any(

@@ -6,7 +6,6 @@ import threading
 import faiss
 import numpy as np
 import pytest
-import victims
 from stores_tools import make_store
 
 import migrate
@@ -17,7 +16,6 @@ from migrate.manifest import Manifest
 from migrate.pace import keep_pace
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
-from migrate.steps.translate.job import _open_again
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
@@ -318,19 +316,3 @@ def test_a_confidence_that_ranks_nothing_is_not_to_be_used(store, tmp_path):
     assert done.outside is None
     assert usable_confidence(open_store(tmp_path / "unsure")) is None
     assert read_confidence(tmp_path / "unsure", 150) is not None
-
-
-def test_a_store_that_changed_is_read_again_by_the_worker_that_had_it(tmp_path):
-    victims.make_store("texts", tmp_path / "store", 300)
-    location = str(tmp_path / "store")
-    first = _open_again(location)
-    assert _open_again(location) is first
-    shutil.rmtree(tmp_path / "store")
-    victims.make_store("texts", tmp_path / "store", 200)
-    again = _open_again(location)
-    assert again.info.count == 200 and len(again.get(np.arange(200)).ids) == 200
-    index = tmp_path / "store" / "index.faiss"
-    content = bytearray(index.read_bytes())
-    content[-400:] = bytes(400)
-    index.write_bytes(content)
-    assert _open_again(location) is not again

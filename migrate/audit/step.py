@@ -14,7 +14,6 @@ from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE_REPORTS,
     QUERIES,
-    RUNNER,
     argument,
     function,
     option,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Document, Progress
-    from migrate.work.runner import Runner
 
 BUILD, POOL = "build", "pool"
 """References that are no stores: every text is embedded now, or those of a pool."""
@@ -195,7 +193,6 @@ class Audit(JudgedStep["AuditReport"]):
             **_TRAINED,
         ),
     )
-    runner: Runner | str | None = field(default=None, metadata=RUNNER)
     force: bool = field(
         default=False,
         metadata={**FORCE_REPORTS, "help": "Replace the files of --report and --judge-next if they exist."},
@@ -282,11 +279,10 @@ class Audit(JudgedStep["AuditReport"]):
     @cached_property
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
-        from migrate.embedders.elsewhere import elsewhere
-        from migrate.steps.opening import model_of, runner_at
+        from migrate.steps.opening import model_of
 
         model = model_of(self.translated, self.target, "target")
-        return self.cap.meter(elsewhere(model, runner_at(self.runner)), self.price)
+        return self.cap.meter(model, self.price)
 
     @cached_property
     def source_embedder(self) -> Embedder | None:

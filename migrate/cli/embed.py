@@ -7,7 +7,7 @@ from dataclasses import replace
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import TARGET, advise_next
-from migrate.cli.options import ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -19,14 +19,11 @@ from migrate.steps.embed import Embed
 @options.command("embed", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store")
 @step_options(Embed)
 @options.model_options
-@options.runner_options
 @DRY_RUN
 @options.as_json
 @options.quiet
 @command_ends()
-def command(
-    request: Embed, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
-) -> None:
+def command(request: Embed, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Embed CORPUS into a new store.
 
     A corpus is a BEIR folder, the name of a BEIR set, or a JSONL file of {"id", "text"}. Documents are cut into chunks
@@ -37,12 +34,11 @@ def command(
     """
     from migrate.cost.chunks import count_unread, room
 
-    runner = running.open()
     request.check()
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         loaded = model.load(str(request.model), seed=request.seed, asks_again=False)
-        step = replace(request, model=loaded, runner=runner, progress=progress)
+        step = replace(request, model=loaded, progress=progress)
         target, size = step.embedder.loaded_profile(), step.chunk
         if step.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")

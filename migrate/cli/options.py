@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.manifest import ModelIdentity
     from migrate.report.suite import Suite
-    from migrate.work.runner import Runner
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -525,51 +524,6 @@ def _file_aside() -> Path | None:
 
 model_options = option_group(ModelOptions, "model", section="Models")
 """Adds the options of `ModelOptions`."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerOptions:
-    """The runner that does the work."""
-
-    runner: str | None = field(
-        default=None,
-        metadata=described(
-            "Where to work: processes of this machine, a Dask cluster (address of its scheduler, or its file), or "
-            "N Dask workers here.  [default: local]",
-            "text",
-            metavar="local|dask:ADDRESS|dask:local:N",
-            is_seldom=True,
-        ),
-    )
-    workers: int | None = field(
-        default=None,
-        metadata=described(
-            "Processes of the local runner, at most.  [default: one a core to translate texts, one to embed]",
-            "count",
-            metavar="N",
-            is_seldom=True,
-        ),
-    )
-    shards: str | None = field(
-        default=None,
-        metadata=described(
-            "Place for finished shards until they are in the output, such as s3://BUCKET/FOLDER.  [default: they "
-            "come over the network]",
-            "text",
-            metavar="LOCATION",
-            is_seldom=True,
-        ),
-    )
-
-    def open(self) -> Runner:
-        """Return the runner."""
-        from migrate.work.runner import runner_of
-
-        return runner_of(self.runner, workers=self.workers, shards=self.shards)
-
-
-runner_options = option_group(RunnerOptions, "running", section="Machines")
-"""Adds the options of `RunnerOptions`."""
 
 
 @dataclass(frozen=True, slots=True)

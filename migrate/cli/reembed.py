@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
-from migrate.cli.options import ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 @options.command("reembed", example="lead-migrate reembed my-store --target tfidf:64 -o new-store")
 @step_options(Reembed)
 @options.model_options
-@options.runner_options
 @DRY_RUN
 @options.as_json
 @options.quiet
-def command(
-    request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
-) -> None:
+def command(request: Reembed, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Embed every text of STORE with another model.
 
     Kind, ids, order, texts and metric stay the same. What the embedding cache has is not embedded again. The same
@@ -50,20 +47,17 @@ def command(
     if request.from_cache:
         fill_from_cache(request, model, dry_run=dry_run, as_json=as_json)
     elif request.partial is None:
-        _embed_all(request, paid, model, running, dry_run=dry_run, as_json=as_json)
+        _embed_all(request, paid, model, dry_run=dry_run, as_json=as_json)
     else:
-        run_translation(request.partial, paid, model, running, dry_run=dry_run, as_json=as_json)
+        run_translation(request.partial, paid, model, dry_run=dry_run, as_json=as_json)
 
 
 @command_ends()
-def _embed_all(
-    request: Reembed, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
-) -> None:
+def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
     store, output = str(request.store), str(request.output)
-    runner = running.open()
     refuse_overlap(output_of(output).path, *options.local_paths(store))
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
@@ -71,7 +65,7 @@ def _embed_all(
         warn_of_place(opened, output_of(output).path)
         loaded = model.load(str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
-        step = replace(request, store=opened, target=loaded, runner=runner, progress=progress)
+        step = replace(request, store=opened, target=loaded, progress=progress)
         step.refuse_existing()
         warn_of_store(opened, step.embedder, seed=request.seed)
         stop_if_dry(dry_run, reads=[store], writes=[output], step=step, as_json=as_json)

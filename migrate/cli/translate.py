@@ -17,14 +17,14 @@ from migrate.cli.next_step import (
     model_words,
     target_words,
 )
-from migrate.cli.options import ModelOptions, RunnerOptions
+from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
 from migrate.files import command_ends
-from migrate.steps.translate import Translate
+from migrate.steps.translate import Translate, engine_called
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -94,13 +94,10 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
 @options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
 @step_options(Translate)
 @options.model_options
-@options.runner_options
 @DRY_RUN
 @options.as_json
 @options.quiet
-def command(
-    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, dry_run: bool, as_json: bool
-) -> None:
+def command(request: Translate, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Translate STORE by STITCH into a new store.
 
     Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
@@ -109,13 +106,11 @@ def command(
     With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
     the new vectors go into a field of the same records, which is STORE?vector=FIELD.
     """
-    run_translation(request, paid, model, running, dry_run=dry_run, as_json=as_json)
+    run_translation(request, paid, model, dry_run=dry_run, as_json=as_json)
 
 
 @command_ends()
-def run_translation(
-    request: Translate, paid: Spending, model: ModelOptions, running: RunnerOptions, *, dry_run: bool, as_json: bool
-) -> None:
+def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
     from migrate.stitch.persistence import load_stitch, stitch_folder
@@ -125,13 +120,11 @@ def run_translation(
     store, stitch = str(request.store), cast("Path | str", request.stitch)
     options.refuse_missing(store, stitch, target=request.target)
     model = models_for(model, dry_run=dry_run)
-    runner = running.open()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         loaded, folder = load_stitch(stitch), stitch_folder(stitch)
         fitted = with_views(loaded, model)
-        step = replace(request, store=opened, stitch=fitted, runner=runner, progress=progress)
-        step.job.check_pace()
+        step = replace(request, store=opened, stitch=fitted, progress=progress)
         if step.reembed is not None:
             request.job.refuse_outputs()
             reporter = _Reporter(paid, fitted, request.policy, step.job.refit_folder, progress)
@@ -139,6 +132,8 @@ def run_translation(
         if step.target is not None or step.reembed is not None:
             step = replace(step, target=load_model_of_stitch(fitted, folder, request.target, model))
             step.job.check_target()
+        if step.engine is not None:
+            engine_called(step.engine).check(step)
         if dry_run:
             step.job.check_source()
         written = request.output if request.into is None else step.job.output.display_name

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +18,6 @@ import numpy as np
 
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
-from migrate.embedders.elsewhere import RemoteEmbedder, remote_in
 from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
@@ -69,8 +66,7 @@ class Batches:
     """Batches of documents, in order, each embedded when it is asked for.
 
     An embedder that keeps what it pays for is handed several batches at once, as many as keep a server at work all the
-    time: a run that breaks off pays for none of them twice. Any other is handed one. One that runs elsewhere is handed
-    one for each of its workers, and one that waits for it: they come back in order all the same.
+    time: a run that breaks off pays for none of them twice. Any other is handed one.
 
     Parameters
     ----------
@@ -102,19 +98,12 @@ class Batches:
         self._read: deque[list[Document]] = deque()
         self._embedded: deque[tuple[list[Document], Vectors]] = deque()
         self._done = 0
-        self._remote = remote_in(embedder)
-        self._flying: deque[tuple[list[Document], Future[tuple[Vectors, list[str]]]]] = deque()
-        self._release: Callable[[], object] = tuple
-        self._open = ExitStack()
-        self._threads: ThreadPoolExecutor | None = None
-        self._places = 0
         self._source, self._before = source, list(done)
         self._witnesses = Witnesses(embedder, source)
         self._is_begun = False
 
     def close(self) -> None:
-        """Let go of the workers and of the file that is read; nothing further is asked for."""
-        self._open.close()
+        """Let go of the documents that are read; nothing further is asked for."""
         self._documents = iter(())  # an error that still is on its way would keep it open
 
     def shards(self, start: int) -> Iterator[Shard]:
@@ -129,20 +118,19 @@ class Batches:
         Raises VectorError: a vector is zero or not finite, the model is another than it was, or its answers do not
         belong to their texts (`migrate.embedders.again`).
         """
-        self.settle()
         is_first, self._is_begun = not self._is_begun, True
         if is_first:
             texts = [*self._before, *self._upcoming()]
             prove_known(self._embedder, texts, source=self._source)
         is_last = self._is_last()  # looked up before anything is paid for: reading on may fail
-        documents, vectors = self._next_here() if self._remote is None else self._next_elsewhere(self._remote)
+        documents, vectors = self._embed_next()
         check_vectors([document.id for document in documents], vectors, source=self._source)  # no kind is trusted
         self._witnesses.add(documents, vectors)
         if is_first or is_last:
             self._witnesses.check()
         return documents, vectors
 
-    def _next_here(self) -> tuple[list[Document], Vectors]:
+    def _embed_next(self) -> tuple[list[Document], Vectors]:
         if not self._embedded:
             while len(self._read) < self._ahead and self._read_batch():
                 pass
@@ -156,37 +144,7 @@ class Batches:
             self._embedded.extend(zip(batches, np.split(vectors, ends[:-1]), strict=True))
         return self._embedded.popleft()
 
-    def settle(self) -> None:
-        """Let go of what the last batch was kept in until it was durable."""
-        release, self._release = self._release, tuple
-        release()
-
-    def _next_elsewhere(self, remote: RemoteEmbedder) -> tuple[list[Document], Vectors]:
-        """Embed the next batch: a thread for each of several waits for a worker."""
-        if self._threads is None:
-            self._pool = pool = self._open.enter_context(remote.at_work())
-            self._threads, self._places = ThreadPoolExecutor(pool.capacity), pool.capacity
-            self._open.callback(self._threads.shutdown, cancel_futures=True)
-            if not self._embedder.keeps:  # what is still to come would not be kept
-                self._open.callback(pool.stop)
-        while len(self._flying) < self._places and (self._read or self._read_batch()):
-            batch = self._read.popleft()
-            self._flying.append((batch, self._threads.submit(self._embed, batch, remote)))
-        documents, embedded = self._flying.popleft()
-        vectors, files = embedded.result()
-        self._release = partial(self._pool.release, files)
-        self._done += len(documents)
-        self._report(self._done)
-        return documents, vectors
-
-    def _embed(self, batch: Sequence[Document], remote: RemoteEmbedder) -> tuple[Vectors, list[str]]:
-        """Return vectors, and the files that they came in; called in a thread."""
-        remote.take_files()
-        return self._embedder.embed_documents(batch), remote.take_files()
-
     def _upcoming(self) -> list[Document]:
-        if self._flying:
-            return self._flying[0][0]
         if self._embedded:
             return self._embedded[0][0]
         return self._read[0] if self._read or self._read_batch() else []
@@ -195,7 +153,7 @@ class Batches:
         """Return whether no batch comes after the upcoming one."""
         if not self._upcoming():
             return True
-        return len(self._flying) + len(self._embedded) + len(self._read) == 1 and not self._read_batch()
+        return len(self._embedded) + len(self._read) == 1 and not self._read_batch()
 
     def _read_batch(self) -> bool:
         batch = list(islice(self._documents, BATCH_DOCUMENTS))
@@ -300,7 +258,7 @@ class _CorpusJob(StoreJob):
         self._open = ExitStack()
 
     def close(self) -> None:
-        """Let go of the workers of an embedder."""
+        """Let go of the documents that are read."""
         self._open.close()
 
     def configuration(self) -> Configuration:
@@ -336,8 +294,7 @@ class _CorpusJob(StoreJob):
         yield embedded_block(self._work, self.embedder, vectors, details)
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
-        self._batches.settle()
-        writer.finish(work.all_rows(writer.dim))
+        writer.finish(work.all_rows(writer.dim), work.shards)
         for stamp in self._stamps:
             stamp.check()
         manifest, details = embedding_manifest(work, self.embedder, StoreFacts(made_by=COMMAND))

@@ -79,7 +79,7 @@ class _ReembedJob(RewriteJob):
         self._open = ExitStack()
 
     def close(self) -> None:
-        """Let go of the workers of an embedder."""
+        """Let go of the documents that are read."""
         self._open.close()
 
     def options(self) -> dict[str, Any]:
@@ -103,7 +103,6 @@ class _ReembedJob(RewriteJob):
         yield embedded_block(self._work, self.embedder, vectors)
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
-        self._batches.settle()
         write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
         details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
         return embedding_manifest(work, self.embedder, details, source_hashes(self.store), {TRUE: self.total})

@@ -83,7 +83,7 @@ class RewriteJob(StoreJob):
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         """Complete the store, if what was read is unchanged, and write its manifest."""
-        writer.finish(work.all_rows(writer.dim))
+        writer.finish(work.all_rows(writer.dim), work.shards)
         self.check_sources(work)
         value_hashes = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
         manifest, details = self.conclude(work)

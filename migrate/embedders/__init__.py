@@ -107,7 +107,6 @@ def load_embedder(
     """
     typed = spec
     spec, settings = split_settings(typed)
-    named = spec
     layer, spec = split_layer(spec)
     length, spec = split_length(spec)
     kind_name, name = parse_spec(spec)
@@ -142,8 +141,6 @@ def load_embedder(
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{typed} takes no prefixes; they are for models that were trained with them")
     embedder = kind.load(name, options)
-    portable = {name: getattr(options, name) for name in options.__slots__ if name not in ("layer", "length", "state")}
-    embedder.loaded_by = (named, portable)
     if cache is None or not embedder.cacheable:
         return embedder
     from migrate.embedders.cache import CachedEmbedder

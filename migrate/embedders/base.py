@@ -69,8 +69,6 @@ class Embedder(ABC):
     is_cached: bool = False
     keeps: bool = False
     batch_size: int = 256
-    loaded_by: tuple[str, Mapping[str, Any]] | None = None
-    """Spec and options of `load_embedder`, by which another process gets the same; None for an object of its own."""
 
     @property
     @abstractmethod
@@ -221,9 +219,6 @@ class Embedder(ABC):
     def variants(self) -> Iterator[Variant]:
         """Other ways to make vectors with the same weights; most models have none."""
         return iter(())
-
-    def share(self, users: int) -> None:
-        """Keep to this part, one of so many, of what a server allows; for a process that is not the only one."""
 
     def token_table(self) -> TokenTable | None:
         """The tokens of a model that runs here, or None where there are none to be had."""

@@ -321,13 +321,6 @@ class OpenAIEmbedder(Embedder):
         twin.attempts = attempts
         return twin
 
-    def share(self, users: int) -> None:
-        """Take one of so many equal parts of the requests in flight and of the user's rate."""
-        if users > 1:
-            self.concurrency = max(1, self.concurrency // users)
-            rate_per_s = self._limit.rate_per_s
-            self._limit = RequestLimit(self.concurrency, rate_per_s and rate_per_s / users, is_shared=True)
-
     def cache_scope(self, role: Role) -> str:
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
         scope = [self.spec, self._shown_url, self.dimensions, self.prefixes[role]]

@@ -85,16 +85,15 @@ class RequestLimit:
 
     There is one until the first answer, so that a wrong key is refused only once. A request that waits before it is
     sent again has none.
-    `rate_per_s` is the user's own limit, None for none. One that `is_shared` with other processes begins an interval
-    later: one of them may just have sent a request.
+    `rate_per_s` is the user's own limit, None for none.
     """
 
-    def __init__(self, concurrency: int, rate_per_s: float | None, *, is_shared: bool = False) -> None:
+    def __init__(self, concurrency: int, rate_per_s: float | None) -> None:
         self.concurrency, self.rate_per_s = concurrency, rate_per_s
         self.places = 1
         self.is_reached = self._is_answered = False
         self._interval = 1 / rate_per_s if rate_per_s else 0.0
-        self._next_start = time.monotonic() + self._interval if is_shared else -math.inf
+        self._next_start = -math.inf
         self._flying: set[int] = set()
         self._lock = threading.Condition()
 

@@ -71,10 +71,6 @@ FORCE = option("Replace what --output names if it exists.", section=GENERAL)
 FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL, is_seldom=True)
 SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL, is_seldom=True)
-RUNNER = parameter(
-    "Who does the work: a runner, such as `migrate.cluster.DaskRunner`, or its name, such as dask:tcp://HOST:8786. By "
-    "default processes of this machine."
-)
 PRICE = option(
     "Dollars per million tokens of the target model, 0 for a free one.  [default: the registry's]",
     "price",

@@ -14,7 +14,6 @@ from migrate.steps.base import (
     FORCE,
     PRICE,
     RESTART,
-    RUNNER,
     SEED,
     SPLIT,
     PaidStep,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.steps.base import ModelLike
     from migrate.vectors import Document
-    from migrate.work.runner import Runner
 
 _CHUNKS, _CORPUS = {"section": "Chunks"}, {"section": "Corpus"}
 
@@ -104,7 +102,6 @@ class Embed(PaidStep["Embedding"]):
         metadata=option("Drop documents without text, and list them, instead of failing.", is_seldom=True, **_CORPUS),
     )
     price: float | None = field(default=None, metadata=PRICE)
-    runner: Runner | str | None = field(default=None, metadata=RUNNER)
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
@@ -119,10 +116,9 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def embedder(self) -> Embedder:
         """The model, which spends under the cap."""
-        from migrate.embedders.elsewhere import elsewhere
-        from migrate.steps.opening import model_at, runner_at
+        from migrate.steps.opening import model_at
 
-        return self.cap.meter(elsewhere(model_at(self.model), runner_at(self.runner)), self.price)
+        return self.cap.meter(model_at(self.model), self.price)
 
     @property
     def leaves_whole(self) -> bool:

@@ -15,7 +15,6 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.vectors import Query
-from migrate.work.runner import LOCAL, Runner, runner_of
 
 
 def store_of(store: Store | str | Path, *, verify: bool = False) -> Store:
@@ -31,11 +30,6 @@ def model_at(model: Embedder | str, state: Path | None = None) -> Embedder:
 def stitch_at(stitch: FittedStitch | Path | str) -> FittedStitch:
     """Return a stitch, loaded where it is the folder or the URL that it was saved to."""
     return stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
-
-
-def runner_at(runner: Runner | str | None) -> Runner:
-    """Return a runner, found by its name where it is one; None for this machine's."""
-    return runner_of(runner) if isinstance(runner, str) else runner or LOCAL
 
 
 def log_of(queries: Path | str | Sequence[Query] | None) -> Sequence[Query]:

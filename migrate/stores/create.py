@@ -27,7 +27,7 @@ from migrate.stores.outputs import Output
 from migrate.stores.records import not_json, records_without_vector, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
-from migrate.work.shards import Shard
+from migrate.work.shards import Shard, ShardFolder
 from migrate.work.writer import FlatFileWriter, StoreWriter
 
 PICKLE_NAME: Final = "index.pkl"
@@ -73,7 +73,7 @@ class NewStoreWriter(FlatFileWriter):
         self.keep(documents)
         self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
 
-    def finish(self, rows: Rows | None = None) -> None:
+    def finish(self, rows: Rows | None = None, shards: ShardFolder | None = None) -> None:
         """Complete the store, durably; a StoreError where nothing was appended, or two documents share an id."""
         count = self._stop if rows is None else rows.count
         if not count:
@@ -174,9 +174,9 @@ class _IndexWriter(BuiltWriter):
         super().__init__(folder / INDEX_NAME, recipe, dim, source.info.metric, partial(write_docs, source))
         self._source = source
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Complete both."""
-        super().finish(rows)
+        super().finish(rows, shards)
         self.remarks = tuple(records_without_vector(self._source))
 
 
@@ -188,7 +188,7 @@ class FlatWriter(FlatFileWriter):
         super().__init__(folder / INDEX_NAME, flat_head(dim, count, source.info.metric), dim, count)
         self._source = source
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Complete both."""
         if not rows.count:
             raise StoreError(f"{self.path.parent}: there is no document to write; give one at least")

@@ -47,6 +47,7 @@ from migrate.stores.serving import as_hits, check_queries, check_replacements, o
 from migrate.stores.switching import BESIDE, Exchange, FieldExchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter
 
 _ASKED_AT_ONCE: Final = 100
@@ -564,7 +565,7 @@ class DatabaseWriter(StoreWriter):
         keys = [doc_id.encode() for batch in self.source.scan() for doc_id in batch.ids]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write the collection: a copy if the source is of the same database, else its documents."""
         driver, source = self._driver, self.source
         name = driver.staging(token_in(self.folder) or new_token(self.folder)) if driver.is_server else driver.name

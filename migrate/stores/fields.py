@@ -260,7 +260,7 @@ class FieldWriter(StoreWriter):
     def __init__(self, source: DatabaseStore, folder: Path, dim: int) -> None:
         self.source, self.folder, self.dim = source, folder, dim
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write the ids, and a token by which the field is known."""
         self.source.index.save(self.folder / IDS_NAME)
         if token_in(self.folder) is None:

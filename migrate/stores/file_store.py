@@ -25,6 +25,7 @@ from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.switching import BESIDE, Exchange, Folders
 from migrate.vectors import Batch, Document
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import FlatFileWriter
 
 INDEX_NAME = "index.faiss"
@@ -174,7 +175,7 @@ class RowFileWriter(FlatFileWriter):
         super().__init__(path, head, dim, count)
         self._documents, self._tail = documents, tail
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Complete both."""
         self.finish_file(rows.count, self._tail)
         self._documents.write(self.path.parent)

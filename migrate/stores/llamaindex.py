@@ -28,6 +28,7 @@ from migrate.stores.file_store import RowFileStore, own_manifest
 from migrate.stores.records import read_metric
 from migrate.work.outputs import why_missing
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 
 _STORE_ENDING: Final = "store.json"
 _ENDING: Final = f"vector_{_STORE_ENDING}"
@@ -148,7 +149,7 @@ class _Writer(StoreWriter):
         self._store = store
         self.dim = dim
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write all files."""
         self._store.write_vectors(self._path, rows)
         self._store.source.write(self._path.parent)

@@ -18,8 +18,6 @@ from migrate.work.writer import StoreWriter
 class Output(OutputFolder):
     """A folder for a new store of the source's own kind, which `location` opens once it is there."""
 
-    is_shared: bool = False
-    """True if its writers put parts to where every machine can write."""
     is_field: bool = False
     """True if it is a field of vectors in the records of the store that is read."""
     remarks: tuple[str, ...] = ()
@@ -57,8 +55,7 @@ class Output(OutputFolder):
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer of the documents of `source` with vectors of dimension `dim`.
 
-        Every process that makes shards has one. It may be pickled away from this machine where the writer `is_shared`:
-        there is no `content` then.
+        Every process that makes shards has one.
         """
         return source.destination(content, dim)
 

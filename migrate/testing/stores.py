@@ -433,7 +433,7 @@ class _Output:
         for shard in self._shards:
             put = self._shards.details(shard)["put"]
             assert put is None or writer.is_sound(shard, put)
-        writer.finish(self._shards.all_rows(dim, COUNT))
+        writer.finish(self._shards.all_rows(dim, COUNT), self._shards)
         return writer
 
     def publish(self) -> Store:

@@ -40,9 +40,10 @@ from migrate.files import (
     write_bytes,
 )
 from migrate.vectors import Progress, no_progress
-from migrate.work.jobs import START_OVER, Configuration, Facts, StoreJob, Work
-from migrate.work.runner import LOCAL, Runner
+from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
+from migrate.work.processes import make_shards
 from migrate.work.shards import ShardFolder
+from migrate.work.writer import Facts
 
 _VERSION: Final = 3
 _STATE: Final = "work.json"
@@ -284,12 +285,14 @@ def write_store(
     output: Path | OutputFolder,
     job: StoreJob,
     *,
-    runner: Runner = LOCAL,
+    processes: int | None = None,
     force: bool = False,
     restart: bool = False,
     progress: Progress = no_progress,
 ) -> Facts:
-    """Write a store from shards: those that an earlier run has finished stay, and `runner` makes the others.
+    """Write a store from shards: those that an earlier run has finished stay, and the others are made.
+
+    Where they are slow, up to `processes` processes make them; None for one a core.
 
     The store appears under its name when it is complete; only then does `force` replace what has the name. What is
     durable stays for the next run, which `restart` lets begin anew; one with other options (UsageError) or another
@@ -301,11 +304,11 @@ def write_store(
             target.clear()
             target.refuse_existing(force=force)
         target.refuse_older()
-        work = Work(target.path, job, sees_files=runner.sees_files)
+        work = Work(target.path, job)
         state = _take_up(work, target, force=force)
         try:
             if state.complete is None:
-                _fill(work, target, state, runner, progress)
+                _fill(work, target, state, processes, progress)
             if not target.is_published(work.content):
                 target.publish(work.content, force=force)
             job.note_published()
@@ -359,7 +362,7 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
     return state
 
 
-def _fill(work: Work, output: OutputFolder, state: RunState, runner: Runner, progress: Progress) -> None:
+def _fill(work: Work, output: OutputFolder, state: RunState, processes: int | None, progress: Progress) -> None:
     """Make the shards that are left, and complete the store in the work folder."""
     job, begun = work.job, False
     try:
@@ -368,7 +371,7 @@ def _fill(work: Work, output: OutputFolder, state: RunState, runner: Runner, pro
         begun = True
         lacking, rows = work.lacking(job.shards(work)), work.rows
         progress(job.stage, rows, job.total)
-        with closing(runner.run(work, lacking)) as results:
+        with closing(make_shards(work, lacking, processes)) as results:
             for shard in results:
                 rows += len(shard)
                 progress(job.stage, rows, job.total)

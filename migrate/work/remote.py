@@ -3,8 +3,7 @@
 A file gets its name by a rename where the location is a folder, once it is durable; an object store puts it whole.
 
 What is made for a run (`migrate.work.shards`) lies in such a folder under NAME-SHA256, of its content: NAME says which
-rows it has, or is a digest of the texts that are embedded in it. So whatever has such a name is finished, anybody may
-make it, and make it again.
+rows it has. So whatever has such a name is finished, any process may make it, and make it again.
 """
 
 from __future__ import annotations
@@ -93,11 +92,6 @@ class Folder:
         name = f"{name}-{digest.hexdigest()}"
         self.write(name, *pieces)
         return name
-
-    def read_hashed(self, name: str) -> bytes | None:
-        """Return the content of a file NAME-SHA256; None where it is gone or is not what its name says."""
-        content = self.read(name)
-        return content if content is not None and hashlib.sha256(content).hexdigest() == name[-64:] else None
 
     def find_hashed(self) -> dict[str, str]:
         """Return the files NAME-SHA256 that are there, by NAME."""

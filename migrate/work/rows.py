@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.vectors import Vectors
-
-if TYPE_CHECKING:
-    from migrate.work.shards import ShardFolder
 
 
 class Rows:
@@ -28,9 +25,6 @@ class Rows:
     are copied into an aligned buffer: the vectors of a flat index begin at byte 45, and sums over unaligned float32
     differ in the last digits. `preadv` reads them, not a memory map: a map kills the process if a file is cut.
     """
-
-    shards: ShardFolder
-    """The finished shards that they are the vectors of."""
 
     def __init__(self, paths: Sequence[Path], runs: NDArray[np.int64], dim: int, dtype: Any = "<f4") -> None:
         self.paths, self.dim, self.dtype = paths, dim, np.dtype(dtype)

@@ -60,10 +60,6 @@ class Block:
 
     arrays: Mapping[str, NDArray[Any]]
     details: Mapping[str, Any] = field(default_factory=dict)
-    file: str | None = None
-    """The shared file that it came by."""
-    is_new: bool = True
-    """False if an earlier run has made it."""
 
     @property
     def vectors(self) -> Vectors:
@@ -86,18 +82,6 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [memoryview(len(text).to_bytes(8, "little") + text), *buffers]
-
-
-def unpack(content: bytes) -> Block:
-    """Return the opposite of `pack`."""
-    begin, header = _read_header(io.BytesIO(content))
-    details = json.loads(header.pop("__metadata__")["facts"])
-    arrays = {
-        name: np.frombuffer(content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]],
-                            _TYPES[entry["dtype"]]).reshape(entry["shape"])
-        for name, entry in header.items()
-    }  # fmt: skip
-    return Block(arrays, details)
 
 
 def _read_header(file: BinaryIO) -> tuple[int, dict[str, Any]]:
@@ -148,12 +132,14 @@ class ShardFolder:
         return merged
 
     def add(self, shard: Shard, name: str) -> None:
-        """Take note of a file that is here."""
+        """Note a file that is here."""
         self._names[shard] = name
 
-    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any]) -> None:
-        """Put the file of a shard here, durably."""
-        self.add(shard, self.folder.write_hashed(shard.name, pack(arrays, details)))
+    def write(self, shard: Shard, arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any]) -> str:
+        """Put the file of a shard here, durably; return its name."""
+        name = self.folder.write_hashed(shard.name, pack(arrays, details))
+        self.add(shard, name)
+        return name
 
     def is_sound(self, shard: Shard) -> bool:
         """Return whether the file has the content that its name says."""
@@ -198,9 +184,7 @@ class ShardFolder:
             begin, header = self._header(shard)
             offset = begin + header[VECTORS]["data_offsets"][0] if VECTORS in header else -1
             runs.append((number, offset, len(shard)))
-        rows = Rows([self.path / self._names[shard] for shard in self], np.array(runs, np.int64), dim)
-        rows.shards = self
-        return rows
+        return Rows([self.path / self._names[shard] for shard in self], np.array(runs, np.int64), dim)
 
     def _header(self, shard: Shard) -> tuple[int, dict[str, Any]]:
         path = self.path / self._names[shard]

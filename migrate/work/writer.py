@@ -32,14 +32,14 @@ class StoreWriter(ABC):
     their shards. Every process that makes shards has a writer of its own, and making one changes nothing that another
     has written. One process calls `begin` first and `finish` last.
 
-    `remarks` say what could not be kept as it was, and why. A writer that `is_shared` puts parts to where every machine
-    can write. `recall` is that of a finished index that may keep less than the vectors it was given, against exact
-    search over these.
+    `remarks` say what could not be kept as it was, and why. A writer that `takes_room` needs this disk for its vectors;
+    one whose parts go to object storage does not. `recall` is that of a finished index that may keep less than the
+    vectors it was given, against exact search over these.
     """
 
     dim: int
     remarks: tuple[str, ...] = ()
-    is_shared: bool = False
+    takes_room: bool = True
     recall: float | None = None
 
     @property
@@ -73,22 +73,12 @@ class StoreWriter(ABC):
         return True
 
     @abstractmethod
-    def finish(self, rows: Rows) -> None:
-        """Complete the store, durably; `rows` has all vectors that were not put."""
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
+        """Complete the store, durably; `rows` has all vectors that were not put, `shards` what `put` returned."""
 
     def sha256(self, path: Path) -> str:
         """Return SHA-256 of a file of the finished store; not read again where it was taken while it was written."""
         return sha256_file(path)
-
-
-class NoParts(StoreWriter):
-    """Takes no parts: for a process that has no way to where the store is written."""
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-
-    def finish(self, rows: Rows) -> None:
-        """Do nothing."""
 
 
 class FlatFileWriter(StoreWriter):
@@ -215,7 +205,7 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -
     """Make the rows of a shard, and put them if the writer takes parts.
 
     Returns a function, to be called from any thread, that makes durable what was put, and returns the content of the
-    shard's file. Of vectors that another machine has put already there are no blocks.
+    shard's file.
     """
     arrays, details = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
 
@@ -225,8 +215,7 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -
             for name, values in block.arrays.items():
                 if name != VECTORS:
                     arrays[name].append(values)
-            if VECTORS in block.arrays:
-                yield block.vectors
+            yield block.vectors
 
     stream: Iterator[Vectors] = vectors()
     writer: StoreWriter | None = None
@@ -263,4 +252,4 @@ def write_rows(
         writer.begin()
         for start, vectors in chunks:
             put_rows(writer, shards, start, vectors)
-        writer.finish(shards.all_rows(writer.dim, count))
+        writer.finish(shards.all_rows(writer.dim, count), shards)

@@ -20,11 +20,8 @@ def test_what_is_no_share_is_refused_in_a_line(value, here, lead_migrate):
     assert not Path("other").exists()
 
 
-@pytest.mark.parametrize("several", ["--workers 2", "--runner dask:local:2"])
-def test_one_process_alone_keeps_a_pace(several, here, lead_migrate):
-    if "dask" in several:
-        pytest.importorskip("distributed")
-    told = lead_migrate(f"translate store stitch -o other --pace 0.5 {several}", code=2).complaint
+def test_one_process_alone_keeps_a_pace(here, lead_migrate):
+    told = lead_migrate("translate store stitch -o other --pace 0.5 --workers 2", code=2).complaint
     assert "--pace is kept by one process alone" in told
     assert not Path("other").exists()
 

@@ -96,8 +96,7 @@ def test_says_what_is_wrong_with_settings(settings, message):
 def test_settings_are_not_part_of_a_model_but_for_its_vectors(tmp_path):
     embedder = load_embedder("openai:text-embedding-3-small,dimensions=8,query-prefix=q: ,rate=1/s", rate="2/s")
     assert embedder.profile.spec == "openai:text-embedding-3-small" and embedder.profile.dim == 8
-    spec, options = embedder.loaded_by
-    assert (spec, options["rate"], options["query_prefix"]) == ("openai:text-embedding-3-small", "1/s", "q: ")
+    assert embedder.prefixes["query"] == "q: "
 
 
 @pytest.mark.parametrize(

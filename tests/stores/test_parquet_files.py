@@ -34,7 +34,6 @@ from migrate.stores.registry import output_of
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.translate import translated_blocks
 from migrate.vectors import Document
-from migrate.work.runner import LocalRunner
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import write_rows
 
@@ -641,8 +640,7 @@ def translate_until(rows, one_file, output):
         migrate.translate(open_store(location), fitted, output, progress=interrupt)
 
 
-def test_vectors_of_a_large_file_are_written_once(one_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.steps.translate.job._LARGEST_SENT", 0)
+def test_the_vectors_of_a_file_are_written_once(one_file, tmp_path):
     translate_until(60, one_file, tmp_path / "new")
     shards = ShardFolder(tmp_path / ".new.work" / "shards")
     assert [(shard.start, shard.stop) for shard in shards] == [(0, 60)]
@@ -679,7 +677,7 @@ def test_batches_are_of_one_file_whether_or_not_each_file_is_a_shard(largest, tm
             yield block
 
     monkeypatch.setattr("migrate.steps.translate.job.translated_blocks", noted)
-    migrate.translate(store, fitted, tmp_path / "new", runner=LocalRunner(1), any_store=True)
+    migrate.translate(store, fitted, tmp_path / "new", workers=1, any_store=True)
     assert begun == [8, 8, 4] * 3
 
 
@@ -708,7 +706,7 @@ def shards_begun(many_files, output):
 
     location, fitted = many_files
     with pytest.raises(KeyboardInterrupt):
-        migrate.translate(open_store(location), fitted, output, runner=LocalRunner(1), progress=interrupt)
+        migrate.translate(open_store(location), fitted, output, workers=1, progress=interrupt)
     return ShardFolder(output.with_name(f".{output.name}.work") / "shards")
 
 
@@ -718,8 +716,8 @@ def test_a_stitch_that_reads_texts_writes_many_files_once_whoever_does_it(many_f
     shards = shards_begun(many_files, tmp_path / "new")
     assert {(shard.start, shard.stop) for shard in shards} >= {(0, 10), (10, 20)}
     assert {*map(tuple, map(shards.names, shards))} == {("confidence", "sources")}
-    migrate.translate(open_store(location), fitted, tmp_path / "new", runner=LocalRunner(2))
-    migrate.translate(open_store(location), fitted, tmp_path / "undisturbed", runner=LocalRunner(1))
+    migrate.translate(open_store(location), fitted, tmp_path / "new", workers=2)
+    migrate.translate(open_store(location), fitted, tmp_path / "undisturbed", workers=1)
     contents = [
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("new", "undisturbed")
     ]

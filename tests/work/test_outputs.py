@@ -10,7 +10,6 @@ from dying import interrupt_at
 from migrate.errors import OutputError, StoreError, UsageError, VectorError
 from migrate.work.jobs import Configuration, StoreJob
 from migrate.work.outputs import RunState, open_steps, rows_done, rows_left, write_store
-from migrate.work.runner import LOCAL, LocalRunner
 from migrate.work.shards import Block, shards_of
 from migrate.work.writer import FlatFileWriter, StoreWriter
 
@@ -22,7 +21,7 @@ class RowWriter(FlatFileWriter):
     def __init__(self, folder):
         super().__init__(folder / "rows", b"head", 2, 5)
 
-    def finish(self, rows):
+    def finish(self, rows, shards):
         self.finish_file(rows.count, b"tail")
 
 
@@ -34,7 +33,7 @@ class WaitingWriter(StoreWriter):
     def __init__(self, folder):
         self.folder = folder
 
-    def finish(self, rows):
+    def finish(self, rows, shards):
         (self.folder / "rows").write_bytes(b"head" + b"".join(part.tobytes() for _, part in rows.batches(2)) + b"tail")
 
 
@@ -44,6 +43,7 @@ class Maker(StoreJob):
     stage = "make"
     total = 5
     dim = 2
+    backwards = False
 
     def __init__(self, output, kind):
         self.output, self.kind, self.made, self.fail_at, self.error = output, kind, [], None, None
@@ -55,7 +55,8 @@ class Maker(StoreJob):
         return self.kind(work.content)
 
     def shards(self, work):
-        return shards_of(5, 1)
+        shards = list(shards_of(5, 1))
+        return shards[::-1] if self.backwards else shards
 
     def blocks(self, shard):
         number = shard.start
@@ -67,15 +68,15 @@ class Maker(StoreJob):
     def finish(self, work, writer):
         if self.fail_at == 5:
             raise self.error
-        writer.finish(work.all_rows(2))
+        writer.finish(work.all_rows(2), work.shards)
         self.sha256 = writer.sha256(work.content / "rows")
         self.hashes = work.write_values(np.array([4, 3, 2, 1, 0]))
         return {"rows": work.rows}
 
-    def run(self, *, fail_at=None, error=None, source=1, options=1, runner=LOCAL, **flags):
+    def run(self, *, fail_at=None, error=None, source=1, options=1, **flags):
         self.fail_at, self.error = fail_at, error
         self.made_from = Configuration("test", {"source": source}, {"speed": options})
-        return write_store(self.output, self, runner=runner, **flags)
+        return write_store(self.output, self, **flags)
 
     def break_off(self, at=3, **flags):
         with pytest.raises(OutputError):
@@ -110,13 +111,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-class Backwards:
-    sees_files = True
-
-    def run(self, work, shards):
-        yield from work.make_here(reversed(list(shards)))
-
-
 def test_what_is_kept_of_each_row_lies_beside_in_the_order_of_the_new_store(maker, out):
     assert maker.complete() == [0, 1, 2, 3, 4]
     sources = np.load(out / "sources.npy")
@@ -135,17 +129,21 @@ def test_a_run_makes_the_shards_that_are_left(maker, out, tmp_path, at):
     assert maker.complete() == list(range(done, 5))
 
 
-@pytest.mark.parametrize("first", [LocalRunner(), Backwards()])
-@pytest.mark.parametrize("then", [LocalRunner(), Backwards()])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("then", [False, True])
 def test_any_order_of_shards_makes_the_same_bytes(maker, first, then):
-    maker.break_off(2, runner=first)
+    maker.backwards = first
+    maker.break_off(2)
     begun = set(maker.made)
-    assert begun | set(maker.complete(runner=then)) == {0, 1, 2, 3, 4}
+    maker.backwards = then
+    assert begun | set(maker.complete()) == {0, 1, 2, 3, 4}
 
 
 def test_what_a_stream_has_after_a_gap_is_made_again(maker):
     maker.in_order = True
-    maker.break_off(2, runner=Backwards())
+    maker.backwards = True
+    maker.break_off(2)
+    maker.backwards = False
     assert maker.complete() == [0, 1, 2, 3, 4]
 
 
@@ -234,7 +232,9 @@ def test_damaged_shards_are_made_again_and_told_and_one_that_was_made_twice_coun
 @pytest.mark.parametrize("spoil", [cut, damage, os.unlink])
 def test_rows_that_are_not_what_was_put_are_made_again(out, work, spoil):
     maker = Maker(out, RowWriter)
-    maker.break_off(4, runner=Backwards())
+    maker.backwards = True
+    maker.break_off(4)
+    maker.backwards = False
     maker.waits = True
     maker.break_off(4)
     spoil(work / "content" / "rows")

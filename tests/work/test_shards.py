@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load
 
 from migrate.errors import OutputError, StoreError
-from migrate.work.shards import Shard, ShardFolder, pack, shards_of, unpack, write_values
+from migrate.work.shards import Shard, ShardFolder, pack, shards_of, write_values
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
 FACTS = {"ids": ["\ud800"], "n": 3}
@@ -48,14 +48,16 @@ def test_a_part_of_the_rows_is_read_where_they_lie(shards, start, stop):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 50])
-def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows):
+def test_a_file_is_read_as_it_was_written_and_by_safetensors(rows, tmp_path):
     arrays = {"vectors": [ROWS[:rows]], "confidence": [ROWS[:rows, 0]]}
     content = b"".join(pack(arrays, FACTS))
-    block = unpack(content)
-    assert block.details == FACTS
+    folder = ShardFolder(tmp_path)
+    shard = Shard(0, rows)
+    folder.write(shard, arrays, FACTS)
+    assert folder.details(shard) == FACTS
     judge = load(content)
     for name, (values,) in arrays.items():
-        assert np.array_equal(block.arrays[name], values) and np.array_equal(judge[name], values)
+        assert np.array_equal(folder.array(shard, name), values) and np.array_equal(judge[name], values)
     assert b"".join(pack(arrays, FACTS)) == content
     assert int.from_bytes(content[:8], "little") % 8 == 0, "arrays begin where numbers of eight bytes may"
 

@@ -13,7 +13,6 @@ from migrate.steps.base import (
     FORCE,
     PRICE,
     RESTART,
-    RUNNER,
     SEED,
     PaidStep,
     argument,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Document, Query
-    from migrate.work.runner import Runner
 
 _SHARE: Mapping[str, Any] = {"section": "A share"}
 
@@ -92,7 +90,6 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata={**LOG, **_SHARE})
     save_stitch: Path | str | None = field(default=None, metadata=parameter(SAVE_STITCH["help"]))
     price: float | None = field(default=None, metadata=PRICE)
-    runner: Runner | str | None = field(default=None, metadata=RUNNER)
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
@@ -129,12 +126,11 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
     @cached_property
     def embedder(self) -> Embedder:
         """The model: the target, which spends under the cap, or the store's own for what is in its cache."""
-        from migrate.embedders.elsewhere import elsewhere
-        from migrate.steps.opening import model_at, model_of, runner_at
+        from migrate.steps.opening import model_at, model_of
 
         if self.from_cache or self.target is None:
             return model_of(self.source, self.target, "target")
-        embedder = elsewhere(model_at(self.target), runner_at(self.runner))
+        embedder = model_at(self.target)
         if self.source.info.has_texts:
             embedder.fit(self.source.documents())
         return self.cap.meter(embedder, self.price)

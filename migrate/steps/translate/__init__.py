@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from migrate.errors import UsageError
 from migrate.pace import LEAST
+from migrate.plugins import installed
 from migrate.steps.base import (
     FORCE,
     PRICE,
     QUERY_LOG,
     RESTART,
-    RUNNER,
     SEED,
     PaidStep,
     argument,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
     from migrate.vectors import Query
-    from migrate.work.runner import Runner
 
 REEMBEDDING = "Re-embedding"
 """Title of a section of the help text."""
@@ -59,7 +58,7 @@ class Translate(PaidStep["Translation"]):
     touched. It is opened as `STORE?vector=FIELD`.
 
     The output appears when it is complete. A run that broke off is continued: the shards that reached the disk stay,
-    unless `restart` discards them, and the bytes are those of a run that did not break off, whoever made which shard.
+    unless `restart` discards them, and the bytes are those of a run that did not break off.
 
     With `reembed`, the documents that matter most get their true vectors, and the stitch learns from them. Else only a
     stitch that reads the texts with a paid model costs anything; one with such models is applied in this process alone.
@@ -137,7 +136,25 @@ class Translate(PaidStep["Translation"]):
             metavar="SHARE",
         ),
     )
-    runner: Runner | str | None = field(default=None, metadata=RUNNER)
+    workers: int | None = field(
+        default=None,
+        metadata=option(
+            "Processes, at most, for a stitch that reads texts.  [default: one a core]",
+            "count",
+            metavar="N",
+            is_seldom=True,
+        ),
+    )
+    engine: str | None = field(
+        default=None,
+        metadata=option(
+            "Program whose machines translate STORE, files of Parquet, into an output parquet:LOCATION, such as ray, "
+            "daft or spark:spark://HOST:7077.",
+            "text",
+            metavar="NAME[:ADDRESS]",
+            is_seldom=True,
+        ),
+    )
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
@@ -165,7 +182,19 @@ class Translate(PaidStep["Translation"]):
             raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
         if self.into is None:
             self.job.refuse_overlap()
-        self.job.check_pace()
+        self._check_workers()
+
+    def _check_workers(self) -> None:
+        """Make sure that who does the work can do it that way."""
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"`workers={self.workers}` is no number of processes; give 1 or more, or leave it out")
+        if self.pace is not None and self.workers not in (None, 1):
+            raise UsageError("`pace=` is kept by one process alone; leave it out, or `workers=`")
+        for name in ("into", "reembed", "workers", "pace"):
+            if self.engine is not None and getattr(self, name) is not None:
+                raise UsageError(f"`engine=` and `{name}=` exclude each other; leave one of them out")
+        if self.engine is not None:
+            engine_called(self.engine)
 
     @cached_property
     def job(self) -> TranslateJob:
@@ -181,7 +210,29 @@ class Translate(PaidStep["Translation"]):
 
     def execute(self) -> Translation:
         """Spend the budget where there is one, and translate."""
-        return self.job.run()
+        return self.job.run() if self.engine is None else engine_called(self.engine).translate(self)
+
+
+class StepEngine(Protocol):
+    """A program that runs functions on many machines; see `migrate.engines`."""
+
+    def check(self, step: Translate) -> None:
+        """Make sure that it can do what the step says."""
+        ...
+
+    def translate(self, step: Translate) -> Translation:
+        """Do what the step says."""
+        ...
+
+
+def engine_called(name: str) -> StepEngine:
+    """Return the engine of `NAME:ADDRESS`; raises a UsageError where there is none, or it has no such address."""
+    kind, _, address = name.partition(":")
+    engines = installed("lead_migrate.engines")
+    if kind not in engines:
+        raise UsageError(f"there is no engine {kind!r}; name one of {', '.join(engines)}")
+    engine: StepEngine = engines[kind].load()(address)
+    return engine
 
 
 translate = function(Translate)

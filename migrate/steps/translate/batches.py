@@ -21,6 +21,7 @@ from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import path_in
 from migrate.stores.sources import vector_checksums
 from migrate.vectors import Batch, Vectors, check_vectors
+from migrate.work.jobs import Work
 from migrate.work.shards import Block, Shard
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class _FromBatches(StoreTranslation):
         """Return also what the vectors are of, and how many are compared: others are another work."""
         return {**super().options(), "vectors": self.made.files.snapshot().as_json(), "compared": self.compared}
 
-    def task(self, work: Path | None) -> None:
+    def opener(self, work: Work) -> None:
         """Return None: this process has the order of the vectors."""
         return
 

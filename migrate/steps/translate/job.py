@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,13 +15,12 @@ from migrate.cost.spending import VIEW, PlannedModel
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
-from migrate.errors import LeadMigrateError, StitchError, StoreError, UsageError
-from migrate.files import refuse_overlap, refuse_unwritable, sha256_json, write_bytes
-from migrate.locations import known_secrets, remember_secrets
+from migrate.errors import StitchError
+from migrate.files import refuse_overlap, refuse_unwritable, write_bytes
 from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
-from migrate.steps.opening import runner_at, stitch_at, store_of
+from migrate.steps.opening import stitch_at, store_of
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stores import index_recall, open_store
@@ -40,20 +37,15 @@ from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
 from migrate.translate import translated_blocks
 from migrate.vectors import Document
-from migrate.work.jobs import Configuration, Task, Work, shard_maker
+from migrate.work.jobs import OpenShards, Work
 from migrate.work.outputs import rows_left, write_store
-from migrate.work.runner import LocalRunner
 from migrate.work.shards import Block, Shard, shards_of
-from migrate.work.writer import NoParts
+from migrate.work.writer import Arrays, Facts, make_shard
 
 if TYPE_CHECKING:
     from migrate.steps.translate import Translate
 
-_ALONE: Final = LocalRunner(1)
 _PART_BYTES = 64 << 20
-_LARGEST_SENT = 256 << 20
-"""Bytes of the largest part of a store that is sent as a whole, which is in memory then."""
-
 _LARGEST_WRITTEN = 4 << 30
 """Bytes of the largest part that is written where it is made: a minute's work, which is lost with the process."""
 
@@ -147,11 +139,6 @@ class TranslateJob:
         self.refuse_outputs()
         return refit_of(self.step, self.source, self.fitted, self.refit_folder)
 
-    def check_pace(self) -> None:
-        """Make sure that whoever keeps a pace is one process; raises a UsageError."""
-        if self.step.pace is not None and runner_at(self.step.runner) not in (LocalRunner(), _ALONE):
-            raise UsageError("`pace=` is kept by one process alone; leave it out, or the workers or the runner")
-
     def check_target(self) -> None:
         """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
         if self.step.target is None or self.step.reembed is not None:  # a budget is not spent on another model
@@ -161,11 +148,12 @@ class TranslateJob:
             advice = "name the model that it was fitted for, or leave out `target=`"
             raise other_dimension(profile.spec, profile.dim, self.fitted.dim, "the stitch", advice)
 
-    def check_source(self) -> None:
-        """Make sure that the stitch is for the store; raises as `run`."""
-        _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
+    def check_source(self) -> bool:
+        """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `run`."""
+        is_same = _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
         if not self.source.info.has_texts:
             self.fitted.without_texts(source=self.source.info.location)
+        return is_same
 
     def refuse_overlap(self) -> None:
         """Make sure that the output does not lie in what is read; raises a UsageError."""
@@ -225,9 +213,9 @@ class TranslateJob:
         fallback = fitted.fallback_use() if not store.info.has_texts else None
         fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
         job = self.store_job(StoreTranslation(store, output, snapshot, fitted, fallback, same_store))
-        runner = runner_at(step.runner) if step.pace is None else _ALONE
+        processes = step.workers if step.pace is None else 1  # several would work in each other's rests
         details = write_store(
-            output, job, runner=runner, force=step.force, restart=step.restart, progress=step.progress
+            output, job, processes=processes, force=step.force, restart=step.restart, progress=step.progress
         )
         wall_s = time.perf_counter() - started
         outside = details["outside"]
@@ -285,8 +273,6 @@ class StoreTranslation(RewriteJob):
     patch: bool
 
     stage = command = "translate"
-    _piece_rows = 0
-    """Rows of a piece of a shard; set with the shards, as is `sends_pieces`."""
 
     @property
     def dim(self) -> int:
@@ -308,23 +294,17 @@ class StoreTranslation(RewriteJob):
         Smaller shards begin anew with each part: batches of other rows differ in the last digits of their products.
         """
         batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
+        rows = batches * self.rows
         parts = work.writer(self.dim).shards()
-        if parts is None or not self._goes_by_parts(parts):
-            return shards_of(self.total, batches * self.rows)
-        self._piece_rows = batches * self.rows
+        if parts is None or not self._goes_by_parts(work, parts):
+            return shards_of(self.total, rows)
         if self._takes_parts(work, parts):
-            largest = max(map(len, parts), default=0) * 4 * self.dim
-            self.sends_pieces = largest > _LARGEST_SENT and not self.output.is_shared
             return parts
-        return [piece for part in parts for piece in self.pieces(part)]
+        return [shard for part in parts for shard in shards_of(len(part), rows, part.start)]
 
-    def pieces(self, shard: Shard) -> Iterable[Shard]:
-        """Return pieces of some batches, none of which goes beyond a part of the store."""
-        return shards_of(len(shard), self._piece_rows, shard.start)
-
-    def _goes_by_parts(self, parts: Sequence[Shard]) -> bool:
-        """Return whether batches are within parts, whoever makes them; not where texts are read and that is slower."""
-        if not self.fitted.reads_texts or self.output.is_shared:
+    def _goes_by_parts(self, work: Work, parts: Sequence[Shard]) -> bool:
+        """Return whether batches are within parts; not where texts are read and that is slower."""
+        if not self.fitted.reads_texts or not work.writer(self.dim).takes_room:
             return True
         is_paid = self.fitted.reader is not None and bool(self.fitted.reader.models)
         is_even = len(parts) >= _FEWEST_READ and max(map(len, parts)) <= _LONGEST_READ
@@ -340,23 +320,13 @@ class StoreTranslation(RewriteJob):
         """Translate a shard."""
         return translated_blocks(self.store, self.fitted, self.rows, self.patch, shard)
 
-    def task(self, work: Path | None) -> TranslateTask | None:
-        """The store's location and the stitch; None where that needs a further model in each process."""
+    def opener(self, work: Work) -> OpenShards | None:
+        """Return what translates shards in another process; None where that needs a further model in each."""
         fitted = self.fitted
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
-        made_from = Configuration(self.command, self.before.fingerprint, self.options()).as_json()
-        return TranslateTask(
-            work,
-            _anywhere(self.store.info.location),
-            fitted,
-            self.before,
-            self.rows,
-            self.patch,
-            self.output,
-            known_secrets(),
-            sha256_json(made_from),
-        )
+        location = self.store.info.location
+        return partial(_open_shards, location, fitted, self.rows, self.patch, self.output, work.content)
 
     def check_sources(self, work: Work) -> None:
         """Make sure that what was read is as it was, the vectors too; raises a StoreError."""
@@ -384,58 +354,17 @@ class StoreTranslation(RewriteJob):
         return {"outside": asdict(outside), "distrust": reason}
 
 
-@dataclass(frozen=True)
-class TranslateTask(Task):
-    """The translated rows of the store at `source`, in any process that sees it, and has the same version.
+def _open_shards(
+    location: str, fitted: FittedStitch, rows: int, patch: bool, output: Output, content: Path
+) -> Callable[[Shard], tuple[Arrays, Facts]]:
+    """Open the store and the writer, and return the function that makes a shard."""
+    store = open_store(location)
+    open_writer = lru_cache(1)(partial(output.writer, store, content))
 
-    `before` is what the store has to be, `secrets` are what opening it takes.
-    """
+    def make(shard: Shard) -> tuple[Arrays, Facts]:
+        return make_shard(shard, translated_blocks(store, fitted, rows, patch, shard), open_writer)()
 
-    work: Path | None
-    source: str
-    fitted: FittedStitch = field(repr=False)
-    before: Snapshot = field(repr=False)
-    rows: int
-    patch: bool
-    output: Output
-    secrets: Mapping[str, Mapping[str, str]] = field(repr=False)
-    digest: str
-
-    def open(self) -> Callable[[Shard], Sequence[memoryview]]:
-        """Open store and writer.
-
-        Raises StoreError: there is no such store here, or another.
-        """
-        remember_secrets(self.secrets)
-        store = _open_again(self.source)
-        if self.work is None and (difference := store.difference(self.before)) is not None:
-            raise StoreError(f"{self.source}: this is another store than the one that is translated ({difference})")
-        blocks = partial(translated_blocks, store, self.fitted, self.rows, self.patch)
-        if self.work is None and not self.output.is_shared:
-            return shard_maker(blocks, NoParts)
-        content = Path() if self.work is None else self.work / "content"
-        return shard_maker(blocks, lru_cache(1)(lambda dim: self.output.writer(store, content, dim)))
-
-
-_open_here = threading.local()
-"""The store that this thread has translated last, by its location."""
-
-
-def _open_again(location: str) -> Store:
-    """Return a store, which need not be read again where it is the one of the run before, as after a break."""
-    opened: dict[str, Store] = _open_here.__dict__
-    with suppress(LeadMigrateError):
-        if location in opened and opened[location].notices_vectors and opened[location].is_as_opened():
-            return opened[location]
-    opened.clear()  # before another is read: both may be large
-    opened[location] = open_store(location)
-    return opened[location]
-
-
-def _anywhere(location: str) -> str:
-    """Return a location that means the same in any folder."""
-    path = path_in(location)
-    return location if path is None or not path.exists() else location.replace(str(path), str(path.resolve()), 1)
+    return make
 
 
 def _manifest(

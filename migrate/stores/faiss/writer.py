@@ -25,6 +25,7 @@ from migrate.stores.faiss.rescale import rescale
 from migrate.stores.file_store import RowFileWriter
 from migrate.stores.frames import DONE, LABELS
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter
 
 _QUIET_S: Final = 7 * 86_400.0
@@ -75,7 +76,7 @@ class BuiltWriter(StoreWriter):
         """Found by the labels of both indexes, as the new lists are others than the old ones."""
         return self._order
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Build the index."""
         old = self._labels
         labels, new = self._path.with_name(f".{self._path.name}.labels"), bytearray()
@@ -83,7 +84,7 @@ class BuiltWriter(StoreWriter):
         job: dict[str, Any] = {
             "do": f"{JOBS}:build",
             "path": str(self._path),
-            "shards": str(rows.shards.path),
+            "shards": str(shards.path),
             "labels": str(labels) if old is not None else None,
             "dim": rows.dim,
             "metric": fourcc.METRIC_NUMBERS[self._metric],

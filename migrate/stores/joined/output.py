@@ -27,6 +27,7 @@ from migrate.stores.joined.writer import JoinedWriter
 from migrate.stores.kept import sync_tree, token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter
 
 _PARTS: Final = "parts.json"
@@ -164,9 +165,9 @@ class _ServerWriter(JoinedWriter):
         """Return a folder that is called as the new collection."""
         return self.folder / quote(self._output.name_of(self.source, name), safe=" ")
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write all, and the list."""
-        super().finish(rows)
+        super().finish(rows, shards)
         entries = []
         for name, own_rows in self.source.collections().items():
             folder, store = self.folder_of(name), self.source.members[name]

@@ -15,6 +15,7 @@ from migrate.files import output_errors
 from migrate.stores.database import DatabaseWriter
 from migrate.stores.kept import sync_tree
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter, write_rows
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class JoinedWriter(StoreWriter):
         """The orders of the collections, one after the other."""
         return None if self._orders is None else np.concatenate(self._orders)
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write all, in the place of what a killed run left."""
         with output_errors(self.folder):
             for path in self.folder.iterdir():
@@ -64,7 +65,7 @@ class JoinedWriter(StoreWriter):
             start, stop = (int(own_rows[0]), int(own_rows[-1]) + 1) if len(own_rows) else (0, 0)
             writer, vectors = self._writer(name), rows.part(start, stop)
             if isinstance(writer, DatabaseWriter):
-                writer.finish(vectors)
+                writer.finish(vectors, shards)
             else:
                 write_rows(writer, vectors.batches(), len(vectors), self.folder.parent)
             order = writer.order

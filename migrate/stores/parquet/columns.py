@@ -48,6 +48,7 @@ from migrate.stores.parquet.store import OWN, notes_at
 from migrate.stores.switching import BESIDE
 from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
+from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -182,9 +183,9 @@ class ColumnWriter(ParquetWriter):
         """The rows in the order of their ids: programs may write the rows of the files in another."""
         return self._index.order
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write the files that are left, their list if there was one, and a token by which the column is known."""
-        super().finish(rows)
+        super().finish(rows, shards)
         source, content = self.columns_of, self.folder.parent / "content"
         with output_errors(self.folder):
             for shard in source.shards:

@@ -29,7 +29,7 @@ from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.rows import Rows
-from migrate.work.shards import Shard, shards_of
+from migrate.work.shards import Shard, ShardFolder, shards_of
 from migrate.work.writer import StoreWriter
 
 _GROUP_BYTES: Final = 16 << 20
@@ -66,7 +66,7 @@ def _shard_names(content: Path) -> list[str]:
 class ParquetWriter(StoreWriter):
     """Writes the files one by one, in any order: each is a part, with the vectors of some rows.
 
-    They go to `folder`, unless to `storage`, which every machine can write to. The vectors take the place of those of
+    They go to `folder`, unless to `storage`. The vectors take the place of those of
     the source; or they go into a `column` beside them.
     """
 
@@ -77,7 +77,7 @@ class ParquetWriter(StoreWriter):
         self.source, self.folder, self.dim = source, folder, dim
         self._like = source if isinstance(source, ParquetStore) else None
         self._storage, self._column = storage, column
-        self.is_shared = storage is not None
+        self.takes_room = storage is None
         self._at_once = max(min(_GROUP_BYTES // (4 * dim), _GROUP_ROWS), 1)
         self._files: list[tuple[Shard, str]] = []
         if self._like is not None:
@@ -131,11 +131,11 @@ class ParquetWriter(StoreWriter):
         path = self.folder / name
         return path.is_file() and sha256_file(path) == str(details["sha256"])
 
-    def finish(self, rows: Rows) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write the files that are left, and `_shards.json` last."""
         written = {}
-        for shard in rows.shards:
-            put = rows.shards.details(shard).get("put")
+        for shard in shards:
+            put = shards.details(shard).get("put")
             if put is not None:
                 written[put["name"]] = put
         with output_errors(self.folder):
@@ -329,11 +329,9 @@ def leaves(schema: Any, *, but: Collection[str]) -> list[str]:
 class ObjectOutput(ServerOutput):
     """A prefix of object storage, with nothing under it yet.
 
-    Parts are put there by whatever machine makes them. `_unfinished.json`, which only one run can put, stands there
-    until `_shards.json`, which comes last, says that all is there. What is there is never replaced.
+    `_unfinished.json`, which only one run can put, stands there until `_shards.json`, which comes last, says that all
+    is there. What is there is never replaced.
     """
-
-    is_shared = True
 
     def __init__(self, location: str, url: str) -> None:
         super().__init__(location, url.rstrip("/").rpartition("/")[2] or "parquet")
@@ -345,7 +343,7 @@ class ObjectOutput(ServerOutput):
         return RemoteFiles(self.url, self.location)
 
     def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
-        """Return a writer of the files, on any machine."""
+        """Return a writer of the files."""
         return ParquetWriter(source, content, dim, self)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:

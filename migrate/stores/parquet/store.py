@@ -266,8 +266,12 @@ class ParquetStore(Store):
         return max((16 << 20) // (4 * self.dim), 1)
 
     def _read_footers(self) -> None:
-        """Read columns and row groups: `_groups` are number of file and group, `_starts` their first rows."""
+        """Read columns and row groups: `_groups` are number of file and group, `_starts` their first rows.
+
+        `group_rows` are the rows of each group, by file.
+        """
         self.schemas: list[Any] = []
+        self.group_rows: list[list[int]] = []
         self.file_rows: list[int] = []
         self._groups: list[tuple[int, int]] = []
         sizes: list[int] = []
@@ -276,6 +280,7 @@ class ParquetStore(Store):
                 group_rows = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
                 schema = parquet.schema_arrow
             self.schemas.append(schema)
+            self.group_rows.append(group_rows)
             if not schema.equals(self.schemas[0]):
                 first, current = ({field.name: str(field) for field in fields} for fields in (self.schemas[0], schema))
                 differ = [name for name in {**first, **current} if first.get(name) != current.get(name)]

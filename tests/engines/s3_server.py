@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-BUCKET = "shards"
+BUCKET = "bucket"
 
 
 @contextmanager

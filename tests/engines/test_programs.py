@@ -19,11 +19,12 @@ pytestmark = pytest.mark.slow
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-PAGE = (Path(__file__).parents[1] / "docs" / "engines.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n\n```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE))
-ENGINES = {"Spark": "pyspark", "Ray Data": "ray", "Daft": "daft", "DuckDB": "duckdb"}
+ENGINES = {"Dask": "dask.dataframe", "Spark": "pyspark", "Ray Data": "ray", "Daft": "daft", "DuckDB": "duckdb"}
 
 WITH_TEXTS = {
+    "Dask": {'["id", "vector"])': '["id", "vector", "text"]).repartition(npartitions=3)'},
     "Spark": {'.select("id", "vector")': '.select("id", "vector", "text").repartition(3)'},
     "Ray Data": {'(["id", "vector"])': '(["id", "vector", "text"]).repartition(3)'},
     "Daft": {
