@@ -16,10 +16,10 @@ demo: .venv/with-nothing
 	$(BIN)/lead-migrate demo
 
 quick: .venv/with-test
-	$(TEST) -m "not slow"
+	$(TEST) -m "not slow" $(ARGS)
 
 slow: .venv/with-test
-	$(TEST) -m slow
+	$(TEST) -m slow $(ARGS)
 
 # The share of the branches that the quick tests take; below the floor of pyproject.toml it fails.
 coverage: .venv/with-test

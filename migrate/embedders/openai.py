@@ -186,8 +186,8 @@ def _is_alike(name: str, other: str) -> bool:
     >>> _is_alike("bge-m3-q8_0", "bge-m3"), _is_alike("bge-m3", "bge-large")
     (True, False)
     """
-    words, other_words = (set(re.split(r"[-_.:@ ]", text)) for text in (name, other))
-    return words <= other_words or other_words <= words
+    name_words, other_words = (set(re.split(r"[-_.:@ ]", text)) for text in (name, other))
+    return name_words <= other_words or other_words <= name_words
 
 
 @cache
@@ -358,13 +358,13 @@ class OpenAIEmbedder(Embedder):
             if not answered:
                 return 0
             checked = [self._check(future.result(), in_flight[future], inputs) for future in answered]
-            kept = [position for positions, _ in checked for position in positions]
-            keep(kept, np.concatenate([vectors for _, vectors in checked]))
+            usable = [position for positions, _ in checked for position in positions]
+            keep(usable, np.concatenate([vectors for _, vectors in checked]))
             self._is_checked = True
             requested = chain.from_iterable(in_flight.pop(future) for future in answered)
-            if lacking := set(requested) - set(kept):
+            if lacking := set(requested) - set(usable):
                 raise self._bad_text(texts[min(lacking)], UNUSABLE_VECTOR)
-            return len(kept)
+            return len(usable)
 
         settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
         asked = self._limit, self._charges.append, self.api, self.task(role)
@@ -383,7 +383,7 @@ class OpenAIEmbedder(Embedder):
                         progress("embed", done, len(texts))
                     for future in finished & in_flight.keys():
                         request = in_flight.pop(future)
-                        waiting.extendleft(reversed(self._parts(request, future, texts, client, suspects)))
+                        waiting.extendleft(reversed(self._split(request, future, texts, client, suspects)))
             except BaseException:
                 client.stop()
                 sent = [future for future in in_flight if not future.cancel()]
@@ -416,7 +416,7 @@ class OpenAIEmbedder(Embedder):
         positions = np.asarray(request)[answer.is_usable].tolist()
         return positions, self._served.check([inputs[position] for position in positions], answer)
 
-    def _parts(
+    def _split(
         self,
         request: range,
         failed: Future[Answer],

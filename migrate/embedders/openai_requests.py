@@ -473,8 +473,8 @@ def _refused_certificate(error: BaseException) -> ssl.SSLCertVerificationError |
 
 def _mentions(error: APIStatusError, phrases: Sequence[str]) -> bool:
     """Return whether a refusal, in whatever form, has one of these words."""
-    words = f"{error.message} {error.body}".lower()
-    return any(phrase in words for phrase in phrases)
+    message = f"{error.message} {error.body}".lower()
+    return any(phrase in message for phrase in phrases)
 
 
 def _attempts(error: APIConnectionError | APIStatusError) -> int:

@@ -121,12 +121,9 @@ class Account:
             return len(texts)
         if self.budget.unit in ("share", "documents"):
             return min(len(texts), self._room())
-        spent = self.tokens + np.cumsum(self.tally.tokens(texts))
-        most = self.budget.amount
-        if self.budget.unit == "usd":
-            price = self.tally.price or 0.0
-            most = most * 1e6 / price if price else np.inf  # a model that costs nothing has room for all
-        return int((spent <= most).sum())
+        tokens = self.tokens + np.cumsum(self.tally.tokens(texts))
+        unit_price = (self.tally.price or 0.0) / 1e6 if self.budget.unit == "usd" else 1.0
+        return int((tokens * unit_price <= self.budget.amount).sum())
 
     def require_room(self, texts: Sequence[Text]) -> None:
         """Make sure that the budget has room for all of them, as `fits` says; raises `SpendingError`."""

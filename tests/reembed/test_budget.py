@@ -63,6 +63,7 @@ def test_tokens_and_dollars_buy_as_many_documents_as_they_allow(text, price):
 
 
 def test_dollars_need_a_price():
+    assert list(Budget.parse("$5").choose(RANKED, PAID, 100, tally(0.0))) == list(RANKED), "a free model has no end"
     with pytest.raises(UsageError, match=r"a budget of \$5 needs a model with a known price"):
         Budget.parse("$5").choose(RANKED, PAID, 100, tally(None))
 
