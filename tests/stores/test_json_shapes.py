@@ -127,7 +127,7 @@ def test_vectors_in_the_file_are_no_metadata(vectors, tmp_path):
         ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7; correct"),
         ([[i, t] for i, t in zip(IDS, TEXTS, strict=True)], 'write each as an object, {"id": ..., "text": ...}'),
         ({"documents": {"a": TEXTS[1:]}}, "has 399 documents for 400 vectors"),
-        ([{"id": i, "other": {"text": t}} for i, t in zip(IDS, TEXTS, strict=True)], "it has id, other; give"),
+        ([{"id": i, "other": {"text": t}} for i, t in zip(IDS, TEXTS, strict=True)], "it has id, other; give it"),
         ({"columns": ["text"], "index": [], "data": [1]}, "different lengths"),
         ({"a": {"0": "x"}, "b": {"1": "x"}}, "named as one of texts (text, content ...): it has 0, 1; name it"),
     ],

@@ -276,7 +276,7 @@ def _ids_of_rows(documents: dict[Any, Any], row_ids: dict[Any, Any], count: int)
             f"its {len(row_ids)} ids are not those of the rows 0 to {count - 1} of the index; the pickle and the index "
             "are not of the same store"
         )
-    ids = [row_ids.get(row) for row in range(count)]
+    ids: list[Any] = [row_ids.get(row) for row in range(count)]
     without = [row for row, doc_id in enumerate(ids) if not (type(doc_id) is str and doc_id in documents)]
     if len(without) == count and count:
         raise RefusedError("none of the vectors has a document; the pickle and the index are not of the same store")
