@@ -231,10 +231,10 @@ class Retriever:
     def by_index(self, name: str, *, effort: int | None = None, depths: Sequence[int] = (CUT, DEPTH)) -> TimedRun:
         """Return what the index of the store of that name finds; `effort` is another value of its setting."""
         self.progress(f"ask the index of {self.stores[name].info.name}", 0, None)
-        own = int(self.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
+        spare = int(self.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
         judged = partial(self._judged_as, name)
-        asked = [depth + own for depth in depths]
-        return self._timed(lambda: self._asked(name, judged, asked, effort))
+        deep = [depth + spare for depth in depths]
+        return self._timed(lambda: self._asked(name, judged, deep, effort))
 
     def setting(self, name: str) -> SearchSetting | None:
         """Return the setting of the search of the store of that name, with the value that programs set."""
@@ -259,8 +259,8 @@ class Retriever:
         keys = self.keys[name]
         rows = keys.ids.rows_of(ids)
         documents: list[str | None] = list(ids)
-        known = np.flatnonzero(rows >= 0)
-        for position, document in zip(known.tolist(), keys.documents.take(rows[known]), strict=True):
+        listed = np.flatnonzero(rows >= 0)
+        for position, document in zip(listed.tolist(), keys.documents.take(rows[listed]), strict=True):
             documents[position] = None if document in self.left_out else document
         return documents
 

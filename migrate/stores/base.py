@@ -124,7 +124,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SearchSetting:
-    """How far the index of a store looks for each query: the `name` of the setting, and its `value` as it is stored.
+    """Setting of how far an index looks for each query: its `name`, and its `value` as it is stored.
 
     A greater value, up to `most`, finds more and takes longer; none is tried where `most` is the value. `code` is how a
     user of the kind's own client sets another one, with `{}` in its place.
@@ -263,7 +263,7 @@ class Store(ABC):
 
     @property
     def setting(self) -> SearchSetting | None:
-        """How far the index of the store looks for each query; None for one that has no such setting."""
+        """The setting of how far the index looks for each query; None for one that has no such setting."""
         return None
 
     def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:

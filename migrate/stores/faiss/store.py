@@ -190,8 +190,8 @@ class FaissStore(RowFileStore):
         different = np.unique(rows[is_found])
         names = np.array(self.ids(different), object)
         return [
-            as_hits(names[np.searchsorted(different, query_rows[found])].tolist(), query_scores[found])
-            for query_rows, query_scores, found in zip(rows, values, is_found, strict=True)
+            as_hits(names[np.searchsorted(different, query_rows[is_row])].tolist(), query_scores[is_row])
+            for query_rows, query_scores, is_row in zip(rows, values, is_found, strict=True)
         ]
 
     def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
