@@ -31,8 +31,8 @@ class OwnSearch:
     """Quality of a store's own search beside exact search, by the deciding measure.
 
     `arm` is the arm that asks the store, `index` its index with the setting of its search. `exactly` and `by_index` are
-    what either search keeps of the full re-embed (retention, or agreement@10), `kept` is the mean score by the index
-    over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or the
+    what either search keeps of the full re-embed (retention, or agreement@10), `of_exact` is the mean score by the
+    index over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or the
     option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
     `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE, and
     `sentence` has both figures and the remedy.
@@ -42,7 +42,7 @@ class OwnSearch:
     index: str
     exactly: float
     by_index: float
-    kept: float
+    of_exact: float
     is_safe_exactly: bool
     sentence: str
     setting: int | None = None
@@ -77,7 +77,7 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
     has_old = name == TRANSLATED and STAY in retriever.stores
     stay = retriever.deciding_scores(retriever.search(STAY).run) if has_old else None
     by_index, exactly = rules.verdict(scores, full), rules.verdict(exact, full, stay)
-    kept_share = _kept(scores, exact, rules)
+    kept_share = _share_of_exact(scores, exact, rules)
     setting = retriever.setting(name)
     value, share = None, None
     if kept_share < ENOUGH and setting is not None:
@@ -93,7 +93,7 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
         index=index,
         exactly=estimates[0],
         by_index=estimates[1],
-        kept=kept_share,
+        of_exact=kept_share,
         is_safe_exactly=exactly.outcome is Outcome.SAFE,
         sentence=both if remedy is None else f"{both}: {remedy}",
         setting=value,
@@ -108,17 +108,17 @@ def _smallest_enough(
     """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
     for value in _values(setting):
         scores = retriever.deciding_scores(retriever.by_index(name, effort=value, depths=(CUT,)).run)
-        share = _kept(scores, exact, rules)
+        share = _share_of_exact(scores, exact, rules)
         if share >= ENOUGH:
             return value, share
     return None, None
 
 
-def _kept(scores: Scores, exact: Scores, rules: Rules) -> float:
+def _share_of_exact(scores: Scores, exact: Scores, rules: Rules) -> float:
     """Return the mean score over that of exact search; 1 where that finds nothing."""
     weighting = rules.bootstrap().weighting
-    of_exact = float(np.mean(weighting.of(exact)))
-    return float(np.mean(weighting.of(scores))) / of_exact if of_exact else 1.0
+    exact_mean = float(np.mean(weighting.of(exact)))
+    return float(np.mean(weighting.of(scores))) / exact_mean if exact_mean else 1.0
 
 
 def _values(setting: SearchSetting) -> Iterator[int]:

@@ -234,7 +234,7 @@ class Retriever:
         spare = int(self.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
         judged = partial(self._judged_as, name)
         deep = [depth + spare for depth in depths]
-        return self._timed(lambda: self._asked(name, judged, deep, effort))
+        return self._timed(lambda: self._rank_by_index(name, judged, deep, effort))
 
     def setting(self, name: str) -> SearchSetting | None:
         """Return the setting of the search of the store of that name, with the value that programs set."""
@@ -244,7 +244,7 @@ class Retriever:
             return setting
         return replace(setting, value=effort, most=max(effort, setting.most))
 
-    def _asked(self, name: str, judged: Judged, depths: Sequence[int], effort: int | None = None) -> Rankings:
+    def _rank_by_index(self, name: str, judged: Judged, depths: Sequence[int], effort: int | None = None) -> Rankings:
         setting = self.setting(name)
         if effort is None and setting is not None and self.settings.search_effort is not None:
             effort = setting.value
@@ -350,7 +350,7 @@ class Retriever:
         def first_of(store: str) -> TimedRun:
             if self.asks_index(store):
                 listed = partial(self._listed, store)
-                return TimedRun(self._asked(store, listed, self.asked_depths), 0.0)
+                return TimedRun(self._rank_by_index(store, listed, self.asked_depths), 0.0)
             metric, vectors = self.stores[store].info.metric, self.vectors[store]
             return TimedRun(search(self._checked(store), ids, vectors, metric=metric, depth=depth), 0.0)
 

@@ -46,7 +46,7 @@ def rank_by_index(
     """
     rankings: list[_Ranking] = [{} for _ in query_ids]
     for depth in depths:
-        for ranking, deeper in zip(rankings, _found(store, queries, judged, depth, effort), strict=True):
+        for ranking, deeper in zip(rankings, _ranked_to(store, queries, judged, depth, effort), strict=True):
             for document, score in deeper.items():
                 if len(ranking) == depth:
                     break
@@ -57,7 +57,7 @@ def rank_by_index(
     )
 
 
-def _found(store: Store, queries: Vectors, judged: Judged, depth: int, effort: int | None) -> list[_Ranking]:
+def _ranked_to(store: Store, queries: Vectors, judged: Judged, depth: int, effort: int | None) -> list[_Ranking]:
     """Return the first documents of each query, `depth` where the store finds so many."""
     rankings: list[_Ranking] = [{} for _ in queries]
     most = min(store.info.count, MOST_ASKED)

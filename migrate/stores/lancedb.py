@@ -272,7 +272,7 @@ class LanceDriver(Driver):
 
     @property
     def setting(self) -> SearchSetting | None:
-        """The factor by which more candidates are compared by whole vectors, or the number of partitions to look into."""
+        """The factor by which more candidates are compared by whole vectors, or the partitions to look into."""
         if self._is_lossy:
             return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
         return None if self.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")

@@ -109,7 +109,7 @@ def test_the_smallest_setting_that_keeps_enough_is_named_and_does_so(reference, 
 
 def test_where_no_setting_is_enough_another_index_is_named(reference, tmp_path):
     (found,) = audit_of(indexed(tmp_path / "new", "PQ2x4"), reference).searches
-    assert found.kept == pytest.approx(1)  # codes are read as they are searched: the vectors themselves are worse
+    assert found.of_exact == pytest.approx(1)  # codes are read as they are searched: the vectors themselves are worse
     graph = indexed(tmp_path / "graph", "HNSW2", efSearch=1)
     (found,) = audit_of(graph, reference).searches
     if found.setting is None:
@@ -152,7 +152,7 @@ def test_chunks_are_found_as_deep_as_their_documents_take(tmp_path):
     flat = audit_of(make_store(tmp_path / "flat", documents=documents, metric="l2", manifest=OF_TARGET), reference)
     assert whole.arm(TRANSLATED).scores["recall@100"].tolist() == flat.arm(TRANSLATED).scores["recall@100"].tolist()
     assert whole.verdict.retention == flat.verdict.retention
-    assert whole.searches[0].kept == 1 and whole.searches[0].sentence in whole.notes
+    assert whole.searches[0].of_exact == 1 and whole.searches[0].sentence in whole.notes
 
 
 @pytest.mark.parametrize("questions", [QUESTIONS, UNJUDGED])
