@@ -67,7 +67,7 @@ def _ranked_to(store: Store, queries: Vectors, judged: Judged, depth: int, effor
         step = max(_ROWS_AT_ONCE // n_rows, 1)
         for first in range(0, len(unanswered), step):
             block = unanswered[first : first + step]
-            all_hits = store.ask(queries[block], n_rows, effort)
+            all_hits = store.search_index(queries[block], n_rows, effort)
             for query, hits, documents in zip(block.tolist(), all_hits, _judged_hits(all_hits, judged), strict=True):
                 rankings[query] = _ranking(hits, documents)
                 if len(rankings[query]) < depth and len(hits.ids) >= n_rows:

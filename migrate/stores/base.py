@@ -266,7 +266,7 @@ class Store(ABC):
         """The setting of how far the index looks for each query; None for one that has no such setting."""
         return None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search as any client of the store does: by its index as it is stored, whatever that misses.
 
         `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too

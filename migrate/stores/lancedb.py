@@ -277,7 +277,7 @@ class LanceDriver(Driver):
             return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
         return None if self.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")
 
-    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search, with another value of the setting where one is given."""
         searches = map(self._by, queries)
         if effort is not None:

@@ -178,7 +178,7 @@ def test_the_document_and_the_page_have_both_figures(reference, tmp_path):
 
 def test_a_search_that_fails_ends_the_audit_by_its_own_error(reference, tmp_path):
     class Failing(type(reference)):
-        def ask(self, queries, k, effort=None):
+        def search_index(self, queries, k, effort=None):
             raise RemoteError("the server is gone; start it")
 
     indexed(tmp_path / "new", nprobe=1)

@@ -114,7 +114,7 @@ def test_an_index_that_has_no_more_answers_with_what_it_has(vectors, queries, tm
 class Scripted(FaissStore):
     """A real store whose search answers as it is told."""
 
-    def ask(self, queries, k, effort=None):
+    def search_index(self, queries, k, effort=None):
         return [Hits(self.answer[:k], np.array(self.scores[:k], np.float32)) for _ in queries]
 
 

@@ -167,7 +167,7 @@ class FaissStore(RowFileStore):
             return SearchSetting("efSearch", value, max(value, min(_MOST_CANDIDATES, count)), code)
         return None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search the index in a guarded process: its links may be damaged."""
         queries, path, setting = check_queries(self.info, queries), self.index_path, self.setting
         if k <= 0 or not len(queries):
