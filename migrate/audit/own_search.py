@@ -1,6 +1,6 @@
-"""What the own search of a store keeps of exact search, and the setting that would keep more.
+"""Quality of a store's own search beside exact search, and the setting that would keep more.
 
-An index may miss what its vectors would find: the verdict is of what it finds, this tells how much it misses.
+The verdict is of what the index of a store finds; this tells how much that misses.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _REBUILD = "write it with another index, such as -o 'faiss:NEW-STORE#?index=HNSW
 
 @dataclass(frozen=True, slots=True)
 class OwnSearch:
-    """The own search of a store beside exact search, by the deciding measure.
+    """Quality of a store's own search beside exact search, by the deciding measure.
 
     `arm` is the arm that asks the store, `index` its index with the setting of its search. `exactly` and `by_index` are
-    what either search keeps of the full re-embed (retention, or agreement@10), `kept` is the mean score by the index
-    over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or the
+    what either search keeps of the full re-embed (retention, or agreement@10), `of_exact` is the mean score by the
+    index over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or the
     option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
     `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE, and
     `sentence` has both figures and the remedy.
@@ -42,7 +42,7 @@ class OwnSearch:
     index: str
     exactly: float
     by_index: float
-    kept: float
+    of_exact: float
     is_safe_exactly: bool
     sentence: str
     setting: int | None = None
@@ -73,16 +73,17 @@ def findings_of(searches: tuple[OwnSearch, ...]) -> list[Finding]:
 
 def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
     full, exact = (retriever.deciding_scores(retriever.exactly(arm).run) for arm in (FULL, name))
-    own = retriever.deciding_scores(retriever.search(name).run)
+    scores = retriever.deciding_scores(retriever.search(name).run)
     has_old = name == TRANSLATED and STAY in retriever.stores
     stay = retriever.deciding_scores(retriever.search(STAY).run) if has_old else None
-    by_index, exactly = rules.verdict(own, full), rules.verdict(exact, full, stay)
-    kept, setting = _kept(own, exact, rules), retriever.setting(name)
+    by_index, exactly = rules.verdict(scores, full), rules.verdict(exact, full, stay)
+    kept_share = _share_of_exact(scores, exact, rules)
+    setting = retriever.setting(name)
     value, share = None, None
-    if kept < ENOUGH and setting is not None:
+    if kept_share < ENOUGH and setting is not None:
         value, share = _smallest_enough(name, retriever, rules, setting, exact)
     index = _index_name(retriever.stores[name].info, setting)
-    remedy = None if kept >= ENOUGH else _remedy(setting, value, share)
+    remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
     estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
     figures = [exactly.figure(estimate) for estimate in estimates]
     keeps = f"has {exactly.measured}" if exactly.provisional else "keeps"
@@ -92,7 +93,7 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
         index=index,
         exactly=estimates[0],
         by_index=estimates[1],
-        kept=kept,
+        of_exact=kept_share,
         is_safe_exactly=exactly.outcome is Outcome.SAFE,
         sentence=both if remedy is None else f"{both}: {remedy}",
         setting=value,
@@ -107,17 +108,17 @@ def _smallest_enough(
     """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
     for value in _values(setting):
         scores = retriever.deciding_scores(retriever.by_index(name, effort=value, depths=(CUT,)).run)
-        share = _kept(scores, exact, rules)
+        share = _share_of_exact(scores, exact, rules)
         if share >= ENOUGH:
             return value, share
     return None, None
 
 
-def _kept(own: Scores, exact: Scores, rules: Rules) -> float:
+def _share_of_exact(scores: Scores, exact: Scores, rules: Rules) -> float:
     """Return the mean score over that of exact search; 1 where that finds nothing."""
     weighting = rules.bootstrap().weighting
-    found = float(np.mean(weighting.of(exact)))
-    return float(np.mean(weighting.of(own))) / found if found else 1.0
+    exact_mean = float(np.mean(weighting.of(exact)))
+    return float(np.mean(weighting.of(scores))) / exact_mean if exact_mean else 1.0
 
 
 def _values(setting: SearchSetting) -> Iterator[int]:

@@ -222,10 +222,10 @@ class Retriever:
     def by_index(self, name: str, *, effort: int | None = None, depths: Sequence[int] = (CUT, DEPTH)) -> TimedRun:
         """Return what the index of the store of that name finds; `effort` is another value of its setting."""
         self.progress(f"ask the index of {self.stores[name].info.name}", 0, None)
-        own = int(self.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
+        spare = int(self.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
         judged = partial(self._judged_as, name)
-        asked = [depth + own for depth in depths]
-        return self._timed(lambda: self._asked(name, judged, asked, effort))
+        deep = [depth + spare for depth in depths]
+        return self._timed(lambda: self._rank_by_index(name, judged, deep, effort))
 
     def setting(self, name: str) -> SearchSetting | None:
         """Return the setting of the search of the store of that name, with the value that programs set."""
@@ -235,7 +235,7 @@ class Retriever:
             return setting
         return replace(setting, value=effort, most=max(effort, setting.most))
 
-    def _asked(self, name: str, judged: Judged, depths: Sequence[int], effort: int | None = None) -> Rankings:
+    def _rank_by_index(self, name: str, judged: Judged, depths: Sequence[int], effort: int | None = None) -> Rankings:
         setting = self.setting(name)
         if effort is None and setting is not None and self.settings.search_effort is not None:
             effort = setting.value
@@ -250,8 +250,8 @@ class Retriever:
         keys = self.keys[name]
         rows = keys.ids.rows_of(ids)
         documents: list[str | None] = list(ids)
-        known = np.flatnonzero(rows >= 0)
-        for position, document in zip(known.tolist(), keys.documents.take(rows[known]), strict=True):
+        listed = np.flatnonzero(rows >= 0)
+        for position, document in zip(listed.tolist(), keys.documents.take(rows[listed]), strict=True):
             documents[position] = None if document in self.left_out else document
         return documents
 
@@ -341,7 +341,7 @@ class Retriever:
         def first_of(store: str) -> TimedRun:
             if self.asks_index(store):
                 listed = partial(self._listed, store)
-                return TimedRun(self._asked(store, listed, self.asked_depths), 0.0)
+                return TimedRun(self._rank_by_index(store, listed, self.asked_depths), 0.0)
             metric, vectors = self.stores[store].info.metric, self.vectors[store]
             return TimedRun(search(self._checked(store), ids, vectors, metric=metric, depth=depth), 0.0)
 

@@ -46,7 +46,7 @@ def rank_by_index(
     """
     rankings: list[_Ranking] = [{} for _ in query_ids]
     for depth in depths:
-        for ranking, deeper in zip(rankings, _found(store, queries, judged, depth, effort), strict=True):
+        for ranking, deeper in zip(rankings, _ranked_to(store, queries, judged, depth, effort), strict=True):
             for document, score in deeper.items():
                 if len(ranking) == depth:
                     break
@@ -57,31 +57,31 @@ def rank_by_index(
     )
 
 
-def _found(store: Store, queries: Vectors, judged: Judged, depth: int, effort: int | None) -> list[_Ranking]:
+def _ranked_to(store: Store, queries: Vectors, judged: Judged, depth: int, effort: int | None) -> list[_Ranking]:
     """Return the first documents of each query, `depth` where the store finds so many."""
     rankings: list[_Ranking] = [{} for _ in queries]
     most = min(store.info.count, MOST_ASKED)
-    unanswered, asked = np.arange(len(queries)), min(depth, most)
-    while len(unanswered) and asked:
+    unanswered, n_rows = np.arange(len(queries)), min(depth, most)
+    while len(unanswered) and n_rows:
         still: list[int] = []
-        step = max(_ROWS_AT_ONCE // asked, 1)
+        step = max(_ROWS_AT_ONCE // n_rows, 1)
         for first in range(0, len(unanswered), step):
             block = unanswered[first : first + step]
-            answers = store.ask(queries[block], asked, effort)
-            for query, hits, documents in zip(block.tolist(), answers, _judged_hits(answers, judged), strict=True):
+            all_hits = store.search_index(queries[block], n_rows, effort)
+            for query, hits, documents in zip(block.tolist(), all_hits, _judged_hits(all_hits, judged), strict=True):
                 rankings[query] = _ranking(hits, documents)
-                if len(rankings[query]) < depth and len(hits.ids) >= asked:
+                if len(rankings[query]) < depth and len(hits.ids) >= n_rows:
                     still.append(query)
-        if asked == most:
+        if n_rows == most:
             break
-        unanswered, asked = np.array(still, dtype=np.int64), min(2 * asked, most)
+        unanswered, n_rows = np.array(still, dtype=np.int64), min(2 * n_rows, most)
     return rankings
 
 
-def _judged_hits(answers: Sequence[Hits], judged: Judged) -> list[Sequence[str | None]]:
-    """Return the documents of all hits, answer by answer."""
-    documents = judged([doc_id for hits in answers for doc_id in hits.ids])
-    ends = np.cumsum([len(hits.ids) for hits in answers]).tolist()
+def _judged_hits(all_hits: Sequence[Hits], judged: Judged) -> list[Sequence[str | None]]:
+    """Return the documents of all hits, query by query."""
+    documents = judged([doc_id for hits in all_hits for doc_id in hits.ids])
+    ends = np.cumsum([len(hits.ids) for hits in all_hits]).tolist()
     return [documents[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 

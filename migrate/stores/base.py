@@ -142,7 +142,7 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
 
 @dataclass(frozen=True, slots=True)
 class SearchSetting:
-    """How far the index of a store looks for each query: the `name` of the setting, and its `value` as it is stored.
+    """Setting of how far an index looks for each query: its `name`, and its `value` as it is stored.
 
     A greater value, up to `most`, finds more and takes longer; none is tried where `most` is the value. `code` is how a
     user of the kind's own client sets another one, with `{}` in its place.
@@ -281,10 +281,10 @@ class Store(ABC):
 
     @property
     def setting(self) -> SearchSetting | None:
-        """How far the index of the store looks for each query; None for one that has no such setting."""
+        """The setting of how far the index looks for each query; None for one that has no such setting."""
         return None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search as any client of the store does: by its index as it is stored, whatever that misses.
 
         `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too

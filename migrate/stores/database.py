@@ -436,13 +436,13 @@ class DatabaseStore(Store):
         with self.driver.errors():
             return self.driver.setting
 
-    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search by the database, a part of the queries at a time: a server may refuse too many at once."""
         queries = check_queries(self.info, queries)
         if k <= 0:
             return [as_hits((), ()) for _ in queries]
         with self.driver.errors():
-            return [hits for part in in_parts(queries, _ASKED_AT_ONCE) for hits in self.driver.ask(part, k, effort)]
+            return [hits for part in in_parts(queries, _ASKED_AT_ONCE) for hits in self.driver.search_index(part, k, effort)]
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.

@@ -297,8 +297,8 @@ class Driver(ABC):
         """See `Store.setting`."""
         return None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
-        """See `Store.ask`; neither the queries nor `k` are zero."""
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """See `Store.search_index`; neither the queries nor `k` are zero."""
         return self.search(queries, k, None)
 
     @abstractmethod

@@ -272,12 +272,12 @@ class LanceDriver(Driver):
 
     @property
     def setting(self) -> SearchSetting | None:
-        """How many times as many candidates are compared by whole vectors, or the partitions that are looked into."""
+        """The factor by which more candidates are compared by whole vectors, or the partitions to look into."""
         if self._is_lossy:
             return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
         return None if self.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")
 
-    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search, with another value of the setting where one is given."""
         searches: Iterable[Any] = map(self._by, queries)
         if effort is not None:

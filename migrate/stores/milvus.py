@@ -260,7 +260,7 @@ class MilvusDriver(AliasDriver):
             return SearchSetting("ef", 16, 4_096, 'search_params={"params": {"ef": {}}}')
         return None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search, with another value of the setting where one is given."""
         setting = self.setting
         if setting is None or effort is None:

@@ -420,7 +420,7 @@ class PgvectorDriver(Driver):
         value = rows[0][0] if rows else default
         return SearchSetting(name, value, max(value, most), f"SET {name} = {{}}")
 
-    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search as SQL does that sets nothing, or only another value of the setting."""
         setting, question = self.setting, self._nearest_question(sql(""))
         with self._connected() as connection, connection.transaction():

@@ -300,7 +300,7 @@ class QdrantDriver(AliasDriver):
         value = (special and special.ef_construct) or self.config.hnsw_config.ef_construct
         return SearchSetting("hnsw_ef", value, max(value, 4_096), "search_params=SearchParams(hnsw_ef={})")
 
-    def ask(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search, with another number of candidates where one is given."""
         return self._search(queries, k, params=effort and self.models.SearchParams(hnsw_ef=effort))
 

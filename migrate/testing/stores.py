@@ -274,6 +274,17 @@ class StoreTests(ABC):
                 _expect(open_search(store).search(_QUERIES, k), _exact(store, _QUERIES, k))
             assert open_search(store).search(_QUERIES[:0], 3) == []
 
+    def test_its_own_index_finds_what_exact_search_does_in_so_small_a_store(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        if not store.has_own_index:
+            return
+        _expect(store.search_index(_QUERIES, 7), _exact(store, _QUERIES, 7))
+        assert store.search_index(_QUERIES[:0], 3) == []
+        setting = store.setting
+        if setting is not None:
+            assert 0 <= setting.value <= setting.most and setting.code.count("{}") == 1
+            _expect(store.search_index(_QUERIES, 7, setting.most), _exact(store, _QUERIES, 7))
+
     def test_queries_of_another_dimension_are_refused(self, tmp_path: Path) -> None:
         search = open_search(self._open(tmp_path / "store"))
         _refused(

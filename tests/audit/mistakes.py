@@ -534,6 +534,37 @@ def _rewording(change):
     return ask
 
 
+class Indexes(_Mistakes):
+    """Stores of true vectors, a translation that loses nothing, in indexes that do not find them."""
+
+    def _in(self, kind, **settings):
+        good, manifest = self.good, read_manifest(self.good.reference, "store")
+        options = {"documents": good.documents, "vectors": np.ascontiguousarray(good.true)}
+        store = make_store(self.folder / "translated", **options, manifest=replace(manifest, details={}))
+        index = faiss.index_factory(DIM, kind, faiss.METRIC_INNER_PRODUCT)
+        index.train(good.true)
+        if "HNSW" in kind:
+            index.hnsw.efConstruction = 4
+        index.add(good.true)
+        for name, value in settings.items():
+            faiss.ParameterSpace().set_index_parameter(index, name, value)
+        faiss.write_index(index, str(store.folder / "index.faiss"))
+        return replace(good.right(), translated=store.folder)
+
+    def lists_of_which_one_is_looked_into(self):
+        return self._in("IVF128,Flat", nprobe=1)
+
+    def lists_of_codes(self):
+        return self._in("IVF16,SQ8", nprobe=4)
+
+    def a_graph_of_few_links(self):
+        return self._in("HNSW4", efSearch=4)
+
+    def a_copied_index_of_many_lists(self):
+        """An index of the old store is built again, with the setting that it had."""
+        return self._in("IVF256,Flat", nprobe=1)
+
+
 class Questions(_Mistakes):
     """The right reference, asked about in a way that makes the verdict mean less than it says, or nothing."""
 

@@ -4,15 +4,19 @@ import json
 import shutil
 from dataclasses import replace
 
+import faiss
+import ir_measures
 import numpy as np
 import pytest
 from mistakes import (
+    DIM,
     Agreed,
     Choosers,
     Copies,
     Files,
     Harmless,
     Honest,
+    Indexes,
     Judgements,
     Questions,
     References,
@@ -87,6 +91,37 @@ def test_a_reference_that_only_looks_odd_is_not_refused(name, good, labels, audi
     assert code in (0, 3) and is_believed(report), said
     code, report, said = told(*mistake.command("--labels", labels), "--json")
     assert code in (0, 1, 3) and report["doubts"] == [], said
+
+
+@pytest.mark.parametrize("reference", ["reference", "pool"])
+@pytest.mark.parametrize("name", names(Indexes))
+def test_an_index_that_misses_what_its_vectors_would_find_is_not_safe(name, reference, good, audited, tmp_path):
+    mistake = build(Indexes, name, good, tmp_path)
+    truth = kept_by_faiss(mistake.translated, good)
+    assert truth < 0.95
+    code, report, said = audited(mistake if reference == "reference" else replace(mistake, reference="pool"))
+    assert code in (1, 3), said
+    assert report["verdict"]["retention"]["estimate"] == pytest.approx(truth, abs=1e-6)
+    (search,) = report["searches"]
+    assert search["is_safe_exactly"] and search["exactly"] > 0.99
+    assert search["sentence"] in report["verdict"]["caveats"]
+
+
+def kept_by_faiss(folder, good):
+    """The share of the full re-embed's nDCG@10 that an index has whom FAISS itself asks for ten."""
+    index, exact = faiss.read_index(str(folder / "index.faiss")), faiss.IndexFlatIP(DIM)
+    exact.add(np.ascontiguousarray(good.true))
+    asked = good.model([query.text for query in good.queries])
+    means = []
+    for searched in (index, exact):
+        _, labels = searched.search(asked, 10)
+        found = {
+            query.id: {good.documents[label].id: 10.0 - rank for rank, label in enumerate(row) if label >= 0}
+            for query, row in zip(good.queries, labels, strict=True)
+        }
+        values = ir_measures.iter_calc([ir_measures.nDCG @ 10], good.qrels, found)
+        means.append(sum(value.value for value in values) / len(good.queries))
+    return means[0] / means[1]
 
 
 @pytest.mark.parametrize("name", names(Questions))

@@ -133,13 +133,13 @@ def ask(job: dict[str, Any], pipe: BinaryIO) -> None:
         faiss.ParameterSpace().set_index_parameter(index, *job["setting"])
     queries = np.fromfile(job["queries"], "<f4").reshape(-1, index.d)
     for first in range(0, len(queries), _QUERIES_AT_ONCE):
-        scores, labels = _found(index, queries[first : first + _QUERIES_AT_ONCE], job["k"])
+        scores, labels = _nearest(index, queries[first : first + _QUERIES_AT_ONCE], job["k"])
         send_array(pipe, LABELS, labels.astype("<i8", copy=False))
         send_array(pipe, ROWS, scores.astype("<f4", copy=False))
     send_facts(pipe, DONE, {})
 
 
-def _found(index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
+def _nearest(index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
     """Return scores and labels of what an index finds, (q, k) each; the label -1 stands for nothing."""
     scores, labels = index.search(np.ascontiguousarray(queries), k)
     return scores, labels
@@ -170,7 +170,7 @@ def _recall(
         k = min(10, both.shape[1])
         best = -np.partition(-both, k - 1, axis=1)[:, :k]
     tenth = best.min(axis=1)
-    rows = rows_of(_found(index, sample, min(10, count))[1], labels)
+    rows = rows_of(_nearest(index, sample, min(10, count))[1], labels)
     valid = rows >= 0
     pairs = zip(sample, take(np.maximum(rows, 0)), strict=True)
     scores = np.stack([_scores(query[None], candidates, inner_product=inner)[0] for query, candidates in pairs])

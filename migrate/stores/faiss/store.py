@@ -179,7 +179,7 @@ class FaissStore(RowFileStore):
             return SearchSetting("efSearch", value, max(value, min(_MOST_CANDIDATES, count)), code)
         return None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search the index in a guarded process: its links may be damaged."""
         queries, path, setting = check_queries(self.info, queries), self.index_path, self.setting
         if k <= 0 or not len(queries):
@@ -202,8 +202,8 @@ class FaissStore(RowFileStore):
         different = np.unique(rows[is_found])
         names = np.array(self.ids(different), object)
         return [
-            as_hits(names[np.searchsorted(different, query_rows[found])].tolist(), query_scores[found])
-            for query_rows, query_scores, found in zip(rows, values, is_found, strict=True)
+            as_hits(names[np.searchsorted(different, query_rows[is_row])].tolist(), query_scores[is_row])
+            for query_rows, query_scores, is_row in zip(rows, values, is_found, strict=True)
         ]
 
     def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:

@@ -254,17 +254,17 @@ class JoinedStore(Store):
         settings = {store.setting for store in self._filled}
         return settings.pop() if len(settings) == 1 else None
 
-    def ask(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search each collection by its own index, and return the nearest of all."""
-        found: list[list[tuple[float, str]]] = [[] for _ in queries]
+        pairs_of: list[list[tuple[float, str]]] = [[] for _ in queries]
         sign = -1 if self.info.metric == "ip" else 1
         for name, store in self.members.items():
             if not store.info.count:
                 continue
-            for pairs, hits in zip(found, store.ask(queries, k, effort), strict=True):
+            for pairs, hits in zip(pairs_of, store.search_index(queries, k, effort), strict=True):
                 pairs += zip((sign * hits.scores).tolist(), self._joined_ids(name, hits.ids), strict=True)
             self._release(store)
-        nearest = [sorted(pairs)[:k] for pairs in found]
+        nearest = [sorted(pairs)[:k] for pairs in pairs_of]
         return [as_hits([doc_id for _, doc_id in pairs], [sign * score for score, _ in pairs]) for pairs in nearest]
 
     # What changed.
