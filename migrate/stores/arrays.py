@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, open_file
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
@@ -116,14 +116,14 @@ def _vector_files(folder: Path) -> list[Path]:
 def _is_array(file: Path) -> bool:
     if file.suffix != ".npy" or not file.is_file():
         return False
-    with read_errors(file), file.open("rb") as opened:
+    with read_errors(file), open_file(file) as opened:
         return opened.read(6) == b"\x93NUMPY"
 
 
 def _read_header(path: Path) -> RowFile:
     """Return the header of a file of vectors, held against the size of the file."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    with read_errors(path), path.open("rb") as file:
+    with read_errors(path), open_file(path) as file:
         stamp = FileStamp.of(path, file.fileno())
         try:
             version = np.lib.format.read_magic(file)

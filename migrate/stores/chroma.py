@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import allow_open_files, output_errors
+from migrate.files import SQLITE_JOURNALS, allow_open_files, output_errors
 from migrate.locations import fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.pace import rest_for_pace, rows_at_once
@@ -32,7 +32,6 @@ from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
 from migrate.stores.records import import_client
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.sqlite_read import JOURNALS
 from migrate.stores.switching import ASIDE, not_switched
 from migrate.vectors import Document, Vectors
 
@@ -262,7 +261,7 @@ class ChromaDriver(ClientDriver):
         """Return what Chroma writes, and the folder of manifests of single collections."""
         names = [path.name for path in self.folder.iterdir()]
         pattern = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
-        journals = (f"{_DATABASE}{ending}" for ending in JOURNALS)  # one may come after the names were listed
+        journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)  # one may come after the names were listed
         return {*filter(pattern.fullmatch, names), *journals}
 
     def companion_folder(self) -> Path | None:
@@ -321,7 +320,7 @@ class ChromaDriver(ClientDriver):
         """Return the database, and the segments of the collection, or of those that a pattern means."""
         question = "SELECT id FROM segments WHERE collection = ?"
         segments = [row for name in self._copied_names for row in self._ask(question, self.identity(name))]
-        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if path.is_file())
+        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if not path.is_dir())
         return [*files, self.folder / _DATABASE]
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:

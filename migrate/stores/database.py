@@ -25,6 +25,7 @@ from migrate.files import (
     already_exists,
     atomic_file,
     canonical_json,
+    open_descriptor,
     output_errors,
     require_room,
     sha256_file,
@@ -147,7 +148,7 @@ class DatabaseStore(Store):
             except LockedError:  # another process exports the same
                 time.sleep(0.1)
         with output_errors(path):
-            return self._opened_file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return self._opened_file(path, open_descriptor(path))
 
     def _passing_file(self) -> VectorFile:
         """Return a file that is gone with the store: nothing would tell when its vectors are out of date."""

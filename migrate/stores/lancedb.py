@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
@@ -84,6 +85,7 @@ class LanceDriver(Driver):
                 f"{self.location}: the version {version!r} is not a number; say ?version=3, or leave it out"
             )
         self.asked_version = None if version is None else int(version)
+        refuse_endless_in(self.folder / f"{self.name}.lance")
         self.table = self._open_table()
         self.table.checkout(self.asked_version or self.table.version)
         self.schema = self.table.schema

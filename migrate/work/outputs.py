@@ -31,6 +31,7 @@ from migrate.files import (
     hidden_sibling,
     output_errors,
     output_lock,
+    read_file,
     refuse_existing,
     refuse_link,
     rename_folder,
@@ -76,7 +77,7 @@ class RunState:
         """Return the state of an output that an earlier run has not finished; None where there is nothing usable."""
         path = hidden_sibling(output, "work") / _STATE
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(read_file(path))
             if content.pop("version") == _VERSION:
                 return cls(output, **content)
         except FileNotFoundError:

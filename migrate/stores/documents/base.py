@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import copy_file, output_errors
+from migrate.files import copy_file, open_file, output_errors
 from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError
 from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
@@ -200,7 +200,7 @@ def longest_first(names: Iterable[str], records: Sequence[Mapping[str, Any]]) ->
 
 def is_faiss(file: Path) -> bool:
     """Return whether a file begins as a FAISS index does."""
-    with read_errors(file), file.open("rb") as opened:
+    with read_errors(file), open_file(file) as opened:
         return fourcc.is_index(opened.read(8))
 
 

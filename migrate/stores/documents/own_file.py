@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from migrate.errors import OutputError, StoreError
+from migrate.files import open_file
 from migrate.reading import MalformedError, parse_json, read_json
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.child import temporary_file, write_all
@@ -50,7 +51,7 @@ def _records(path: Path) -> Iterator[Record]:
     """Yield the records of a file, by the names of their fields; raises StoreError where one is none."""
     values = {".json": _json_values, ".jsonl": _line_values}.get(path.suffix, _rows)
     number = 0
-    with read_errors(path), path.open("rb", buffering=1 << 20) as file:
+    with read_errors(path), open_file(path, buffering=1 << 20) as file:
         try:
             for number, value in enumerate(values(path, file), start=1):
                 record = {_TEXT: value} if isinstance(value, str) else value
@@ -194,7 +195,7 @@ class OwnFileDocuments(JsonlDocuments):
             r"(.*[^a-z])?(ids?|keys?|labels?|urls?|titles?|names?|sources?)", path.stem, re.IGNORECASE
         )
         if called and path.stem != index.stem and not named:
-            with read_errors(path), path.open("rb") as file:
+            with read_errors(path), open_file(path) as file:
                 if re.match(rb'(\xef\xbb\xbf)?\s*\[\s*"', file.read(64)):
                     raise StoreError(f"{path}: the name is that of a list of other texts; put the documents beside it")
 

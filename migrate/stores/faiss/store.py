@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, real_path
+from migrate.files import FileStamp, open_file, real_path
 from migrate.locations import Address
 from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
@@ -191,12 +191,8 @@ def _visible_files(folder: Path) -> list[Path]:
 
 
 def _head(file: Path) -> bytes:
-    with read_errors(file):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            return os.read(descriptor, fourcc.HEAD_BYTES)
-        finally:
-            os.close(descriptor)
+    with read_errors(file), open_file(file, buffering=0) as opened:
+        return opened.read(fourcc.HEAD_BYTES)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, sha256_file, sync_path, write_json
+from migrate.files import canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
@@ -60,7 +60,7 @@ def _shard_facts(content: Path, sha256: Sha256) -> dict[str, Any]:
 def _shard_names(content: Path) -> list[str]:
     path = content / SHARDS_NAME
     with output_errors(path):
-        return [shard["name"] for shard in read_shards(path.read_bytes(), str(path))]
+        return [shard["name"] for shard in read_shards(read_file(path), str(path))]
 
 
 class ParquetWriter(StoreWriter):
@@ -382,7 +382,7 @@ class ObjectOutput(ServerOutput):
         if files.read(SHARDS_NAME) is None:
             return False
         paths = [content / SHARDS_NAME, content / MANIFEST_NAME]
-        if any(files.read(path.name) != path.read_bytes() for path in paths if path.is_file()):
+        if any(files.read(path.name) != read_file(path) for path in paths if path.is_file()):
             return False
         if self._is_ours(self._mark(files)):  # a run was killed between the last two steps
             files.remove(UNFINISHED_NAME)
@@ -395,7 +395,7 @@ class ObjectOutput(ServerOutput):
         self.claim([*_shard_names(content), *(path.name for path in paths)])
         for path in paths:
             files.put(path, path.name)
-        files.write(SHARDS_NAME, (content / SHARDS_NAME).read_bytes())
+        files.write(SHARDS_NAME, read_file(content / SHARDS_NAME))
         files.remove(UNFINISHED_NAME)
 
     def discard(self) -> None:
