@@ -16,6 +16,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.base import LabelsOnly
+from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
 from migrate.stores.sources import SOURCES_NAME
@@ -66,12 +67,14 @@ class ArrayStore(RowFileStore):
         if docs.exists():
             self.source = JsonlDocuments(docs, None, array.count, in_order=True)
         documents = self.source
-        self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
+        documents.by_row = files_by_row(index, array.count, (documents.file,))
+        files = (index, documents.file, *documents.by_row)
+        self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
         manifest, foreign = own_manifest(index)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":
             notes.append(f"the vectors are {array.dtype.name}, read as float32")
-        notes += [*documents.notes, *foreign]
+        notes += [*documents.notes, *notes_beside(index, documents.by_row, ()), *foreign]
         self.info = StoreInfo(
             location=str(path),
             kind=ArraysKind.name,

@@ -151,6 +151,8 @@ class Store(ABC):
 
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
+    unread_by_row: Sequence[str] = ()
+    """Names of files beside it with an entry for each row, which are not read, and copied into a store of its kind."""
     is_copy: bool = False
     """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
     searches: bool = False

@@ -43,7 +43,7 @@ from migrate.stores.export import IDS_NAME, IdIndex, IdLookup, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
-from migrate.stores.records import check_options, records_without_vector, source_documents
+from migrate.stores.records import check_options, left_behind, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, FieldExchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
@@ -550,7 +550,7 @@ class DatabaseWriter(StoreWriter):
         if _is_of(source, type(driver)):
             pages: Iterator[Page] = (replace(page, vectors=rows.take(at)) for page, at in source.whole_pages())
         else:
-            self.remarks = (*self.remarks, *records_without_vector(source))
+            self.remarks = (*self.remarks, *left_behind(source))
             pages = self._of_documents(rows)
         with driver.errors():
             written = driver.write(name, self.dim, source.info, self._like, with_this_pace(pages))

@@ -223,6 +223,9 @@ class DocumentSource(ABC):
     format = "faiss"
     also_read: tuple[Path, ...] = ()
 
+    by_row: tuple[Path, ...] = ()
+    """Further files beside the index with an entry for each row, which are not read, but copied."""
+
     kind: str
     file: Path | None
     has_texts: bool
@@ -256,6 +259,11 @@ class DocumentSource(ABC):
     def write(self, folder: Path) -> None:
         """Write the same documents into a folder, durably: by default a copy of the file."""
         copy_files([self._path], folder)
+
+    def write_all(self, folder: Path) -> None:
+        """Write the documents, and copies of the files with an entry for each row."""
+        self.write(folder)
+        copy_files(self.by_row, folder)
 
 
 class LabelsOnly(DocumentSource):

@@ -23,6 +23,7 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.arrow import ParquetDocuments
 from migrate.stores.documents.base import DocumentSource, Labels, LabelsOnly, check_labels, sidecar_files
+from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments
 from migrate.stores.documents.langchain import LangchainDocuments
@@ -131,9 +132,12 @@ class FaissStore(RowFileStore):
         manifest, foreign = own_manifest(index)
         self.named_fields = fields or (manifest is not None and manifest.store.fields) or {}
         self.source = _find_documents(index, pickled, labels, file.count, self.named_fields)
-        info = _describe(path, file, self.source, labels)
-        self.info = replace(info, manifest=manifest, notes=(*info.notes, *foreign))
         files = (index, self.source.file, *self.source.also_read)
+        self.source.by_row = files_by_row(index, file.count, files)
+        beside = notes_beside(index, self.source.by_row, files)
+        files += self.source.by_row
+        info = _describe(path, file, self.source, labels)
+        self.info = replace(info, manifest=manifest, notes=(*info.notes, *beside, *foreign))
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:

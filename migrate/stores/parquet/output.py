@@ -26,7 +26,7 @@ from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
-from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
+from migrate.stores.records import import_client, left_behind, metadata_as_json, source_documents
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, shards_of
@@ -151,7 +151,7 @@ class ParquetWriter(StoreWriter):
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
             write_json(self.folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": listed})
-        self.remarks = (*self.remarks, *records_without_vector(self.source))
+        self.remarks = (*self.remarks, *left_behind(self.source))
         if self._like is not None and any(b"huggingface" in (schema.metadata or {}) for schema in self._like.schemas):
             remark = "the features that `datasets` notes in the schema are of the old vectors: they are left out"
             self.remarks = (remark, *self.remarks)
