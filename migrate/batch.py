@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from migrate.errors import InputError, StitchError, UsageError, VectorError
-from migrate.files import sha256_json
+from migrate.files import read_file, sha256_json
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, TranslatedBatch, input_dim, require_direction
 from migrate.stitch.persistence import load_stitch
 from migrate.stores.documents.arrow import lists_in, replace_vectors, row_without_vector, vectors_of_lists
@@ -250,7 +250,7 @@ class BatchFunction:
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as temporary:
             folder = Path(temporary) / "stitch"
             self.stitch.save(folder)
-            files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+            files = {path.name: read_file(path) for path in sorted(folder.iterdir())}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         return sha256_json(digests), files
 

@@ -12,18 +12,22 @@ import re
 import resource
 import shlex
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError, StoreError, UsageError
 
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
+
+SQLITE_JOURNALS = ("-journal", "-wal", "-shm")
+"""Endings of what SQLite keeps beside a database while a program has it open."""
 
 SWITCH_MARK = ".lead-migrate-switch"
 """In a folder that changed places by a switch: a token, the old location, and the journal."""
@@ -136,16 +140,80 @@ def is_endless(path: Path) -> bool:
 
 
 def refuse_endless(path: Path) -> None:
-    """Make sure that a path which is read leads to a file or a folder, if to anything."""
+    """Make sure that a path which is read leads to a file or a folder, if to anything.
+
+    For what a library opens by its path; all else is opened by `open_file`.
+    """
     if is_endless(path):
-        raise InputError(f"{path}: this is a pipe, a socket or a device; give a file or a folder")
+        raise _endless(path)
+
+
+def refuse_endless_in(folder: Path) -> None:
+    """Do as `refuse_endless` for all that is in a folder and below, through links too, which a library reads."""
+    folders, seen = [folder], set[str]()
+    while folders:
+        parent = folders.pop()
+        if (resolved := os.path.realpath(parent)) in seen:  # a link in a circle
+            continue
+        seen.add(resolved)
+        with suppress(FileNotFoundError), os.scandir(parent) as entries:  # it may go meanwhile
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(Path(entry.path))
+                elif not entry.is_file():
+                    refuse_endless(Path(entry.path))
+
+
+def open_file(path: Path, *, buffering: int = -1) -> BinaryIO:
+    """Open a file, or what a link to a file leads to, to read its bytes.
+
+    Raises
+    ------
+    InputError
+        It is a pipe, a socket or a device: reading one may wait or never end.
+    OSError
+        The operating system refused.
+    """
+    refuse_endless(path)
+    return open(path, "rb", buffering=buffering, opener=_open_descriptor)
+
+
+def refuse_endless_database(path: Path) -> None:
+    """Do as `refuse_endless` for a database of SQLite and what it keeps beside that."""
+    for ending in ("", *SQLITE_JOURNALS):
+        refuse_endless(path.with_name(f"{path.name}{ending}"))
+
+
+def open_descriptor(path: Path) -> int:
+    """Return a descriptor of a file that is opened as by `open_file`."""
+    refuse_endless(path)
+    return _open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _open_descriptor(path: str | Path, flags: int) -> int:
+    """Open a path without waiting for who writes to a pipe, which may have come there a moment ago."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder the caller's error is the clearer one
+        return descriptor
+    os.close(descriptor)
+    raise _endless(path)
+
+
+def _endless(path: str | Path) -> InputError:
+    return InputError(f"{path}: this is a pipe, a socket or a device; give a file or a folder")
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file; raises as `open_file`."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def sha256_file(path: Path) -> str:
     """Return hexadecimal SHA-256 of a file's bytes, read in constant memory."""
-    refuse_endless(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # they have `readinto`
 
 
 def make_private(path: Path) -> None:
@@ -188,7 +256,7 @@ def _open_files() -> tuple[int, int]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names inside a folder."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     finally:
@@ -220,12 +288,13 @@ def json_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
 
 
-def copy_file(source: Path, target: Path) -> None:
-    """Copy bytes durably; permissions and times are not copied."""
-    with source.open("rb") as read, target.open("wb") as write:
+def copy_file(source: Path, target: Path, *, durably: bool = True) -> None:
+    """Copy bytes; permissions and times are not copied. Raises as `open_file`."""
+    with open_file(source) as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, 1 << 20)
-        write.flush()
-        os.fsync(write.fileno())
+        if durably:
+            write.flush()
+            os.fsync(write.fileno())
 
 
 @contextmanager
@@ -318,7 +387,7 @@ def already_exists(output: object) -> UsageError:
 def switched_folder(folder: Path) -> str | None:
     """The old location of the switch that a folder has changed places by; None where it has not, or not any more."""
     try:
-        _, old, journal = (folder / SWITCH_MARK).read_text().split("\n")
+        _, old, journal = read_file(folder / SWITCH_MARK).decode().split("\n")
     except (OSError, ValueError):
         return None
     return old if Path(journal).is_file() else None

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from migrate.files import refuse_endless
+from migrate.files import open_file
 
 MOST_BYTES: Final = 1 << 30
 DEEPEST: Final = 100
@@ -58,8 +58,7 @@ def read_small(path: Path, most: int = MOST_BYTES) -> bytes:
     OSError
         The operating system refused.
     """
-    refuse_endless(path)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise MalformedError(f"{size:,} bytes")

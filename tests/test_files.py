@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 
 from migrate.errors import InputError, LockedError, OutputError, UsageError
 from migrate.files import (
+    _open_descriptor,
     atomic_file,
     atomic_folder,
     cache_folder,
@@ -20,8 +22,14 @@ from migrate.files import (
     command_ends,
     copy_file,
     mounts_in,
+    open_descriptor,
+    open_file,
     output_errors,
     output_lock,
+    read_file,
+    refuse_endless,
+    refuse_endless_database,
+    refuse_endless_in,
     refuse_file,
     refuse_output,
     refuse_overlap,
@@ -431,6 +439,71 @@ def test_the_hash_of_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="this is a pipe"):
         sha256_file(tmp_path / "pipe")
+
+
+def endless(kind, path):
+    """Put there what never ends, or never begins."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    else:
+        path.symlink_to({"device": "/dev/zero", "full device": "/dev/full"}[kind])
+
+
+ENDLESS = ("pipe", "socket", "device", "full device")
+READERS = {
+    "open_file": lambda path: open_file(path).close(),
+    "open_descriptor": lambda path: os.close(open_descriptor(path)),
+    "read_file": read_file,
+    "copy_file": lambda path: copy_file(path, path.with_name("copy")),
+    "refuse_endless": refuse_endless,
+    "refuse_endless_in": lambda path: refuse_endless_in(path.parent),
+    "refuse_endless_database": refuse_endless_database,
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_never_ends_is_not_read(reader, kind, tmp_path):
+    endless(kind, tmp_path / "x")
+    with pytest.raises(InputError, match=r"/x: this is a pipe, a socket or a device; give a file or a folder$"):
+        READERS[reader](tmp_path / "x")
+    assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_link_to_a_file_is_read(reader, tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "x").symlink_to("file")
+    (tmp_path / "circle").symlink_to(tmp_path, target_is_directory=True)
+    assert READERS[reader](tmp_path / "x") in (None, b"content")
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+def test_what_lies_beside_a_database_and_never_ends_is_refused(ending, tmp_path):
+    endless("pipe", tmp_path / f"x{ending}")
+    with pytest.raises(InputError, match=f"/x{ending}: this is a pipe"):
+        refuse_endless_database(tmp_path / "x")
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_what_never_ends_is_found_below_a_folder_and_through_links(kind, tmp_path):
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (folder / "link").symlink_to(elsewhere, target_is_directory=True)
+    refuse_endless_in(folder)
+    endless(kind, elsewhere / "x")
+    with pytest.raises(InputError, match="folder/link/x: this is a pipe"):
+        refuse_endless_in(folder)
+
+
+def test_a_pipe_that_comes_after_the_look_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="this is a pipe"), open(tmp_path / "pipe", "rb", opener=_open_descriptor):
+        pass
 
 
 def test_as_many_files_may_be_open_as_are_needed_and_the_system_allows():

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from migrate.cli.terminal import PROGRAM, advise
 from migrate.errors import LeadMigrateError
-from migrate.files import cache_folder, free_path, real_path
+from migrate.files import cache_folder, free_path, read_file, real_path
 from migrate.locations import MASK, mask_url, secrets_of
 from migrate.report.characters import printable
 
@@ -354,7 +354,7 @@ def note_file(model: ModelIdentity, spec: str) -> None:
 def _noted_file(model: ModelIdentity) -> Path | None:
     """Return where the file of a model was, as seen from the current folder; None where it is not known."""
     with suppress(OSError, UnicodeDecodeError):
-        path = Path(_file_note(model).read_text(encoding="utf-8"))
+        path = Path(read_file(_file_note(model)).decode())
         return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return None
 

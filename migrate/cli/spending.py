@@ -17,6 +17,7 @@ from migrate.cli.next_step import command_line
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.errors import SpendingError
+from migrate.files import read_file
 from migrate.steps.base import COST
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
     if not any(ages):
         return
     with suppress(OSError):  # without a folder of its own it warns each time
-        if marker.is_file() and marker.read_text() == str(day):
+        if marker.is_file() and read_file(marker).decode() == str(day):
             return
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(str(day))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from migrate.errors import DatasetError, OutputError
-from migrate.files import describe_os_error
+from migrate.files import describe_os_error, open_file
 from migrate.vectors import Document, Query
 
 
@@ -25,7 +25,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     if not path.is_file():
         raise DatasetError(f"{path}: is a folder or a device, not a file; check the path")
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for number, raw in enumerate(file, start=1):
                 content = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
                 try:

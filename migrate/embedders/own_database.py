@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 
 from migrate.errors import InputError, LockedError, OutputError
-from migrate.files import make_private, output_errors
+from migrate.files import make_private, output_errors, refuse_endless_database
 
 
 class OwnDatabase:
@@ -43,6 +43,7 @@ class OwnDatabase:
 
     def open(self) -> None:
         """Open the file, or make it."""
+        refuse_endless_database(self.path)
         with output_errors(self.path):
             make_private(self.path)
         with self.errors():

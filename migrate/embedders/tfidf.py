@@ -20,7 +20,7 @@ from migrate.embedders.base import Embedder, Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, UsageError
-from migrate.files import canonical_json, refuse_endless
+from migrate.files import canonical_json, read_file
 from migrate.manifest import ModelIdentity
 from migrate.reading import read_json
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress, unit_rows
@@ -87,10 +87,9 @@ def read_state(folder: Path, *, dim: int) -> TfidfState:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    refuse_endless(folder / WEIGHTS_NAME)
     try:
         facts = read_json(folder / STATE_NAME)
-        weights = load((folder / WEIGHTS_NAME).read_bytes())
+        weights = load(read_file(folder / WEIGHTS_NAME))
     except OSError as error:
         raise InputError(
             f"{folder}: the words that tfidf:{dim} learned ({STATE_NAME}, {WEIGHTS_NAME}) are missing; "

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from migrate.display import percent
 from migrate.errors import InputError
-from migrate.files import sha256_file
+from migrate.files import read_file, sha256_file
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -119,7 +119,7 @@ class ApiCounter(TokenCounter):
 def read_tokenizer(path: Path) -> TokenizerCounter:
     """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does."""
     try:
-        return make_counter(path.read_text(encoding="utf-8"))
+        return make_counter(read_file(path).decode())
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"{path}: this is not a tokenizer of the tokenizers library; copy the model again") from error
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from migrate.embedders.registry import LOCAL, find_model
 from migrate.errors import InputError, RemoteError, UsageError
-from migrate.files import sha256_file
+from migrate.files import refuse_endless_in, sha256_file
 from migrate.reading import MalformedError, read_json
 
 PACKAGED_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -56,6 +56,7 @@ def find_source(name_or_path: str) -> ModelSource:
     folder = Path(name_or_path).expanduser()
     if folder.is_dir():
         folder = folder.resolve()
+        refuse_endless_in(folder)
         if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
             raise InputError(
                 f"{folder}: no sentence-transformers model, for it has neither a modules.json nor a config.json"

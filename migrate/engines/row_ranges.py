@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any, Final
 from migrate import __version__, errors
 from migrate.batch import BatchFunction
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
+from migrate.files import sha256_file
 from migrate.stores.parquet.files import SUFFIX, LocalFiles, ParquetFile, RemoteFiles
 from migrate.stores.parquet.store import ParquetStore
 
@@ -123,9 +123,7 @@ class RangeFunction:
                     writer = pyarrow.parquet.ParquetWriter(path, translated.schema)
                 writer.write_table(translated)
             writer.close()
-            with path.open("rb") as content:
-                sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-            name = f"{row_range.name}-{sha256}{SUFFIX}"
+            name = f"{row_range.name}-{sha256_file(path)}{SUFFIX}"
             if folder is None:
                 self.folder.put(path, name)
             else:

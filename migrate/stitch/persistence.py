@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from migrate.errors import LeadMigrateError, OutputError, StitchError, UsageError
-from migrate.files import describe_os_error, sha256_file
+from migrate.files import describe_os_error, read_file, refuse_endless, sha256_file
 from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
@@ -92,6 +92,7 @@ def _load(folder: Path) -> FittedStitch:
                 raise StitchError(f"{folder}: the manifest names {name!r}, a file that no stitch has; do not trust it")
             if sha256_file(folder / name) != digest:
                 raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
+        refuse_endless(folder / WEIGHTS_NAME)
         tensors = load_file(folder / WEIGHTS_NAME)
         # A stitch without one of its views would still translate, but worse
         if missing := sorted(set(details.arrays) - tensors.keys()):
@@ -108,7 +109,7 @@ def _load(folder: Path) -> FittedStitch:
             spare = new_stitch(judged.chosen).restore_saved(_group(tensors, "fallback"))
             fallback = Fallback(spare, judged)
         selection = _read_selection(_required(details.selection, "selection"))
-        state = {n: (folder / n).read_bytes() for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
+        state = {n: read_file(folder / n) for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _group(tensors, "reader")
         with _loading_models(folder):

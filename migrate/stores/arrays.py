@@ -15,13 +15,14 @@ from types import MappingProxyType
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, open_file
 from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.base import ORDER, ROWS_OPTION
 from migrate.stores.documents.beside import documents_beside
+from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
@@ -89,11 +90,13 @@ class ArrayStore(RowFileStore):
             default=ORDER,
         )
         self.named_fields = {**named, **settled}
-        self.stamps = tuple(FileStamp.of(file) for file in (index, documents.file) if file is not None)
+        documents.by_row = files_by_row(index, array.count, (documents.file,))
+        files = (index, documents.file, *documents.by_row)
+        self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":
             notes.append(f"the vectors are {array.dtype.name}, read as float32")
-        notes += [*documents.notes, *foreign]
+        notes += [*documents.notes, *notes_beside(index, documents.by_row, ()), *foreign]
         self.info = StoreInfo(
             location=str(path),
             kind=ArraysKind.name,
@@ -138,14 +141,14 @@ def _vector_files(folder: Path) -> list[Path]:
 def _is_array(file: Path) -> bool:
     if file.suffix != ".npy" or not file.is_file():
         return False
-    with read_errors(file), file.open("rb") as opened:
+    with read_errors(file), open_file(file) as opened:
         return opened.read(6) == b"\x93NUMPY"
 
 
 def _read_header(path: Path) -> RowFile:
     """Return the header of a file of vectors, held against the size of the file."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    with read_errors(path), path.open("rb") as file:
+    with read_errors(path), open_file(path) as file:
         stamp = FileStamp.of(path, file.fileno())
         try:
             version = np.lib.format.read_magic(file)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError
-from migrate.files import FileStamp, describe_os_error, refuse_endless
+from migrate.files import FileStamp, describe_os_error, open_file, refuse_endless
 from migrate.work.rows import Rows
 
 _SHOWN = reprlib.Repr()
@@ -64,7 +64,7 @@ class RowFile(Rows):
     @contextmanager
     def opened(self) -> Iterator[int]:
         """Yield a descriptor of what holds the rows; before and after, the file is what it was."""
-        with read_errors(self.path), self.path.open("rb", buffering=0) as file:
+        with read_errors(self.path), open_file(self.path, buffering=0) as file:
             self.stamp.check(file.fileno())
             yield file.fileno() if self._descriptor is None else self._descriptor
             self.stamp.check(file.fileno())

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import allow_open_files, output_errors
+from migrate.files import SQLITE_JOURNALS, allow_open_files, output_errors
 from migrate.locations import Address, fits, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.pace import rest_for_pace, rows_at_once
@@ -34,7 +34,6 @@ from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
 from migrate.stores.records import TEXT_NAMES, as_document, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.sqlite_read import JOURNALS
 from migrate.stores.switching import ASIDE, not_switched
 from migrate.vectors import Document, Vectors
 
@@ -49,6 +48,14 @@ _TEXT: Final = "text"
 _DOCUMENT: Final = "document"
 """The key of the document of a record in the metadata of one whose text is a field of metadata."""
 _FIELDS: Final = ("documents", "metadatas", "uris")
+_DEFAULT_INDEX: Final = {"space": "l2", "ef_construction": 100, "ef_search": 100, "max_neighbors": 16}
+_EARLIER_NAMES: Final = {
+    "hnsw:space": "space",
+    "hnsw:construction_ef": "ef_construction",
+    "hnsw:search_ef": "ef_search",
+    "hnsw:M": "max_neighbors",
+}
+"""Keys of the metadata of a collection by which Chroma before 1.0 set up its index, and their names today."""
 _PAGE: Final = 4_096
 _SPARE_FILES: Final = 512
 """Files that are open beside those of many collections."""
@@ -135,8 +142,10 @@ class ChromaDriver(ClientDriver):
         self.handle = self._find(self.name)
         self.id = str(self.handle.id)
         self.configuration = dict(self.handle._model.configuration_json)
-        self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
+        if "hnsw" in self.configuration:
+            self.configuration["hnsw"] = _index_in_use(self.configuration["hnsw"], self.metadata)
+        self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         manifest = self.manifest()
         noted = Address.parse(f"#{(manifest.store.index or '') if manifest else ''}").options
         if _TEXT in noted:
@@ -208,11 +217,14 @@ class ChromaDriver(ClientDriver):
         if self.is_server:
             collection_id = self._find(name)
             return None if collection_id is None else str(collection_id.id)
-        question = (
-            "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
-            "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
-        )
-        return next((collection_id for (collection_id,) in self._ask(question, name, *self.tenant.values())), None)
+        question, values = "SELECT id FROM collections WHERE name = ?", [name]
+        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):  # Chroma before 0.4.15 has none
+            question = (
+                "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
+                "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
+            )
+            values += self.tenant.values()
+        return next((collection_id for (collection_id,) in self._ask(question, *values)), None)
 
     def _find(self, name: str) -> Any:
         """Return the collection that has a name; None if there is none."""
@@ -306,7 +318,7 @@ class ChromaDriver(ClientDriver):
         """Return what Chroma writes, and the folder of manifests of single collections."""
         names = [path.name for path in self.folder.iterdir()]
         pattern = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
-        journals = (f"{_DATABASE}{ending}" for ending in JOURNALS)  # one may come after the names were listed
+        journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)  # one may come after the names were listed
         return {*filter(pattern.fullmatch, names), *journals}
 
     def companion_folder(self) -> Path | None:
@@ -352,18 +364,20 @@ class ChromaDriver(ClientDriver):
     def _version_of(self, name: str) -> list[Any] | None:
         collection = self.identity(name)
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
-        applied = "SELECT max(m.seq_id) FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
-        numbers = [int(self._ask(question, collection)[0][0] or 0) for question in (pending, applied)]
+        # not the largest by SQLite, to which any blob is larger than any number
+        applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
+        rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
+        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
         metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
         names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        version = [collection, max(numbers), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
+        version = [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
         return None if collection is None else version
 
     def stored(self) -> Iterable[Path]:
         """Return the database, and the segments of the collection, or of those that a pattern means."""
         question = "SELECT id FROM segments WHERE collection = ?"
         segments = [row for name in self._copied_names for row in self._ask(question, self.identity(name))]
-        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if path.is_file())
+        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if not path.is_dir())
         return [*files, self.folder / _DATABASE]
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
@@ -515,6 +529,22 @@ def _connect(process: int, url: str, token: str | None, tenant: str, database: s
         settings.chroma_server_ssl_verify = False
     headers = {"x-chroma-token": token, "Authorization": f"Bearer {token}"} if token else None
     return module.HttpClient(host, port, is_safe, headers, settings, tenant, database)
+
+
+def _index_in_use(index: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings that an index is searched with.
+
+    Of a collection that Chroma before 1.0 made, its client names the defaults whatever the metadata says, and yet goes
+    by the metadata.
+    """
+    if index is None or any(index.get(name) != value for name, value in _DEFAULT_INDEX.items()):
+        return None if index is None else dict(index)
+    return {**index, **{name: metadata[key] for key, name in _EARLIER_NAMES.items() if key in metadata}}
+
+
+def _sequence_number(stored: int | bytes) -> int:
+    """Return the number of a write, which Chroma before 1.0 stores as big-endian bytes."""
+    return int.from_bytes(stored, "big") if isinstance(stored, bytes) else int(stored)
 
 
 def _records(page: Mapping[str, Any]) -> list[_Record]:

@@ -22,7 +22,7 @@ from threading import Lock
 from typing import Any, ClassVar, Final, Self
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import output_errors, work_folder
+from migrate.files import copy_file, output_errors, refuse_endless_in, work_folder
 from migrate.locations import fits
 from migrate.stores.driver import Driver
 from migrate.stores.kept import forget, keep
@@ -120,7 +120,7 @@ class ClientDriver(Driver):
     def _copy(self, path: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix not in (".sqlite", ".sqlite3"):
-            shutil.copyfile(path, target)
+            copy_file(path, target, durably=False)
             return
         with self.database(path) as source, closing(sqlite3.connect(target)) as connection:
             source.backup(connection)
@@ -145,6 +145,7 @@ class ClientDriver(Driver):
         """Use the folder itself from now on; nobody else can open it until the store is gone."""
         if self.is_server or not self._is_on_copy:
             return
+        refuse_endless_in(self.folder)
         end_copy = self._end
         self.client, end = self.open_folder(self.folder)
         self._is_on_copy, self._end = False, weakref.finalize(self, end)

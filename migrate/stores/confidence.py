@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from migrate.display import percent
 from migrate.errors import StoreError
+from migrate.files import read_file
 from migrate.stores.base import Store
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.vectors import Vectors
@@ -37,7 +38,7 @@ def read_row_values(
         return None
     # Not by `np.load`, which takes pickles and archives too, and makes room for whatever size a header claims.
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         file = io.BytesIO(content)
         np.lib.format.read_magic(file)
         shape, _, found = np.lib.format.read_array_header_1_0(file)

@@ -24,7 +24,7 @@ from migrate.stores.faiss.recipe import Recipe, recipe_of
 from migrate.stores.faiss.writer import BuiltWriter
 from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
 from migrate.stores.outputs import Output
-from migrate.stores.records import not_json, records_without_vector, source_documents
+from migrate.stores.records import left_behind, not_json, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder
@@ -177,7 +177,7 @@ class _IndexWriter(BuiltWriter):
     def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Complete both."""
         super().finish(rows, shards)
-        self.remarks = tuple(records_without_vector(self._source))
+        self.remarks = tuple(left_behind(self._source))
 
 
 class FlatWriter(FlatFileWriter):
@@ -194,7 +194,7 @@ class FlatWriter(FlatFileWriter):
             raise StoreError(f"{self.path.parent}: there is no document to write; give one at least")
         write_docs(self._source, self.path.parent)
         self.finish_file(rows.count)
-        self.remarks = (*self.remarks, *records_without_vector(self._source))
+        self.remarks = (*self.remarks, *left_behind(self._source))
 
 
 def write_docs(source: Store, folder: Path) -> None:

@@ -25,6 +25,7 @@ from migrate.files import (
     already_exists,
     atomic_file,
     canonical_json,
+    open_descriptor,
     output_errors,
     require_room,
     sha256_file,
@@ -42,7 +43,7 @@ from migrate.stores.export import IDS_NAME, IdIndex, IdLookup, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
-from migrate.stores.records import check_options, records_without_vector, source_documents
+from migrate.stores.records import check_options, left_behind, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, FieldExchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
@@ -151,7 +152,7 @@ class DatabaseStore(Store):
             except LockedError:  # another process exports the same
                 time.sleep(0.1)
         with output_errors(path):
-            return self._opened_file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return self._opened_file(path, open_descriptor(path))
 
     def _passing_file(self) -> VectorFile:
         """Return a file that is gone with the store: nothing would tell when its vectors are out of date."""
@@ -442,7 +443,9 @@ class DatabaseStore(Store):
         if k <= 0:
             return [as_hits((), ()) for _ in queries]
         with self.driver.errors():
-            return [hits for part in in_parts(queries, _ASKED_AT_ONCE) for hits in self.driver.search_index(part, k, effort)]
+            return [
+                hits for part in in_parts(queries, _ASKED_AT_ONCE) for hits in self.driver.search_index(part, k, effort)
+            ]
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
@@ -572,7 +575,7 @@ class DatabaseWriter(StoreWriter):
         if _is_of(source, type(driver)):
             pages: Iterator[Page] = (replace(page, vectors=rows.take(at)) for page, at in source.whole_pages())
         else:
-            self.remarks = (*self.remarks, *records_without_vector(source))
+            self.remarks = (*self.remarks, *left_behind(source))
             pages = self._of_documents(rows)
         with driver.errors():
             written = driver.write(name, self.dim, source.info, self._like, with_this_pace(pages))

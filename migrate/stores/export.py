@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, open_file
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
@@ -62,7 +62,7 @@ class IdIndex:
     @classmethod
     def load(cls, path: Path) -> IdIndex | None:
         """Read a saved index; None if there is none, or it is damaged."""
-        with suppress(Exception), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with suppress(Exception), open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
             return cls(file["content"].tobytes(), file["ends"], file["order"])
         return None
 

@@ -146,6 +146,11 @@ class RowFileStore(FileStore):
     source: DocumentSource
     _file: RowFile
 
+    @property
+    def unread_by_row(self) -> tuple[str, ...]:
+        """Names of files beside it with an entry for each row, which are not read."""
+        return tuple(file.name for file in self.source.by_row)
+
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Yield the vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
         for first, vectors in self._file.batches(batch_size, start, stop):
@@ -178,7 +183,7 @@ class RowFileWriter(FlatFileWriter):
     def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Complete both."""
         self.finish_file(rows.count, self._tail)
-        self._documents.write(self.path.parent)
+        self._documents.write_all(self.path.parent)
 
 
 def own_manifest(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:

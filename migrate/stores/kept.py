@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from migrate.files import atomic_folder, output_errors, state_folder, sync_path, write_bytes
+from migrate.files import atomic_folder, output_errors, read_file, state_folder, sync_path, write_bytes
 
 _NAME: Final = ".token"
 
@@ -29,7 +29,7 @@ def new_token(content: Path) -> str:
 def token_in(content: Path) -> str | None:
     """Return the token in `content`; None if there is none."""
     path = content / _NAME
-    return path.read_text() if path.is_file() else None
+    return read_file(path).decode() if path.is_file() else None
 
 
 def keep(content: Path, token: str) -> None:
@@ -60,11 +60,7 @@ def sync_tree(folder: Path) -> None:
     with output_errors(folder):
         for parent, _, names in os.walk(folder):
             for name in names:
-                descriptor = os.open(Path(parent) / name, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                sync_path(Path(parent) / name)
             sync_path(Path(parent))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
@@ -84,6 +85,7 @@ class LanceDriver(Driver):
                 f"{self.location}: the version {version!r} is not a number; say ?version=3, or leave it out"
             )
         self.asked_version = None if version is None else int(version)
+        refuse_endless_in(self.folder / f"{self.name}.lance")
         self.table = self._open_table()
         self.table.checkout(self.asked_version or self.table.version)
         self.schema = self.table.schema
@@ -195,7 +197,36 @@ class LanceDriver(Driver):
             rows = self._newest.search().where(condition).select(columns).limit(self.at_once).to_arrow()
             return self._ids_of(rows, range(0)), rows
         offsets, positions = np.unique(self._rows_with_vector[at], return_inverse=True)
-        return ids, self.table.take_offsets(offsets.tolist()).select(columns).to_arrow().take(positions)
+        return ids, self._rows_at(offsets, columns).take(positions)
+
+    def _rows_at(self, offsets: NDArray[np.int64], columns: list[str]) -> Any:
+        """Return columns of the rows at some different positions of the table, which ascend."""
+        import pyarrow as pa
+
+        if not len(offsets) or not self._is_legacy:
+            return self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
+        start, stop = int(offsets[0]), int(offsets[-1]) + 1
+        window = self.table.search().select(columns).offset(start).limit(stop - start)
+        chosen = []
+        for batch in window.to_batches(self.at_once):
+            first, last = np.searchsorted(offsets, [start, start + batch.num_rows])
+            if first < last:
+                chosen.append(batch.take(pa.array(offsets[first:last] - start)))
+            start += batch.num_rows
+        return pa.Table.from_batches(chosen)
+
+    @cached_property
+    def _is_legacy(self) -> bool:
+        """True if the files are of the format before 2.0, of which the client takes no rows by their positions."""
+        if not self.table.count_rows():
+            return False
+        try:
+            self.table.take_offsets([0]).select([self.vector]).to_arrow()
+        except Exception as error:
+            if "v1 files" not in str(error):
+                raise
+            return True
+        return False
 
     @cached_property
     def _rows_with_vector(self) -> NDArray[np.int64]:
@@ -336,11 +367,14 @@ class LanceDriver(Driver):
         return {*self.schema.names}
 
     def refuse_field(self, name: str, dim: int | None) -> None:
-        """Refuse a table whose rows are known by their numbers alone, and an older version."""
+        """Refuse a table whose rows are known by their numbers alone, an older version, and legacy files."""
         if self.id_column is None or self.asked_version is not None:
             reason = "has no column of ids" if self.id_column is None else "is an older version"
             raise UsageError(f"{self.location}: the table {reason}, so that no column is added to it; translate to a "
                              "new store (-o) instead")  # fmt: skip
+        if self._is_legacy:
+            reason = "the table is in files of the format before 2.0, and LanceDB adds no column to those"
+            raise UsageError(f"{self.location}: {reason}; translate to a new store (-o) instead")
 
     def field_caution(self, dim: int) -> str | None:
         """Tell of programs that name no column: LanceDB chooses one by the length of a query."""

@@ -28,6 +28,7 @@ from migrate.errors import (
 )
 from migrate.locations import secrets_of
 from migrate.pace import rest_for_pace, rows_at_once
+from migrate.reading import MalformedError, expect, read_table
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts, is_lossy
@@ -104,6 +105,8 @@ class MilvusDriver(AliasDriver):
         """Find the collection or alias, choose the vector, and load the collection if nobody has."""
         self.name = self.choose_name(self.names())
         self.collection_name = self.collection_of(self.name)
+        if not self.is_server:
+            self._refuse_missing()
         self.description = self.client.describe_collection(self.collection_name)
         self.fields = {field["name"]: field for field in self.description["fields"]}
         self.types = {name: str(getattr(field["type"], "name", field["type"])) for name, field in self.fields.items()}
@@ -355,6 +358,22 @@ class MilvusDriver(AliasDriver):
     def stored(self) -> Iterable[Path]:
         """Return the files of every collection."""
         return [*_files_in(self.folder / "collections"), *self.folder.glob("aliases.json")]
+
+    def _refuse_missing(self) -> None:
+        """Refuse a folder without one of the files that the collection lists: milvus-lite leaves out their rows."""
+        try:
+            shape = {"partitions": dict[str, Any]}
+            partitions = expect(read_table(self.storage / "manifest.json"), shape)["partitions"]
+            listed = [
+                expect(files, {"data_files": list[str], "delta_files": list[str]}) for files in partitions.values()
+            ]
+        except (OSError, MalformedError):  # milvus-lite has its own way with those
+            return
+        for partition, files in zip(partitions, listed, strict=True):
+            for name in (*files["data_files"], *files["delta_files"]):
+                path = self.storage / "partitions" / partition / name
+                if not path.is_file():
+                    raise StoreError(f"{path}: this file of the collection is missing; copy the whole folder again")
 
     # Writing.
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import atomic_folder, cache_folder, canonical_json, write_bytes
+from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
 from migrate.locations import Address, fits, meant_by, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.pace import has_pace, rows_at_once
@@ -512,7 +512,7 @@ class PgvectorDriver(Driver):
     def keep_field(self, name: str, note: FieldNote, content: Path) -> None:
         """Put files beside a column with its note, in one transaction."""
         schema, table = self.table.path
-        files = {path.name: path.read_bytes() for path in sorted(content.iterdir()) if path.is_file()}
+        files = {path.name: read_file(path) for path in sorted(content.iterdir()) if path.is_file()}
         self._write_files(schema, f"{table}.{name}", {**files, FIELD_NOTE: note.as_bytes()}, keeps_others=False)
 
     def as_kept(self, vectors: Vectors) -> Vectors:
@@ -847,7 +847,7 @@ class PgvectorDriver(Driver):
 
     def publish(self, staging: str, content: Path) -> None:
         """Rename the table, and put the files beside it, in one transaction."""
-        files = {path.name: path.read_bytes() for path in sorted(content.iterdir()) if path.is_file()}
+        files = {path.name: read_file(path) for path in sorted(content.iterdir()) if path.is_file()}
         schema, table, column = self._target(self.name)
         if self.identity(staging) is None:
             raise StoreError(f"{self.location}: the table {staging}, complete already, was deleted; to start over, add "

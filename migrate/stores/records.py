@@ -46,10 +46,13 @@ def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> It
     return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
 
 
-def records_without_vector(source: Store) -> Iterator[str]:
-    """Yield the remark that records of the source are not in the new store, as they have no vector."""
+def left_behind(source: Store) -> Iterator[str]:
+    """Yield remarks on what a new store of another kind lacks: records without a vector, files beside the source."""
     if source.without_vector:
         yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
+    stores = source.joined_stores() or [source]
+    if names := ", ".join(dict.fromkeys(name for store in stores for name in store.unread_by_row)):
+        yield f"{names}: with an entry for each row of the source, but not read; the new store has nothing of it"
 
 
 def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tuple[str, ...]]:

@@ -6,10 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
 
-JOURNALS: Final = ("-journal", "-wal", "-shm")
-"""Endings of what SQLite keeps beside a database while a program has it open."""
+from migrate.files import open_file, refuse_endless_database
 
 
 @contextmanager
@@ -18,6 +16,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
     SQLite does that for any program that opens the database, and cannot for one that may only read.
     """
+    refuse_endless_database(path)
     uri = path.absolute().as_uri()
     with closing(sqlite3.connect(f"{uri}?mode=ro", uri=True)) as connection:
         try:
@@ -39,5 +38,5 @@ def change_counter(path: Path) -> int:
     ----------
     SQLite, "Database File Format", 1.3.7, https://www.sqlite.org/fileformat2.html
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return int.from_bytes(file.read(28)[24:])

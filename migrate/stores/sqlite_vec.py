@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
+from migrate.files import SQLITE_JOURNALS, open_file, refuse_endless_database
 from migrate.locations import Address, options_text
 from migrate.manifest import find_manifest
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
@@ -38,7 +39,7 @@ from migrate.stores.records import (
     with_nested,
 )
 from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
-from migrate.stores.sqlite_read import JOURNALS, read_only
+from migrate.stores.sqlite_read import read_only
 from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class SqliteVecDriver(Driver):
 
     def files(self) -> Collection[str]:
         """Return the database and what SQLite keeps beside it."""
-        return [f"{self.file.name}{ending}" for ending in ("", *JOURNALS)]
+        return [f"{self.file.name}{ending}" for ending in ("", *SQLITE_JOURNALS)]
 
     def names(self) -> list[str]:
         """Return the tables of vectors."""
@@ -388,7 +389,7 @@ class SqliteVecDriver(Driver):
         """Write a copy of the whole database with the table made again, or a database with one table."""
         path = self.folder / ("store.db" if old is None else old.file.name)
         has_others = self.shares_folder and path.exists()
-        for ending in () if has_others else ("", *JOURNALS):
+        for ending in () if has_others else ("", *SQLITE_JOURNALS):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
         columns, values = ["id", "content", "metadata", "embedding"], ["?"] * 4
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]
@@ -472,6 +473,7 @@ def _look_up(table: str, key: str, columns: Iterable[str]) -> str:
 def _connect(path: Path, *, write: bool = False, extension: bool = True) -> Connection:
     apsw = import_client("apsw", "sqlite-vec")
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if write else apsw.SQLITE_OPEN_READONLY
+    refuse_endless_database(path)
     connection: Connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(_WAIT_MS)
     if extension:
@@ -503,13 +505,13 @@ def _databases(path: Path) -> list[Path]:
     with read_errors(path):
         inside = sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
     # a journal may be gone in the next moment
-    files = [file for file in inside if not file.name.endswith(JOURNALS) and file.is_file()]
+    files = [file for file in inside if not file.name.endswith(SQLITE_JOURNALS) and file.is_file()]
     return [file for file in files if _is_database(file) and _tables(file)]
 
 
 def _is_database(path: Path) -> bool:
     if "apsw" not in sys.modules:
-        with read_errors(path), path.open("rb") as file:
+        with read_errors(path), open_file(path) as file:
             return file.read(16) == b"SQLite format 3\x00"
     try:
         return bool(path.stat().st_size and _ask(path, "PRAGMA schema_version"))

@@ -26,6 +26,7 @@ from migrate.files import (
     mounts_in,
     output_errors,
     output_lock,
+    read_file,
     real_path,
     refuse_overlap,
     switched_folder,
@@ -415,7 +416,7 @@ def read_noted(content: bytes | str | Path, location: object, shape: Mapping[str
 def _token(folder: Path) -> str | None:
     """Return the token of the folder at a path; empty for one without, None if nothing is there."""
     try:
-        return (folder / SWITCH_MARK).read_text().partition("\n")[0]
+        return read_file(folder / SWITCH_MARK).decode().partition("\n")[0]
     except OSError:
         return "" if os.path.lexists(folder) else None
 

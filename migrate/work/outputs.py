@@ -32,6 +32,7 @@ from migrate.files import (
     hidden_sibling,
     output_errors,
     output_lock,
+    read_file,
     refuse_existing,
     refuse_link,
     remove_last,
@@ -79,7 +80,7 @@ class RunState:
         """Return the state of an output that an earlier run has not finished; None where there is nothing usable."""
         path = hidden_sibling(output, "work") / _STATE
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(read_file(path))
             if content.pop("version") == _VERSION:
                 return cls(output, **content)
         except FileNotFoundError:

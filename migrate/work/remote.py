@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from migrate.errors import LeadMigrateError, OutputError, UsageError
-from migrate.files import already_exists, output_errors, sync_path
+from migrate.files import already_exists, output_errors, read_file, sync_path
 from migrate.locations import scrub
 
 
@@ -156,7 +156,7 @@ def upload(folder: Path, url: str, *, last: str, force: bool = False) -> None:
     elif last in target.names():
         raise already_exists(url)
     for name in [*names, last]:
-        content = (folder / name).read_bytes()
+        content = read_file(folder / name)
         if force:
             target.write(name, content)
         elif not target.add(name, content):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors
+from migrate.files import open_descriptor, output_errors
 from migrate.vectors import Vectors
 
 
@@ -112,7 +112,7 @@ class Rows:
             nonlocal number, descriptor
             if file != number:
                 with output_errors(self.paths[file]):
-                    opened = os.open(self.paths[file], os.O_RDONLY | os.O_CLOEXEC)
+                    opened = open_descriptor(self.paths[file])
                 if descriptor >= 0:
                     os.close(descriptor)
                 number, descriptor = file, opened

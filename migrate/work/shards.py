@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import output_errors, sha256_file
+from migrate.files import open_file, output_errors, sha256_file
 from migrate.vectors import Vectors
 from migrate.work.remote import Folder
 from migrate.work.rows import Rows
@@ -166,9 +166,9 @@ class ShardFolder:
         """Return one array of a shard."""
         path, (content, header) = self.path / self._names[shard], self._header(shard)
         shape, dtype = header[name]["shape"], _TYPES[header[name]["dtype"]]
-        with output_errors(path):
-            offset = content + header[name]["data_offsets"][0]
-            return np.fromfile(path, dtype, offset=offset, count=math.prod(shape)).reshape(shape)
+        with output_errors(path), open_file(path) as file:
+            file.seek(content + header[name]["data_offsets"][0])
+            return np.fromfile(file, dtype, count=math.prod(shape)).reshape(shape)
 
     def all_values(self, name: str) -> NDArray[Any]:
         """Return an array of all shards, in order."""
@@ -188,7 +188,7 @@ class ShardFolder:
 
     def _header(self, shard: Shard) -> tuple[int, dict[str, Any]]:
         path = self.path / self._names[shard]
-        with output_errors(path), path.open("rb") as file:
+        with output_errors(path), open_file(path) as file:
             return _read_header(file)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, VectorError
-from migrate.files import output_errors, sha256_file, sync_path, write_at
+from migrate.files import open_file, output_errors, sha256_file, sync_path, write_at
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import VECTORS, Block, Shard, ShardFolder
@@ -157,7 +157,7 @@ class FlatFileWriter(StoreWriter):
         if not details["begin"] and not in_order:
             return False
         whole, own_digest = self._sha256.copy() if in_order else None, hashlib.sha256() if details["begin"] else None
-        with self.path.open("rb") as file:
+        with open_file(self.path) as file:
             file.seek(begin)
             while begin < end and (content := file.read(min(1 << 20, end - begin))):
                 begin += len(content)

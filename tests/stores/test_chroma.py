@@ -1,6 +1,9 @@
 """Chroma's own client and server: folders and collections of a server."""
 
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +11,9 @@ import pytest
 
 pytest.importorskip("chromadb")
 import sync_tools as tools
+from chroma_earlier import MIGRATIONS, as_left_by
 from chroma_tools import Named, server
-from database_tests import DatabaseTests, ServerTests, backwards, store_of_lines, written
+from database_tests import DatabaseTests, ServerTests, backwards, files_of, store_of_lines, written
 from whole_path import inspected, moved
 
 from migrate.errors import StoreError, UsageError
@@ -337,3 +341,72 @@ def test_records_with_nothing_to_read_are_told(tmp_path):
     collection.add([f"id-{row}" for row in range(60)], embeddings=example_vectors())
     info = open_store(f"chroma:{tmp_path}#items").info
     assert info.way_to_texts == "the records of the collection have no documents; add documents to it"
+
+
+def everything_of(folder):
+    """The records of the collection that is in a copy of a folder, as its client gives them, and a search."""
+    copy = folder.with_name(f"{folder.name}.copy")
+    shutil.copytree(folder, copy)
+    with closing(persistent(copy)) as client:
+        (collection,) = client.list_collections()
+        records = collection.get(include=["embeddings", "documents", "metadatas"])
+        found = collection.query(query_embeddings=example_vectors(1, seed=3), n_results=5)
+    return records, found["ids"], np.array(found["distances"])
+
+
+@pytest.fixture(params=MIGRATIONS)
+def earlier(request, tmp_path):
+    """A folder as a version before 1.0 left it, compared by cosine as its metadata says, and its documents."""
+    folder, documents = tmp_path / "old", example_documents()
+    with closing(persistent(folder)) as client:
+        collection = client.create_collection(
+            "docs", metadata={"hnsw:space": "cosine", "hnsw:M": 24}, embedding_function=None
+        )
+        collection.add(
+            ids=[document.id for document in documents],
+            embeddings=example_vectors(),
+            documents=[document.text for document in documents],
+            metadatas=[{"page": row} for row in range(len(documents))],
+        )
+    as_left_by(request.param, folder)
+    return folder, documents
+
+
+def test_a_folder_that_an_earlier_version_left_is_read_and_written_again(earlier, tmp_path):
+    folder, documents = earlier
+    with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
+        assert database.execute("SELECT seq_id FROM max_seq_id").fetchall() == [((60).to_bytes(8, "big"),)]
+    before = files_of(folder)
+    store = open_store(folder)
+    assert (store.info.count, store.info.details["distance"], store.info.details["hnsw_m"]) == (60, "cosine", 24)
+    found = read_all(store.scan())
+    row_of = {document.id: row for row, document in enumerate(documents)}
+    order = [row_of[doc_id] for doc_id in found.ids]
+    np.testing.assert_allclose(found.vectors, example_vectors()[order], rtol=1e-6, atol=1e-7)  # cosine
+    assert [document.metadata["page"] for document in store.documents()] == order
+    _, ids, distances = everything_of(folder)
+    (hits,) = store.search(example_vectors(1, seed=3), 5)
+    assert [list(hits.ids)] == ids and np.allclose(1 - hits.scores, distances[0], atol=1e-5)
+
+    new = example_vectors(seed=9)
+    written(store, f"chroma:{tmp_path}/new#docs", tmp_path / "new", new[order])
+    assert files_of(folder) == before
+    records, _, _ = everything_of(tmp_path / "new")
+    order = [row_of[doc_id] for doc_id in records["ids"]]
+    np.testing.assert_allclose(records["embeddings"], new[order], rtol=1e-6, atol=1e-7)
+    assert open_store(tmp_path / "new").info.details["distance"] == "cosine"
+
+
+def test_writes_are_noticed_whether_their_numbers_are_bytes_or_integers(earlier):
+    """To SQLite any bytes are larger than any number."""
+    folder, _ = earlier
+    store = open_store(folder)
+    numbers = [store.driver.version()[1]]
+    writes = (("METADATA", (61).to_bytes(8, "big")), ("VECTOR", (300).to_bytes(8, "big")), ("METADATA", 400))
+    for scope, number in writes:
+        with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
+            segment = "SELECT id, ? FROM segments WHERE scope = ?"
+            database.execute(f"INSERT OR REPLACE INTO max_seq_id {segment}", (number, scope))
+            database.commit()
+        numbers.append(store.driver.version()[1])
+    assert numbers == [60, 61, 300, 400]

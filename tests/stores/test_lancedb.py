@@ -5,7 +5,7 @@ import pytest
 import sync_tools as tools
 from database_tests import DatabaseTests, backwards, written
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.testing.stores import example_documents, example_vectors
@@ -23,11 +23,55 @@ def column(vectors, kind=None):
     return pa.FixedSizeListArray.from_arrays(values, vectors.shape[1])
 
 
+LEGACY = {"new_table_data_storage_version": "legacy"}
+"""Options by which the client writes files of the format before 2.0."""
+
+
+class LegacyLance(tools.Lance):
+    """Tables in files of the format before 2.0."""
+
+    def create(self, client, name, records, metric):
+        rows = pa.Table.from_pylist([{**d.metadata, "id": d.id, "text": d.text} for d, _ in records.values()])
+        if not records:
+            rows = pa.table({"id": pa.array([], pa.string()), "text": pa.array([], pa.string())})
+        vectors = np.array(tools.vectors_of(records), np.float32)
+        rows = rows.append_column("vector", column(vectors))
+        client.create_table(name, rows, mode="overwrite", storage_options=LEGACY)
+
+
 class TestLance(DatabaseTests):
     maker = tools.Lance()
 
     def filter_by(self, name, value):
         return f"{name} = {value}"
+
+
+class TestLegacy(TestLance):
+    maker = LegacyLance()
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_rows_of_legacy_files_are_read_by_their_positions(has_ids, tmp_path):
+    vectors = example_vectors(300)
+    rows = pa.table({"title": [f"t{row}" for row in range(300)], "vector": column(vectors)})
+    if has_ids:
+        rows = rows.append_column("id", pa.array([f"{row * 7 % 300:03d}" for row in range(300)]))
+    client = lancedb.connect(str(tmp_path / "old"))
+    table = client.create_table("docs", rows, storage_options=LEGACY)
+    table.delete("title = 't7'")  # the positions of the rows after it are others now
+    with pytest.raises(RuntimeError, match="v1 files"):
+        table.take_offsets([0]).to_arrow()
+    store = open_store(tmp_path / "old")
+    expected = {f"t{row}": vectors[row] for row in range(300) if row != 7}
+    assert store.info.count == len(expected)
+    for rows in (np.array([200, 3, 200, 77]), np.arange(store.info.count)):
+        titles = [document.metadata.get("title", document.text) for document in store.documents(rows)]
+        assert np.array_equal(store.get(rows).vectors, np.array([expected[title] for title in titles]))
+    assert sorted(titles) == sorted(expected)
+    location = f"lancedb:{tmp_path}/old#docs"
+    if has_ids:
+        with pytest.raises(UsageError, match=r"files of the format before 2\.0.*translate to a new store"):
+            open_store(location).driver.refuse_field("vector2", 8)
 
 
 def test_doubles_and_rows_without_a_vector_stay_what_they_are(tmp_path):

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from migrate.errors import InputError, ManifestError, StitchError, StoreError, VectorError
-from migrate.files import atomic_folder, canonical_json, copy_file, sha256_file
+from migrate.files import atomic_folder, canonical_json, copy_file, read_file, sha256_file
 from migrate.lab.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
 from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts, read_manifest
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
@@ -286,5 +286,5 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, sent: CiphertextFact
 def _seal_of(store: Store, keyring: Path) -> str:
     """Return a mark by which the store is known later, which tells nobody without the secret key anything of it."""
     fingerprint = {name: value for name, value in store.snapshot().fingerprint.items() if name != "texts_sha256"}
-    secret = (keyring / SECRET_NAME).read_bytes()
+    secret = read_file(keyring / SECRET_NAME)
     return hmac.new(hashlib.sha256(secret).digest(), canonical_json(fingerprint).encode(), hashlib.sha256).hexdigest()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, open_file
 from migrate.stores.base import NO_TEXTS
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import (
@@ -253,7 +253,7 @@ class ParquetDocuments(ArrowDocuments):
             raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
         self.file = self._path = files[0]
         import_client("pyarrow", "parquet")
-        with read_errors(self._path), arrow_errors(self._path), self._path.open("rb") as opened:
+        with read_errors(self._path), arrow_errors(self._path), open_file(self._path) as opened:
             import pyarrow.parquet
 
             self._stamp = FileStamp.of(self._path, opened.fileno())
@@ -284,7 +284,7 @@ class ParquetDocuments(ArrowDocuments):
     def _batches(self) -> Iterator[Any]:
         import pyarrow.parquet
 
-        with self._path.open("rb") as opened:
+        with open_file(self._path) as opened:
             self._stamp.check(opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
             yield from parquet.iter_batches(ROWS_PER_BATCH, columns=self._columns.documents)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import copy_file, output_errors
+from migrate.files import copy_file, open_file, output_errors
 from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError
 from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
@@ -250,7 +250,7 @@ def longest_first(names: Iterable[str], records: Sequence[Mapping[str, Any]]) ->
 
 def is_faiss(file: Path) -> bool:
     """Return whether a file begins as a FAISS index does."""
-    with read_errors(file), file.open("rb") as opened:
+    with read_errors(file), open_file(file) as opened:
         return fourcc.is_index(opened.read(8))
 
 
@@ -272,6 +272,9 @@ class DocumentSource(ABC):
 
     format = "faiss"
     also_read: tuple[Path, ...] = ()
+
+    by_row: tuple[Path, ...] = ()
+    """Further files beside the index with an entry for each row, which are not read, but copied."""
 
     kind: str
     file: Path | None
@@ -338,6 +341,11 @@ class DocumentSource(ABC):
     def write(self, folder: Path) -> None:
         """Write the same documents into a folder, durably: by default a copy of the file."""
         copy_files([self._path], folder)
+
+    def write_all(self, folder: Path) -> None:
+        """Write the documents, and copies of the files with an entry for each row."""
+        self.write(folder)
+        copy_files(self.by_row, folder)
 
 
 class LabelsOnly(DocumentSource):

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from migrate.files import open_file
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import ParquetDocuments
@@ -50,7 +51,7 @@ def is_plain(docs: Path) -> bool:
     Lines that cannot be read do not decide: whoever reads them all names them.
     """
     records = []
-    with read_errors(docs), docs.open("rb", buffering=1 << 20) as file:
+    with read_errors(docs), open_file(docs, buffering=1 << 20) as file:
         for _, _, line in islice(lines_of(file, docs), LOOKED_AT):
             try:
                 records.append(parse_json(line))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, open_file
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import DocumentSource, Labels, check_count, repeated, row_readings
@@ -93,7 +93,7 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
     """
     offsets, sizes, numbers, hashes, values, faiss_ids = (array("q") for _ in range(6))
     with_text = 0
-    with read_errors(path), path.open("rb", buffering=1 << 20) as file:
+    with read_errors(path), open_file(path, buffering=1 << 20) as file:
         stamp = FileStamp.of(path, file.fileno())
         if written is None and (cached := _scans.get(stamp)) is not None:
             return cached
@@ -148,7 +148,7 @@ def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
     """Refuse an id that two documents have."""
     # equal hashes are only a suspicion: the lines are read again and their ids compared
     line_of: dict[str, int] = {}
-    with read_errors(scan.stamp.path), scan.stamp.path.open("rb") as file:
+    with read_errors(scan.stamp.path), open_file(scan.stamp.path) as file:
         for index in np.flatnonzero(np.isin(scan.hashes, repeated(scan.hashes))).tolist():
             number = int(scan.line_numbers[index])
             line = os.pread((written or file).fileno(), int(scan.sizes[index]), int(scan.offsets[index]))
@@ -197,7 +197,7 @@ class JsonlDocuments(DocumentSource):
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan
-        with read_errors(self._path), self._path.open("rb", buffering=0) as file:
+        with read_errors(self._path), open_file(self._path, buffering=0) as file:
             scan.stamp.check(file.fileno())
             for position in positions.tolist():
                 size, number = int(scan.sizes[position]), int(scan.line_numbers[position])

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.files import open_file
 from migrate.reading import MalformedError, read_json
 from migrate.stores.binary_reader import read_errors, shown
 from migrate.stores.documents.base import MOST_BYTES, DocumentSource, Labels, check_numbered, json_errors
@@ -27,7 +28,7 @@ def is_langchainjs(index: Path) -> bool:
     docstore = index.with_name(_DOCSTORE)
     if not docstore.is_file():
         return False
-    with read_errors(docstore), docstore.open("rb") as file:
+    with read_errors(docstore), open_file(docstore) as file:
         return file.read(64).lstrip().startswith(b"[")
 
 

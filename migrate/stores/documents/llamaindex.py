@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.files import open_file
 from migrate.reading import MalformedError, expect, parse_json, read_small, read_table
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import (
@@ -118,7 +119,7 @@ class LlamaIndexDocuments(NodeDocuments):
 
 def is_simple(file: Path) -> bool:
     """Return whether a file begins as one that LlamaIndex's `SimpleVectorStore` writes."""
-    with read_errors(file), file.open("rb") as opened:
+    with read_errors(file), open_file(file) as opened:
         head = opened.read(64).lstrip()
     return head.startswith(b"{") and f'"{EMBEDDINGS}"'.encode() in head
 

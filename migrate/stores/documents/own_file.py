@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from migrate.errors import OutputError, StoreError
+from migrate.files import open_file
 from migrate.reading import MalformedError, parse_json, read_json
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.child import temporary_file, write_all
@@ -56,7 +57,7 @@ def _records(path: Path) -> Iterator[Record]:
     """Yield the records of a file, by the names of their fields; raises StoreError where one is none."""
     values = {".json": _json_values, ".jsonl": _line_values, ".ndjson": _line_values}.get(path.suffix, _rows)
     number = 0
-    with read_errors(path), path.open("rb", buffering=1 << 20) as file:
+    with read_errors(path), open_file(path, buffering=1 << 20) as file:
         try:
             for number, value in enumerate(values(path, file), start=1):
                 record = {_TEXT: value} if isinstance(value, str) else value
@@ -81,7 +82,7 @@ def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:
 
 def _is_of_lines(path: Path) -> bool:
     """Return whether the first two lines of a file are objects of JSON, each by itself."""
-    with path.open("rb") as file, suppress(MalformedError):
+    with open_file(path) as file, suppress(MalformedError):
         values = [parse_json(line) for _, _, line in islice(lines_of(file, path), 2)]
         return len(values) == 2 and all(isinstance(value, dict) for value in values)
     return False
@@ -248,7 +249,7 @@ class OwnFileDocuments(JsonlDocuments):
             r"(.*[^a-z])?(ids?|keys?|labels?|urls?|titles?|names?|sources?)", path.stem, re.IGNORECASE
         )
         if called and path.stem != index.stem and not named:
-            with read_errors(path), path.open("rb") as file:
+            with read_errors(path), open_file(path) as file:
                 if re.match(rb'(\xef\xbb\xbf)?\s*\[\s*"', file.read(64)):
                     raise StoreError(f"{path}: the name is that of a list of other texts; put the documents beside it")
 

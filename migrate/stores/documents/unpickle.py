@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
+from migrate.files import open_file
 from migrate.stores.binary_reader import shown
 from migrate.stores.frames import DONE, FACTS, PLACES, TEXT, RefusedError, send, send_array, send_facts
 
@@ -217,7 +218,7 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     path, count = Path(job["path"]), job["count"]
     # Millions of new values, and none of them garbage; the process ends before that matters.
     gc.disable()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         unpickler = _DocstoreUnpickler(file)
         loaded = unpickler.load()
         if file.read(1):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UnsupportedStoreError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, open_file
 from migrate.reading import expect, parse_json
 from migrate.stores.base import Metric
 from migrate.stores.binary_reader import RowFile, read_errors
@@ -49,7 +49,7 @@ class FaissFile(RowFile):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with read_errors(path), path.open("rb", buffering=0) as file:
+        with read_errors(path), open_file(path, buffering=0) as file:
             self.stamp = FileStamp.of(path, file.fileno())
             head = file.read(HEAD_BYTES)
         self.code = _check_code(path, head)

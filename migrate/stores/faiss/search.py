@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
+from migrate.files import refuse_endless
 from migrate.stores.base import Hits, Store
 from migrate.stores.serving import as_fields, as_hits, check_queries
 from migrate.vectors import Vectors, squared_norms
@@ -168,6 +169,7 @@ def search_of_file(store: Store, path: Path, ids: Sequence[str], labels: NDArray
     import faiss
 
     try:
+        refuse_endless(path)
         index = faiss.read_index(str(path))
     except RuntimeError as error:
         raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error

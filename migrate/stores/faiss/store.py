@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, output_errors, real_path
+from migrate.files import FileStamp, open_file, output_errors, real_path
 from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, SearchSetting, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import ROWS_OPTION, DocumentSource, Labels, check_labels
 from migrate.stores.documents.beside import documents_beside
+from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.documents.langchain import LangchainDocuments
@@ -151,9 +152,12 @@ class FaissStore(RowFileStore):
             given_labels=file.labels if "IDMap" in file.chain else None,
         )
         self.named_fields = {**named, **settled}
-        info = _describe(path, file, self.source, labels)
-        self.info = replace(info, manifest=manifest, notes=(*info.notes, *foreign))
         files = (index, self.source.file, *self.source.also_read)
+        self.source.by_row = files_by_row(index, file.count, files)
+        beside = notes_beside(index, self.source.by_row, files)
+        files += self.source.by_row
+        info = _describe(path, file, self.source, labels)
+        self.info = replace(info, manifest=manifest, notes=(*info.notes, *beside, *foreign))
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
     @property
@@ -257,12 +261,8 @@ def _visible_files(folder: Path) -> list[Path]:
 
 
 def _head(file: Path) -> bytes:
-    with read_errors(file):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            return os.read(descriptor, fourcc.HEAD_BYTES)
-        finally:
-            os.close(descriptor)
+    with read_errors(file), open_file(file, buffering=0) as opened:
+        return opened.read(fourcc.HEAD_BYTES)
 
 
 def _names(names: Sequence[str]) -> str:

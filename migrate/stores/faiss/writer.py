@@ -43,7 +43,7 @@ def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource)
     if not old.count and needs_training:
         raise StoreError(f"{path}: no vectors to train {factory(old.recipe)} on; there is none to move")
     recipe, remarks = rescale(old.recipe, old.dim, dim, old.count)
-    writer = BuiltWriter(path, recipe, dim, old.metric, documents.write, labels=old.labels)
+    writer = BuiltWriter(path, recipe, dim, old.metric, documents.write_all, labels=old.labels)
     writer.remarks = remarks
     return writer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from migrate.errors import UsageError
-from migrate.files import output_errors, sha256_file, write_json
+from migrate.files import copy_file, output_errors, read_file, sha256_file, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, StoreFacts, read_manifest
 from migrate.stores.base import Store
@@ -180,7 +179,7 @@ class _ServerWriter(JoinedWriter):
 def _read_parts(content: Path) -> list[dict[str, Any]]:
     """Return the list of the collections in a complete work folder; none of one that is not complete."""
     path = content / _PARTS
-    return list(json.loads(path.read_bytes())["parts"]) if path.is_file() else []
+    return list(json.loads(read_file(path))["parts"]) if path.is_file() else []
 
 
 def _write_beside(content: Path, folder: Path, entry: Mapping[str, Any]) -> None:
@@ -196,7 +195,7 @@ def _write_beside(content: Path, folder: Path, entry: Mapping[str, Any]) -> None
                 if path.name == CONFIDENCE_NAME:
                     counts["true vectors"] = int(np.count_nonzero(values == 1))
             elif path.is_file() and path.name not in (_PARTS, MANIFEST_NAME):
-                shutil.copyfile(path, folder / path.name)
+                copy_file(path, folder / path.name)
         details = {**entry["facts"], **StoreFacts(beside_sha256=hashes or None).as_details()}
         replace(manifest, counts=counts, details={**manifest.details, **details}).write(folder)
         sync_tree(folder)

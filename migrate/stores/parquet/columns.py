@@ -27,7 +27,9 @@ from migrate.files import (
     hidden_sibling,
     output_errors,
     output_lock,
+    read_file,
     real_path,
+    refuse_endless_in,
     refuse_existing,
     sha256_file,
     sync_path,
@@ -152,7 +154,7 @@ class ColumnOutput(Output):
         """Complete the new folder, and let it trade places with the old one."""
         store, folder = self.store, content.parent / _FILES
         with output_errors(self.path):
-            made_from = parse_json((content.parent / _SOURCE).read_bytes())
+            made_from = parse_json(read_file(content.parent / _SOURCE))
             if not store.is_as_opened() or made_from != _versions(store):
                 raise StoreError(
                     f"{self.location}: the files changed since the new ones were made from them; to start over, add "
@@ -339,6 +341,7 @@ def _copy_beside(old: Path, new: Path, names: tuple[str, ...]) -> None:
             shutil.rmtree(copy)
         copy.unlink(missing_ok=True)
         if source.is_dir():
+            refuse_endless_in(source)
             shutil.copytree(source, copy)
         elif source.is_file():
             shutil.copy2(source, copy)
@@ -361,9 +364,7 @@ def _list_shards(old: Path, new: Path) -> None:
     if not (old / SHARDS_NAME).is_file():
         (new / SHARDS_NAME).unlink()
         return
-    listed, written = (
-        read_shards((place / SHARDS_NAME).read_bytes(), str(place / SHARDS_NAME)) for place in (old, new)
-    )
+    listed, written = (read_shards(read_file(place / SHARDS_NAME), str(place / SHARDS_NAME)) for place in (old, new))
     entries = {entry["name"]: entry for entry in listed}
     changed = [
         {**entries.get(entry["name"], entry), "bytes": entry["bytes"], "sha256": entry["sha256"]} for entry in written

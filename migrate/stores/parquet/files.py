@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from migrate.errors import RemoteError, StoreError
-from migrate.files import FileStamp, refuse_endless
+from migrate.files import FileStamp, open_file, read_file, refuse_endless
 from migrate.reading import parse_json
 from migrate.stores.binary_reader import read_errors
 from migrate.work.outputs import why_missing
@@ -101,7 +101,7 @@ class LocalFiles:
     def opened(self, file: ParquetFile) -> Iterator[Any]:
         """Open a file, and check before and after that it has not changed."""
         path = Path(file.path)
-        with read_errors(path), path.open("rb") as opened:
+        with read_errors(path), open_file(path) as opened:
             if [*FileStamp.of(path).signature] != file.version:
                 raise StoreError(f"{path}: the file changed since it was opened; stop what writes to it, and run again")
             stamp = FileStamp.of(path, opened.fileno())
@@ -112,7 +112,7 @@ class LocalFiles:
         """Return the content of a small file in the folder."""
         path = self.folder / name
         with read_errors(path):
-            return path.read_bytes() if path.is_file() else None
+            return read_file(path) if path.is_file() else None
 
 
 class RemoteFiles(Folder):

@@ -9,7 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, atomic_folder, cache_folder, output_errors, real_path, sha256_json, write_bytes
+from migrate.files import (
+    FileStamp,
+    atomic_folder,
+    cache_folder,
+    open_file,
+    output_errors,
+    real_path,
+    sha256_json,
+    write_bytes,
+)
 from migrate.locations import Address, place_of
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.base import KindSupport, Store
@@ -99,7 +108,7 @@ def _check(location: str, address: Address, options: Sequence[str]) -> str:
 
 def _has_magic(file: Path) -> bool:
     try:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             return opened.read(4) == b"PAR1"
     except OSError:
         return False

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, sha256_file, sync_path, write_json
+from migrate.files import canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
@@ -26,7 +26,7 @@ from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
-from migrate.stores.records import import_client, metadata_as_json, records_without_vector, source_documents
+from migrate.stores.records import import_client, left_behind, metadata_as_json, source_documents
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder, shards_of
@@ -60,7 +60,7 @@ def _shard_facts(content: Path, sha256: Sha256) -> dict[str, Any]:
 def _shard_names(content: Path) -> list[str]:
     path = content / SHARDS_NAME
     with output_errors(path):
-        return [shard["name"] for shard in read_shards(path.read_bytes(), str(path))]
+        return [shard["name"] for shard in read_shards(read_file(path), str(path))]
 
 
 class ParquetWriter(StoreWriter):
@@ -151,7 +151,7 @@ class ParquetWriter(StoreWriter):
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
             write_json(self.folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": listed})
-        self.remarks = (*self.remarks, *records_without_vector(self.source))
+        self.remarks = (*self.remarks, *left_behind(self.source))
         if self._like is not None and any(b"huggingface" in (schema.metadata or {}) for schema in self._like.schemas):
             remark = "the features that `datasets` notes in the schema are of the old vectors: they are left out"
             self.remarks = (remark, *self.remarks)
@@ -380,7 +380,7 @@ class ObjectOutput(ServerOutput):
         if files.read(SHARDS_NAME) is None:
             return False
         paths = [content / SHARDS_NAME, content / MANIFEST_NAME]
-        if any(files.read(path.name) != path.read_bytes() for path in paths if path.is_file()):
+        if any(files.read(path.name) != read_file(path) for path in paths if path.is_file()):
             return False
         if self._is_ours(self._mark(files)):  # a run was killed between the last two steps
             files.remove(UNFINISHED_NAME)
@@ -393,7 +393,7 @@ class ObjectOutput(ServerOutput):
         self.claim([*_shard_names(content), *(path.name for path in paths)])
         for path in paths:
             files.put(path, path.name)
-        files.write(SHARDS_NAME, (content / SHARDS_NAME).read_bytes())
+        files.write(SHARDS_NAME, read_file(content / SHARDS_NAME))
         files.remove(UNFINISHED_NAME)
 
     def discard(self) -> None:
