@@ -112,6 +112,17 @@ def test_a_command_that_was_killed_when_all_was_done_ends_well_the_next_time(com
     assert hidden == [], "and nothing is left beside it"
 
 
+@pytest.mark.parametrize(
+    "command", ["translate store stitch -o out", "embed judged --model tfidf:24 --no-chunks -o out"]
+)
+def test_a_command_that_was_killed_before_it_said_so_ends_well_the_next_time(command, here, lead_migrate):
+    call_in_child(run, shlex.split(command), point="told:1")
+    made = contents("out")
+    lead_migrate(command)
+    assert contents("out") == made and list(Path().glob(".out*")) == []
+    assert "out exists" in lead_migrate(command, code=2).complaint
+
+
 def interrupted(*_args, **_options):
     raise KeyboardInterrupt
 
