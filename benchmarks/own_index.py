@@ -17,7 +17,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import faiss
 
@@ -54,21 +53,18 @@ def faiss_stores(reference: Path, embedder: Embedder, folder: Path) -> Iterator[
 
 def databases(reference: Path, embedder: Embedder, folder: Path) -> Iterator[tuple[str, str]]:
     """Write a store of each kind that lies in a folder; yield its name and its location."""
+    from lancedb import connect
+    from lancedb.index import IvfFlat, IvfPq
+
     for name in ("chroma", "qdrant", "lancedb"):
         location = f"{name}:{folder / name}#documents"
         reembed_store(open_store(reference), embedder, location)
         yield {"chroma": "Chroma", "qdrant": "Qdrant, a folder", "lancedb": "LanceDB without an index"}[name], location
-    for kind, options in (("IVF_FLAT", {"num_partitions": 64}), ("IVF_PQ", {"num_partitions": 16})):
-        yield f"LanceDB {kind}", _lancedb_indexed(folder, kind, options)
-
-
-def _lancedb_indexed(folder: Path, kind: str, options: dict[str, Any]) -> str:
-    import lancedb
-
-    path = Path(shutil.copytree(folder / "lancedb", folder / f"lancedb-{kind}"))
-    table = lancedb.connect(str(path)).open_table("documents")
-    table.create_index(metric="dot", vector_column_name="vector", index_type=kind, **options)
-    return f"lancedb:{path}#documents"
+    for config in (IvfFlat(distance_type="dot", num_partitions=64), IvfPq(distance_type="dot", num_partitions=16)):
+        kind = type(config).__name__
+        path = Path(shutil.copytree(folder / "lancedb", folder / f"lancedb-{kind}"))
+        connect(str(path)).open_table("documents").create_index("vector", config=config)
+        yield f"LanceDB {kind}", f"lancedb:{path}#documents"
 
 
 def pgvector_stores(reference: Path, embedder: Embedder, folder: Path) -> Iterator[tuple[str, str]]:

@@ -32,8 +32,8 @@ class OwnSearch:
 
     `arm` is the arm that asks the store, `index` its index with the setting of its search. `exactly` and `by_index` are
     what either search keeps of the full re-embed (retention, or agreement@10), `of_exact` is the mean score by the
-    index over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code or
-    the option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
+    index over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code
+    or the option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
     `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE, and
     `sentence` has both figures and the remedy.
     """

@@ -443,9 +443,8 @@ class DatabaseStore(Store):
         if k <= 0:
             return [as_hits((), ()) for _ in queries]
         with self.driver.errors():
-            return [
-                hits for part in in_parts(queries, _ASKED_AT_ONCE) for hits in self.driver.search_index(part, k, effort)
-            ]
+            parts = (self.driver.search_index(part, k, effort) for part in in_parts(queries, _ASKED_AT_ONCE))
+            return [hits for part in parts for hits in part]
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.

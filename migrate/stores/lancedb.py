@@ -290,11 +290,11 @@ class LanceDriver(Driver):
         """Search; `where` is a condition in SQL."""
         if where is not None and not isinstance(where, str):
             raise UsageError(f'{self.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}')
-        searches: Iterable[Any] = map(self._by, queries)
+        searches = [self._by(query) for query in queries]
         if self._is_lossy:  # the scores are then those of whole vectors
-            searches = (search.refine_factor(1) for search in searches)
+            searches = [search.refine_factor(1) for search in searches]
         if where is not None:
-            searches = (search.where(where, prefilter=True) for search in searches)
+            searches = [search.where(where, prefilter=True) for search in searches]
         return [self._nearest(search, k) for search in searches]
 
     @property
@@ -310,10 +310,10 @@ class LanceDriver(Driver):
 
     def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """Search, with another value of the setting where one is given."""
-        searches: Iterable[Any] = map(self._by, queries)
+        searches = [self._by(query) for query in queries]
         if effort is not None:
             name = "refine_factor" if self._is_lossy else "nprobes"
-            searches = (getattr(search, name)(effort) for search in searches)
+            searches = [getattr(search, name)(effort) for search in searches]
         return [self._nearest(search, k) for search in searches]
 
     def _by(self, query: Vectors) -> Any:
