@@ -29,6 +29,7 @@ from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.report import AuditReport
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.embedders import load_embedder
+from migrate.embedders.base import Embedder
 from migrate.report.terminal import table
 from migrate.selection import QueryLog
 from migrate.selection.query_log import query_log_rows
@@ -83,7 +84,7 @@ def load(data: Path, name: str, split: str = "test") -> tuple[Collection, Space,
     """A set, and its spaces of the source and the target model."""
     found: BeirSet = load_beir(data / name, split=split)
     collection = Collection(found, tuple(found.documents()))
-    return collection, *(load_space(data, name, space, collection) for space in (SOURCE, TARGET))
+    return collection, load_space(data, name, SOURCE, collection), load_space(data, name, TARGET, collection)
 
 
 def documents(data: Path) -> None:
@@ -108,8 +109,8 @@ def documents(data: Path) -> None:
                 [name, kind, f"{len(most):,}", f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}", f"{len(copies):,}"]
             )
         run = run_over(collection, np.arange(len(texts)), target.documents, target.queries)
-        near = np.sort([(1 - scores[0]) / (1 - scores[9]) for scores in run.scores.values()])
-        print(f"{name}: distance to the first document, in those to the tenth: least {near[0]:.2f}, {near[1]:.2f}")
+        near = np.sort([(1 - scores[0]) / (1 - scores[1]) for scores in run.scores.values()])
+        print(f"{name}: distance to the first document, in those to the second: least {near[0]:.2f}, {near[1]:.2f}")
     head = ["set", "queries", "", "1 %", "median", "most", "taken for documents"]
     print(f"\nshare of a document that queries have\n\n{table([head, *rows])}", flush=True)
 
@@ -184,7 +185,8 @@ def verdicts(data: Path, folder: Path, pairs: int) -> None:
             fitted = migrate.fit(
                 store, target, kind="ridge", sample=pairs, query_log=choosers.queries, source_model=source_model
             )
-            moved = migrate.translate(store, fitted, place / "moved").path
+            moved = place / "moved"
+            migrate.translate(store, fitted, moved)
             for wording, asked in {**judges, "others": others}.items():
                 report = _audited(moved, asked, target)
                 bounds, held_out = report.verdict.retention, report.held_out
@@ -213,7 +215,7 @@ def _knowing(path: Path, output: Path, asked: Iterable[QuerySet]) -> Path:
     return output
 
 
-def _audited(moved: Path, asked: QuerySet, target: object) -> AuditReport:
+def _audited(moved: Path, asked: QuerySet, target: Embedder) -> AuditReport:
     return migrate.audit(moved, "build", judged=asked, target=target, two_stage="none")
 
 

@@ -5,7 +5,7 @@ before or after it, is left out or was changed. Of a short document, which a que
 and hardly anything else. A title or a sentence of a document is not the document. `benchmarks/independence.py` prints
 how far queries of people are from that.
 
-By vectors, such a query is several times nearer to its document than to any others. That shows with true vectors alone,
+By vectors, such a query is many times nearer to its document than to any other. That shows with true vectors alone,
 which a pool embeds after its queries were chosen, so that it is a doubt (`migrate.audit.findings`).
 """
 
@@ -69,15 +69,15 @@ def without_documents(retriever: Retriever) -> Retriever:
 def _copies(retriever: Retriever) -> Set[str]:
     """Return the ids of the queries that are one of their documents."""
     query_set, keys, store = retriever.query_set, retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
-    asking: dict[str, list[str]] = {}
+    queries_of: dict[str, list[str]] = {}
     for query_id in query_set.query_ids:
         for document in _own_documents(retriever, query_id):
-            asking.setdefault(document, []).append(query_id)
+            queries_of.setdefault(document, []).append(query_id)
     letters = {query.id: query_key(query.text) for query in query_set.queries}
-    rows = keys.documents.all_rows_of(asking)
+    rows = keys.documents.all_rows_of(queries_of)
     copies: set[str] = set()
     for name, stored in zip(keys.documents.take(rows), store.documents(rows), strict=True):
-        copies.update(_that_are(query_key(stored.text), asking[name], letters))
+        copies.update(_that_are(query_key(stored.text), queries_of[name], letters))
     return copies
 
 

@@ -34,8 +34,8 @@ _BY_LUCK = 0.01
 _BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
 """The same where no larger share of the relevant documents than this was not found by the translated store."""
 
-_NEXT, _ROUNDING = 0.05, 1e-3
-"""The distance to a first document, in those to the tenth, up to which a query is that document; and what is 0."""
+_NEXT, _ROUNDING = 0.1, 1e-3
+"""The distance to a first document, in those to the second, up to which a query is that document; and what is 0."""
 _ALL_AGREED = 0.9
 """Share of queries, 0-1, above which judgements of what both rankings have first were made from these."""
 
@@ -200,7 +200,7 @@ def _quotes(retriever: Retriever) -> list[Finding]:
 def _next_to_documents(retriever: Retriever) -> list[Finding]:
     """Return a doubt where more than a tenth of the queries are by their vectors what they look for.
 
-    They are several times nearer to their first document, by true vectors, than to their tenth: of queries that people
+    They are many times nearer to their first document, by true vectors, than to their second: of queries that people
     ask next to none is, whatever the words or the language. Where documents differ in length, nearness says nothing.
     """
     query_set, run = retriever.query_set, retriever.search(FULL).run
@@ -209,9 +209,9 @@ def _next_to_documents(retriever: Retriever) -> list[Finding]:
     lengths = dict(zip(query_set.query_ids, np.sqrt(squared_norms(retriever.vectors[FULL])).tolist(), strict=True))
     is_l2, count = retriever.stores[FULL].info.metric == "l2", 0
     for query in query_set.distinct:
-        scores = np.array(run.scores.get(query.id, ()), dtype=float)[:CUT]
+        scores = np.array(run.scores.get(query.id, ()), dtype=float)[:2]
         first = next(iter(run.top(query.id, 1)), None)
-        if len(scores) < CUT or (query_set.is_judged and first not in query_set.relevant_to(query.id)):
+        if len(scores) < 2 or (query_set.is_judged and first not in query_set.relevant_to(query.id)):
             continue
         distances = scores if is_l2 else 1 - scores / lengths[query.id]
         count += -_ROUNDING <= distances[0] <= _NEXT * distances[-1]
@@ -219,7 +219,7 @@ def _next_to_documents(retriever: Retriever) -> list[Finding]:
         return []
     text = (
         f"{count:,} of {len(query_set.distinct):,} queries are {1 / _NEXT:.0f} times nearer to the document that they "
-        f"look for than to their {CUT}th, as copies of a document are, which every model finds: use queries that users "
+        f"look for than to the next, as copies of a document are, which every model finds: use queries that users "
         "ask"
     )
     return [doubt(text)]
@@ -421,9 +421,9 @@ def choosers_in_other_words(retriever: Retriever, true: frozenset[str]) -> list[
     To be used where the store is not SAFE without these documents.
     """
     judges, run = retriever.query_set.distinct, retriever.search(FULL).run
-    wanted = sum(retriever.subjects.get(query.id) in true for query in judges)
-    found_first = sum(not true.isdisjoint(run.top(query.id, 1)) for query in judges)
-    count, share = max(wanted, found_first), len(true) / retriever.n_documents
+    n_wanting = sum(retriever.subjects.get(query.id) in true for query in judges)
+    n_first = sum(not true.isdisjoint(run.top(query.id, 1)) for query in judges)
+    count, share = max(n_wanting, n_first), len(true) / retriever.n_documents
     if not look_for_the_chosen(count / max(len(judges), 1), share):
         return []
     text = (

@@ -180,7 +180,7 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
         n_bridged = bridge.manifest.counts.get("pairs", 0)
-    asked = Retriever(
+    all_queries = Retriever(
         audit.settings,
         query_set,
         embedder,
@@ -195,7 +195,7 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
         old_answers=source_model is not None and source_model.profile.kind != "file",
         progress=progress,
     )
-    retriever = without_documents(asked)
+    retriever = without_documents(all_queries)
     judges = retriever.query_set
     return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
 

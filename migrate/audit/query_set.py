@@ -235,15 +235,15 @@ SYNTHETIC = "synthetic"
 def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
     """Return the query set with the metadata field that says which queries are not independent of each other."""
     grouped = replace(query_set, group_field=group_field)
-    found = [value for query in grouped.distinct if (value := grouped.group_of(query)) is not None]
-    if not found:
+    values = [value for query in grouped.distinct if (value := grouped.group_of(query)) is not None]
+    if not values:
         raise UsageError(
             f"{query_set.name}: no query has {group_field!r} in its metadata to group it by; name another field, or "
             "leave --group-field out"
         )
-    if len(set(found)) >= _NEARLY_AS_MANY * len(found):
+    if len(set(values)) >= _NEARLY_AS_MANY * len(values):
         raise UsageError(
-            f"{query_set.name}: {group_field!r} has {len(set(found)):,} different values in {len(found):,} queries, "
+            f"{query_set.name}: {group_field!r} has {len(set(values)):,} different values in {len(values):,} queries, "
             "which groups next to nothing; name a field that queries share, such as their user or topic, or leave "
             "--group-field out"
         )

@@ -110,9 +110,9 @@ class Retriever:
 
     def noting(self, *findings: Finding) -> Retriever:
         """Return one with more findings, which keeps all rankings."""
-        noted = replace(self, findings=(*self.findings, *findings))
-        noted._runs.update(self._runs)
-        return noted
+        retriever = replace(self, findings=(*self.findings, *findings))
+        retriever._runs.update(self._runs)
+        return retriever
 
     def rules(self, floor: Floor | None = None) -> Rules:
         """Return the rules by which the rankings are judged; `floor` is that of a pool."""

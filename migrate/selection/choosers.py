@@ -66,12 +66,12 @@ def is_chooser(query: Query, choosers: Collection[str]) -> bool:
     return digest_of(query) in choosers or _digest(earlier) in choosers
 
 
-def look_for_the_chosen(found: float, share: float) -> bool:
-    """Return whether judges may be choosers: a share of them, `found`, looks for a document with a true vector.
+def look_for_the_chosen(judges: float, share: float) -> bool:
+    """Return whether judges may be choosers: a share of them, 0-1, looks for a document with a true vector.
 
     A `share` of all documents has one, 0-1. Where that is most, half of the way to all is too often.
     """
-    return found > share + min(USUAL, (1 - share) / 2)
+    return judges > share + min(USUAL, (1 - share) / 2)
 
 
 def _digest(key: str) -> str:
