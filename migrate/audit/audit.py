@@ -50,7 +50,6 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
     searches = own_searches(retriever, rules)
     findings = [
         *findings_of(searches),
-        *searched_exactly(retriever),
         *_remarks(audit, measures.skipped),
         *retriever.findings,
         *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
@@ -63,6 +62,7 @@ def audit_store(audit: Audit, reference: Store | None, prefixes: Mapping[int, St
     findings += find.drawn_queries(rules)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
     findings += unused_fields(diagnostics.slices, audit.slice)
+    findings += searched_exactly(retriever)
 
     verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     collections = judge_collections(retriever, rules, scores, (TRANSLATED, *measures.family), findings)
