@@ -1,6 +1,6 @@
 """What stores keep of a full re-embed by their own index, beside exact search, and what the audit says.
 
-    python benchmarks/own_index.py DATA [--set scifact] [--space minilm]
+    python benchmarks/own_index.py DATA [--set scifact] [--space minilm] [--kinds faiss folders pgvector]
 
 DATA holds a set in BEIR layout and `pairs/SET.SPACE.npz`. Every store holds the true vectors of all documents, a
 translation that loses nothing: whatever is lost is lost by its index. FAISS, Chroma, LanceDB and Qdrant lie in folders;
@@ -88,6 +88,9 @@ def pgvector_stores(reference: Path, embedder: Embedder, folder: Path) -> Iterat
         yield f"pgvector {method}", location
 
 
+KINDS = {"faiss": faiss_stores, "folders": databases, "pgvector": pgvector_stores}
+
+
 def row_of(name: str, location: str, reference: Path, embedder: Embedder, beir: Path) -> str:
     """Audit a store and return its row of the table."""
     report = Audit(location, reference=reference, target=embedder, judged=beir, two_stage=(), no_bm25=True).execute()
@@ -108,6 +111,7 @@ def main() -> int:
     parser.add_argument("data", type=Path)
     parser.add_argument("--set", default="scifact")
     parser.add_argument("--space", default="minilm")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[*KINDS])
     arguments = parser.parse_args()
     beir = arguments.data / arguments.set
     embedder = load_embedder(f"file:{arguments.data / 'pairs' / f'{arguments.set}.{arguments.space}.npz'}")
@@ -117,8 +121,8 @@ def main() -> int:
         folder = Path(aside)
         reference = folder / "reference"
         embed_corpus(judged.documents, embedder, reference)
-        for stores in (faiss_stores, databases, pgvector_stores):
-            for name, location in stores(reference, embedder, folder):
+        for kind in arguments.kinds:
+            for name, location in KINDS[kind](reference, embedder, folder):
                 print(row_of(name, location, reference, embedder, beir), flush=True)
     return 0
 

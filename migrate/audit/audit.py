@@ -51,7 +51,6 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     searches = own_searches(retriever, rules)
     findings = [
         *findings_of(searches),
-        *searched_exactly(retriever),
         *_remarks(audit, measures.skipped),
         *retriever.findings,
         *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
@@ -64,6 +63,7 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     findings += find.drawn_queries(rules)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
     findings += unused_fields(diagnostics.slices, audit.slice)
+    findings += searched_exactly(retriever)
 
     verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     collections = judge_collections(retriever, rules, scores, (TRANSLATED, *measures.family), findings)

@@ -227,11 +227,12 @@ def test_the_report_says_what_it_was_made_from(reference, perfect, tmp_path):
     assert report.manifest.seed == 12
     assert report.manifest.counts == {"queries": N_QUERIES, "documents": N_DOCUMENTS}
     assert report.manifest.details == {"dataset": "topics", "resamples": 500}
-    true, proof, groups = report.notes
+    true, proof, groups, exactly = report.notes
+    assert "searched exactly" in exactly
     assert groups.startswith("60 queries are in 58 independent groups by their vectors, the largest of 2")
     assert true == "40 of 150 vectors are true ones: the sample the stitch was fitted on"
     assert proof == report.reference.findings[0].text
-    assert audit(perfect, reference).notes == (proof, groups)
+    assert audit(perfect, reference).notes == (proof, groups, exactly)
 
 
 @pytest.mark.slow
