@@ -34,7 +34,7 @@ class Hashed(Embedder):
         if not text.startswith(ASKED):
             return vector_of(text)
         name, row = text.removeprefix(ASKED).split()
-        return vector_of(f"text {int(row[1:], 16)} of {name}") + 0.3 * vector_of(text)
+        return vector_of(f"text {int(row[1:], 16)} of {name}") + 0.4 * vector_of(text)
 
 
 def vector_of(text):
