@@ -32,6 +32,7 @@ from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.steps.base import step_like
 from migrate.steps.fit import Fit
+from migrate.steps.fit.inputs import require_texts
 from migrate.steps.opening import log_of, model_at, model_of, store_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.translate import Translate
@@ -149,6 +150,7 @@ class RunJob:
             n_pool = expected_count(count, self.questions, self._arms)
             if (count - step.sample) * (count - n_pool) >= count:  # both are drawn at random, so one or more are left
                 return None
+        require_texts(self.store, self.embedder)
         return step_like(Reembed, step, store=self.store, output=step.folder / STORE, query_log=None)
 
     @property

@@ -153,10 +153,10 @@ def test_a_fault_is_one_line_with_place_expected_and_found(tmp_path, parts, mess
 def test_a_file_that_the_system_refuses_to_read_is_no_fault_of_the_data(tmp_path, monkeypatch):
     folder = beir_folder(tmp_path)
 
-    def refuse(self, mode="r"):
+    def refuse(*arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("migrate.files.os.open", refuse)
     with pytest.raises(OutputError, match=r"cannot read .*queries\.jsonl: Permission denied"):
         load_beir(folder)
 

@@ -14,10 +14,11 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict
+from migrate.display import AUDIT_SCHEMA
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_rows, legend, quality_rows, sentences
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import SCHEMA_VERSION, audit_document
+from migrate.report.document import audit_document
 from migrate.report.facts import as_plain
 from migrate.report.fit import candidates_rows
 from migrate.report.suite import audit_suite
@@ -74,7 +75,7 @@ def cells(text, start):
 def test_the_document_holds_the_numbers_of_the_report():
     report = make_report(n=30)
     document = strict(audit_document(report))
-    assert document["schema_version"] == SCHEMA_VERSION == 4
+    assert document["schema_version"] == AUDIT_SCHEMA == 4
     assert document["kind"] == "audit"
     assert document["verdict"] == {
         "outcome": "INCONCLUSIVE",

@@ -108,7 +108,7 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     if decoded.labels is not None:  # in the order in which a reader finds them
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     recalled = None
-    if factory(decoded.recipe) not in EXACT:  # measured now, by the vectors that codes are made of
+    if factory(decoded.recipe) not in EXACT and index.ntotal:  # measured now, by the vectors that codes are made of
         blocks = (block for _, block in vectors.batches(BATCH_SIZE))
         recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
     send_facts(pipe, DONE, {"recall": recalled})
