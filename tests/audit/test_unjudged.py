@@ -210,7 +210,8 @@ def test_queries_that_are_documents_leave_the_verdict_to_the_others(has_more, tm
     new, full = (make_store(tmp_path / name) for name in ("new", "full"))
     words = " and a question of many other words that hides it" if has_more else ", please"
     copies = [Query(document.id, f"{document.text}{words}") for document in DOCUMENTS[:100]]
-    report = audit(new, full, QuerySet([*copies, *QUERIES], None, "log"))
+    qrels = {**QRELS, **{query.id: {query.id: 1} for query in copies}}
+    report = audit(new, full, QuerySet([*copies, *QUERIES], qrels, "log"))
     assert report.verdict.n_queries == (160 if has_more else 60)
     note = "100 of 160 queries are a stored document, whole or nearly, which every model finds; they do not judge"
     assert (note in report.notes) != has_more
