@@ -10,7 +10,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from paired_scores import judge
-from topics import DOCUMENTS, N_DOCUMENTS, QUERIES, SOURCE, TARGET, audit, halves, make_store, noisy, page_of, shown
+from topics import (
+    DOCUMENTS,
+    N_DOCUMENTS,
+    QRELS,
+    QUERIES,
+    SOURCE,
+    TARGET,
+    audit,
+    halves,
+    make_store,
+    noisy,
+    page_of,
+    shown,
+)
 from topics import UNJUDGED as LOG
 
 from migrate import fit, translate
