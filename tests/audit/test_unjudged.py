@@ -10,7 +10,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from paired_scores import judge
-from topics import DOCUMENTS, N_DOCUMENTS, QUERIES, SOURCE, TARGET, audit, halves, make_store, noisy, page_of, shown
+from topics import (
+    DOCUMENTS,
+    N_DOCUMENTS,
+    QRELS,
+    QUERIES,
+    SOURCE,
+    TARGET,
+    audit,
+    halves,
+    make_store,
+    noisy,
+    page_of,
+    shown,
+)
 from topics import UNJUDGED as LOG
 
 from migrate import fit, translate
@@ -192,15 +205,29 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     ("share", "exclude_self", "outcome"), [(0.6, False, "INCONCLUSIVE"), (0.05, False, "SAFE"), (0.6, True, "SAFE")]
 )
 def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, outcome, tmp_path):
-    documents = [Document(one.id, one.text.replace("word", "said of word")) for one in DOCUMENTS]  # of five words
+    quotes = {one.id: one.text.replace("word", "said of word") for one in DOCUMENTS}  # of five words
+    documents = [Document(doc_id, f"{quote} beside much that is of no matter") for doc_id, quote in quotes.items()]
     new, full = (make_store(tmp_path / name, documents=documents) for name in ("new", "full"))
     quoted = int(share * 150)
-    own = [Query(document.id, document.text.upper().lower()) for document in documents[:quoted]]
+    own = [Query(document.id, quotes[document.id]) for document in documents[:quoted]]
     others = [Query(f"q{row}", f"t{row % 50} n{1000 + row} what is not said anywhere") for row in range(150 - quoted)]
     asked = QuerySet([*own, *others], None, "log", exclude_self=exclude_self)
     report = audit(new, full, asked, margin=0.9)  # of 150 queries, three to a topic
     assert report.verdict.outcome.value == outcome
     assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+def test_queries_that_are_documents_leave_the_verdict_to_the_others(has_more, tmp_path):
+    """Of a short document all has to be there, and little else."""
+    new, full = (make_store(tmp_path / name) for name in ("new", "full"))
+    words = " and a question of many other words that hides it" if has_more else ", please"
+    copies = [Query(document.id, f"{document.text}{words}") for document in DOCUMENTS[:100]]
+    qrels = {**QRELS, **{query.id: {query.id: 1} for query in copies}}
+    report = audit(new, full, QuerySet([*copies, *QUERIES], qrels, "log"))
+    assert report.verdict.n_queries == (160 if has_more else 60)
+    note = "100 of 160 queries are a stored document, whole or nearly, which every model finds; they do not judge"
+    assert (note in report.notes) != has_more
 
 
 def test_synthetic_queries_are_titles_or_first_sentences():
