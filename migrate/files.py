@@ -200,7 +200,7 @@ def read_file(path: Path) -> bytes:
 def sha256_file(path: Path) -> str:
     """Return hexadecimal SHA-256 of a file's bytes, read in constant memory."""
     with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type] - files have `readinto`
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def make_private(path: Path) -> None:

@@ -151,8 +151,6 @@ class Store(ABC):
 
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
-    unread_by_row: Sequence[str] = ()
-    """Names of files beside it with an entry for each row, which are not read, and copied into a store of its kind."""
     is_copy: bool = False
     """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
     searches: bool = False
@@ -177,6 +175,11 @@ class Store(ABC):
     @abstractmethod
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows, in the order of `rows`."""
+
+    @property
+    def unread_by_row(self) -> tuple[str, ...]:
+        """Names of files beside it with an entry for each row, which are not read; a store of its kind gets copies."""
+        return ()
 
     def joined_stores(self) -> Sequence[Store]:
         """Return the stores that it is joined of, one after the other; none of a store that is one."""
