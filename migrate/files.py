@@ -150,12 +150,13 @@ def refuse_endless(path: Path) -> None:
 
 def refuse_endless_in(folder: Path) -> None:
     """Do as `refuse_endless` for all that is in a folder and below, through links too, which a library reads."""
-    folders, seen = [folder], set[str]()
+    folders = [folder]
+    visited: set[str] = set()
     while folders:
         parent = folders.pop()
-        if (resolved := os.path.realpath(parent)) in seen:  # a link in a circle
+        if (resolved := os.path.realpath(parent)) in visited:  # a link in a circle
             continue
-        seen.add(resolved)
+        visited.add(resolved)
         with suppress(FileNotFoundError), os.scandir(parent) as entries:  # it may go meanwhile
             for entry in entries:
                 if entry.is_dir():
@@ -213,7 +214,7 @@ def read_file(path: Path) -> bytes:
 def sha256_file(path: Path) -> str:
     """Return hexadecimal SHA-256 of a file's bytes, read in constant memory."""
     with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # they have `readinto`
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def make_private(path: Path) -> None:

@@ -208,6 +208,11 @@ class Store(ABC):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows, in the order of `rows`."""
 
+    @property
+    def unread_by_row(self) -> tuple[str, ...]:
+        """Names of files beside it with an entry for each row, which are not read; a store of its kind gets copies."""
+        return ()
+
     def joined_stores(self) -> Sequence[Store]:
         """Return the stores that it is joined of, one after the other; none of a store that is one."""
         return ()

@@ -31,11 +31,11 @@ def files_by_row(index: Path, count: int, read: Collection[Path | None]) -> tupl
     """Return the files beside an index with `count` entries, but those that are `read` or belong to another index."""
     if not count:
         return ()
-    others = {file.stem for file in sidecar_files(index, *_INDEXES) if is_faiss(file)}
+    stems = {file.stem for file in sidecar_files(index, *_INDEXES) if is_faiss(file)}
     candidates = (
         file
         for file in sidecar_files(index, *_PATTERNS)
-        if file not in read and file.name not in BESIDE and file.stem not in others
+        if file not in read and file.name not in BESIDE and file.stem not in stems
     )
     return tuple(file for file in islice(candidates, _MOST_FILES) if _has_entries(file, count))
 
@@ -83,8 +83,8 @@ def _cells(file: Path, count: int) -> Iterator[int]:
     with open_file(file, buffering=1 << 20) as opened:
         lines = (line.decode() for line in opened)
         rows = filter(None, csv.reader(lines, delimiter="\t" if file.suffix == ".tsv" else ","))
-        found = sum(1 for _ in islice(rows, count + 2))
-    yield from (found - 1, found)
+        count_read = sum(1 for _ in islice(rows, count + 2))
+    yield from (count_read - 1, count_read)
 
 
 def _lines(file: Path, count: int) -> Iterator[int]:

@@ -154,10 +154,10 @@ class FaissStore(RowFileStore):
         self.named_fields = {**named, **settled}
         files = (index, self.source.file, *self.source.also_read)
         self.source.by_row = files_by_row(index, file.count, files)
-        beside = notes_beside(index, self.source.by_row, files)
+        file_notes = notes_beside(index, self.source.by_row, files)
         files += self.source.by_row
         info = _describe(path, file, self.source, labels)
-        self.info = replace(info, manifest=manifest, notes=(*info.notes, *beside, *foreign))
+        self.info = replace(info, manifest=manifest, notes=(*info.notes, *file_notes, *foreign))
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
     @property
