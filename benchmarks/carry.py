@@ -33,7 +33,6 @@ from migrate.lab.carry.carry import INTERCEPT, carry
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
-from migrate.stitch.linear import affine_map
 from migrate.stores import open_store
 from migrate.vectors import Vectors
 
@@ -133,7 +132,7 @@ def measure(
             labels = {doc_id: word if there else "" for doc_id, there in zip(ids, has[word][sample], strict=True)}
             judged = carry(store, fitted, directions={word: directions[word]}, labels=labels).judgements[0]
             said[1] += [] if judged.cosine is None else [judged.cosine.estimate]
-    affine = affine_map(fitted.stitch, fitted.dim)
+    affine = fitted.stitch.affine(fitted.dim)
     assert affine is not None
     truth = {word: difference(new[others], there[others]) for word, there in has.items()}
     cosines = [cosine(done.directions[word], truth[word]) for word in has if word in done.directions]

@@ -25,7 +25,6 @@ from migrate.lab.private.exchange import decrypt_store, encrypt_store, make_keyr
 from migrate.manifest import Manifest
 from migrate.selection import Pairs
 from migrate.steps.fit.job import fit_pairs
-from migrate.stitch.linear import affine_map
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.vectors import Vectors
@@ -57,7 +56,7 @@ def main() -> None:
         manifest = Manifest("stitch", details={"fingerprint": store.snapshot().fingerprint})
         pairs = Pairs(tuple(str(row) for row in rows), old[rows], new[rows])
         fitted = fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=arguments.seed)
-        affine = affine_map(fitted.stitch, fitted.dim)
+        affine = fitted.stitch.affine(fitted.dim)
         assert affine is not None
         make_keyring(place / "keys")
         print(f"{len(held_out):,} vectors, {old.shape[1]} -> {fitted.dim}, ridge on {len(rows):,} pairs\n")

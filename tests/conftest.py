@@ -338,7 +338,7 @@ def target_file(write_vectors, tmp_path_factory):
 @pytest.fixture(scope="module")
 def short_training():
     """Networks are trained for a hundred steps instead of 1,500: for tests that need one, however good."""
-    from migrate.stitch import mlp
+    from migrate.lab.stitches import mlp
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlp, "Training", partial(mlp.Training, steps=100))

@@ -59,7 +59,7 @@ HOMES = {
     "click": ["cli/", *COMMANDS],
     "tqdm": ["cli/"],
     "faiss": ["stores/"],
-    "torch": ["embedders/", "stitch/mlp"],
+    "torch": ["embedders/", "lab/stitches/mlp"],
     "sentence_transformers": ["embedders/"],
     "openai": ["embedders/"],
     "tiktoken": ["embedders/tokens"],

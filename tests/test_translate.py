@@ -204,7 +204,7 @@ def test_texts_belong_to_ids_whatever_order_they_stand_in(kind, reading, store, 
         np.testing.assert_allclose(new.vectors[position], expected.vectors[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("spec", ["ridge", "kernel+text", "mean"])
+@pytest.mark.parametrize("spec", ["ridge", "ridge+text", "mean"])
 def test_confidence_stands_beside_the_store_in_its_order(store, tmp_path, spec):
     fitted = fit(store, kind=spec)
     migrate.translate(store, fitted, tmp_path / "new")

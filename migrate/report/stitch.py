@@ -10,7 +10,6 @@ import numpy as np
 
 from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
-from migrate.stitch.mlp import Mlp
 from migrate.stitch.select import ScoredStitch, Selection
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 
@@ -21,7 +20,8 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
     models = {"from_model": manifest.source_model, "to_model": manifest.model}
     if fitted.direction != DOCUMENT:
         models = {"from_model": manifest.model, "to_model": manifest.source_model}
-    dim, curve = input_dim(manifest), fitted.stitch.loss_curve_ if isinstance(fitted.stitch, Mlp) else None
+    dim = input_dim(manifest)
+    curve = fitted.stitch.loss_curve
     return {
         "stitch": folder,
         "spec": fitted.stitch.spec,

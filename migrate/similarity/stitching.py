@@ -11,7 +11,6 @@ from migrate.errors import UsageError
 from migrate.similarity.neighbours import NEIGHBOURS, check_same_documents, nearest_by_cosine, some_rows
 from migrate.stitch.base import Stitch
 from migrate.stitch.linear import Adjoint, Identity, MeanVector
-from migrate.stitch.mlp import Mlp
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import score_predictions
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
@@ -129,6 +128,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
     train, test = halves(len(source), seed=seed)
     x, y, truth = source[train], target[train], target[test]
     fitted = _fit(stitch, x, y)
+    curve = fitted.loss_curve
     half = max(len(x) // 2, 2)
     task = _Task(truth, seed=seed)
     as_it_is = source[test] if source.shape[1] == target.shape[1] else None
@@ -143,7 +143,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
         identity=None if as_it_is is None else task.judge(as_it_is),
         mean_norm=float(np.linalg.norm(y.mean(axis=0, dtype=np.float64))),
         layers=layer_spectra(fitted, source.shape[1], x),
-        loss_curve=tuple(map(tuple, fitted.loss_curve_.tolist())) if isinstance(fitted, Mlp) else (),
+        loss_curve=() if curve is None else tuple(map(tuple, curve.tolist())),
     )
 
 

@@ -52,7 +52,7 @@ class Stitch(ABC):
 
     kind: ClassVar[str]
     options: ClassVar[Sequence[str]] = ()
-    """Specs with an option, for a person who looks for one: `lowrank:RANK`."""
+    """Specs with an option, for a person who looks for one: `KIND:OPTION`."""
     cost: ClassVar[int] = 100
     """Cost of use: the least decides between equally good stitches; reading texts costs more than arithmetic."""
     learned: ClassVar[Sequence[str]] = ()
@@ -135,6 +135,23 @@ class Stitch(ABC):
         """Restore what `saved` returned; KeyError, IndexError or ValueError if one is missing or does not fit."""
         self.restore(arrays).reach = Reach.restore(arrays)
         return self
+
+    def affine(self, dim: int) -> AffineMap | None:
+        """Return the fitted map from `dim` dimensions as a matrix and an offset; None where it is no such map."""
+        return None
+
+    def nearest_affine(self, dim: int) -> AffineMap | None:
+        """Return the affine map that is nearest to the fitted one; None where no such map is near."""
+        return self.affine(dim)
+
+    def affine_layers(self) -> Sequence[AffineMap]:
+        """Return the affine layers of a fitted map that has no `nearest_affine`, the first one first."""
+        return ()
+
+    @property
+    def loss_curve(self) -> Vectors | None:
+        """Epochs from 1 and their losses, (epochs, 2 or 3), of a fitted stitch that is trained by epochs."""
+        return None
 
     def kind_facts(self) -> dict[str, float]:
         """Numbers about the fit that are worth showing, such as the chosen λ."""

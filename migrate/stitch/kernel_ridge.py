@@ -3,8 +3,6 @@
     text          the texts alone: the control that shows what the old vectors are worth
     ridge+near    the old vector, linearly and through a Gaussian kernel, no texts
     ridge+text    the old vector, linearly and through a Gaussian kernel, and the texts
-    kernel        the old vector through a Gaussian kernel, no texts
-    kernel+text   the old vector through a Gaussian kernel, and the texts
 
 `ridge+text` is an average of three regressions: over all views, over the texts alone, and over the old vector alone.
 
@@ -433,8 +431,8 @@ class RidgeNear(Additive):
     gaussians: ClassVar[frozenset[str]] = frozenset({NEAR})
     cost: ClassVar[int] = 6
 
-    def nearest_linear(self) -> AffineMap | None:
-        """The linear map that is nearest to this one on the fit documents; None where the vector has no weight."""
+    def nearest_affine(self, dim: int) -> AffineMap | None:
+        """Return the map that is nearest to this one on the fit documents; None where the vector has no weight."""
         rows_kept = next(
             (np.asarray(kernel.rows, dtype=np.float64) for kernel in self.parts_ if kernel.name == VECTOR), None
         )
@@ -447,23 +445,6 @@ class RidgeNear(Additive):
         system[np.diag_indices_from(system)] += 1e-3 * np.trace(system) / len(system)
         matrix = np.linalg.solve(system, rows.T @ (predicted - predicted.mean(axis=0)))
         return AffineMap(matrix, predicted.mean(axis=0) - mean @ matrix)
-
-
-class Kernel(Additive):
-    """The old vector through a Gaussian kernel."""
-
-    kind: ClassVar[str] = "kernel"
-    cost: ClassVar[int] = 7
-    gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
-
-
-class KernelText(Additive):
-    """The old vector through a Gaussian kernel, and the texts."""
-
-    kind: ClassVar[str] = "kernel+text"
-    cost: ClassVar[int] = 10
-    gaussians: ClassVar[frozenset[str]] = frozenset({VECTOR})
-    reads_texts: ClassVar[bool] = True
 
 
 def _mean(vectors: Vectors) -> Vectors:

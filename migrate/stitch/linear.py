@@ -1,4 +1,4 @@
-"""Stitches that read the old vector alone: identity, mean, procrustes, ols, ridge, lowrank, and adjoint for queries.
+"""Stitches that read the old vector alone: identity, mean, procrustes, ridge, and adjoint for queries.
 
 `ridge_path` solves ridge regression for many λ from one decomposition, with the exact leave-one-out error of each.
 """
@@ -16,7 +16,6 @@ import numpy as np
 
 from migrate.errors import StitchError
 from migrate.stitch.base import Stitch, StretchableStitch, centred, check_pairs
-from migrate.stitch.kernel_ridge import RidgeNear
 from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.text_features import AnyMatrix, Matrix, TextRows
@@ -149,6 +148,10 @@ class Identity(Stitch):
         """Return the rows unchanged."""
         return vectors
 
+    def affine(self, dim: int) -> AffineMap:
+        """Return the identity matrix."""
+        return AffineMap(np.eye(dim), np.zeros(dim))
+
 
 class MeanVector(Stitch):
     """Map everything to the mean target vector: LEAD's control, that any stitch worth its name must beat."""
@@ -210,16 +213,21 @@ class Affine(StretchableStitch):
 
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product and one sum."""
-        return _affine(vectors, self.matrix_, self.offset_)
+        return mapped(vectors, self.matrix_, self.offset_)
+
+    def affine(self, dim: int) -> AffineMap:
+        """Return matrix and offset."""
+        return AffineMap(self.matrix_.astype(np.float64), self.offset_.astype(np.float64))
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply matrix and offset."""
         self.matrix_ = (self.matrix_ @ spread.matrix).astype(np.float32)
-        self.offset_ = _narrow(spread.of(self.offset_))
+        self.offset_ = narrow(spread.of(self.offset_))
         return self
 
 
-def _affine(rows: Vectors, matrix: Vectors, offset: Vectors) -> Vectors:
+def mapped(rows: Vectors, matrix: Vectors, offset: Vectors) -> Vectors:
+    """Return `rows @ matrix + offset`, by one array."""
     out: Vectors = rows @ matrix
     out += offset
     return out
@@ -259,20 +267,6 @@ class Procrustes(Affine):
         return rotation
 
 
-class OrdinaryLeastSquares(Affine):
-    """Least squares without a penalty; the minimum-norm solution where pairs are fewer than dimensions."""
-
-    kind: ClassVar[str] = "ols"
-    cost: ClassVar[int] = 3
-
-    def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
-        """The pseudo-inverse of x times y, by a QR decomposition, which is faster than by singular values."""
-        from scipy.linalg import lstsq
-
-        least = np.finfo(np.float64).eps * max(x.shape)
-        return np.asarray(lstsq(x, y, cond=least, lapack_driver="gelsy", check_finite=False)[0], dtype=np.float64)
-
-
 class Ridge(Affine):
     """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions.
 
@@ -300,10 +294,10 @@ class Ridge(Affine):
         tuned.share = 0.0
         if self.prior is not None:
             predicted, judge, best = self.prior.of(source), Neighbours(target), 0.0
-            shares = judge.overlap(_narrow(target - plain.loo_residuals))
+            shares = judge.overlap(narrow(target - plain.loo_residuals))
             for share in SHARES:
-                leaned = ridge_path(x, centred(_narrow(target - share * predicted))[0], loss=loss)
-                gain = judge.overlap(_narrow(target - leaned.loo_residuals)) - shares
+                leaned = ridge_path(x, centred(narrow(target - share * predicted))[0], loss=loss)
+                gain = judge.overlap(narrow(target - leaned.loo_residuals)) - shares
                 if gain.mean() > max(standard_error(gain), best):
                     tuned.share, path, best = share, leaned, float(gain.mean())
         tuned.penalties = RELATIVE_GRID[path.best : path.best + 1]
@@ -314,9 +308,9 @@ class Ridge(Affine):
         if self.prior is None or not self.share:
             return super().fit(source, target)
         check_pairs(source, target)
-        super().fit(source, _narrow(target - self.share * self.prior.of(source)))
-        self.matrix_ = _narrow(self.matrix_ + self.share * self.prior.matrix)
-        self.offset_ = _narrow(self.offset_ + self.share * self.prior.offset)
+        super().fit(source, narrow(target - self.share * self.prior.of(source)))
+        self.matrix_ = narrow(self.matrix_ + self.share * self.prior.matrix)
+        self.offset_ = narrow(self.offset_ + self.share * self.prior.offset)
         return self
 
     def solve(self, x: Matrix, y: Matrix, mean: Matrix) -> Matrix:
@@ -334,94 +328,9 @@ class Ridge(Affine):
         return {"lambda": self.lambda_, **share} if hasattr(self, "lambda_") else {}
 
 
-def affine_map(stitch: Stitch, dim: int) -> AffineMap | None:
-    """The map of a fitted stitch from `dim` dimensions as a matrix, or the nearest to it; None where there is none."""
-    if isinstance(stitch, Affine):
-        return AffineMap(stitch.matrix_.astype(np.float64), stitch.offset_.astype(np.float64))
-    if isinstance(stitch, RidgeNear):
-        return stitch.nearest_linear()
-    if isinstance(stitch, LowRank):
-        return AffineMap(stitch.down_.astype(np.float64) @ stitch.up_, stitch.offset_.astype(np.float64))
-    if isinstance(stitch, Identity):
-        return AffineMap(np.eye(dim), np.zeros(dim))
-    return None
-
-
-def _narrow(rows: Matrix) -> Vectors:
+def narrow(rows: Matrix) -> Vectors:
+    """Return rows in float32."""
     return np.asarray(rows, dtype=np.float32)
-
-
-class LowRank(StretchableStitch):
-    """Ridge whose fitted values are projected on their leading directions (Mukherjee & Zhu 2011).
-
-    Without a rank, powers of two are tried and the one with the least leave-one-out error is kept; the projection
-    itself is not left out, which favours no rank by more than a row's share in it.
-    """
-
-    kind: ClassVar[str] = "lowrank"
-    options: ClassVar[Sequence[str]] = ("lowrank:RANK",)
-    cost: ClassVar[int] = 4
-    learned: ClassVar[Sequence[str]] = ("down", "up", "offset")
-    down_: Vectors
-    up_: Vectors
-    offset_: Vectors
-
-    @classmethod
-    def from_option(cls, option: str | None) -> Self | None:
-        """`lowrank`, or `lowrank:RANK` with a rank from 1 on."""
-        if option is None:
-            return cls()
-        return cls(int(option)) if option.isdecimal() and int(option) > 0 else None
-
-    def __init__(self, rank: int | None = None, penalties: Matrix = RELATIVE_GRID) -> None:
-        self.rank = rank
-        self.penalties = penalties
-
-    def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """One of the same rank with the one penalty that is best for a ridge of these pairs."""
-        return type(self)(self.rank, Ridge().tuned(source, target).penalties)
-
-    @property
-    def spec(self) -> str:
-        """`lowrank`, or `lowrank:RANK`."""
-        return self.kind if self.rank is None else f"{self.kind}:{self.rank}"
-
-    def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
-        """Solve the ridge problem and keep the leading directions of what it fits."""
-        check_pairs(source, target)
-        x, source_mean = centred(source)
-        y, target_mean = centred(target)
-        path = ridge_path(x, y, loss=retrieval_loss(y, target_mean), relative=self.penalties)
-        directions = thin_svd(x @ path.coefficients)[2].T
-        up = directions[:, : self._choose_rank(path, y, directions)]
-        down = path.coefficients @ up
-        self.down_, self.up_ = down.astype(np.float32), up.T.astype(np.float32)
-        self.offset_ = (target_mean - (source_mean @ down) @ up.T).astype(np.float32)
-        return self
-
-    def _choose_rank(self, path: RidgePath, y: Matrix, directions: Matrix) -> int:
-        full = int(directions.shape[1])
-        if self.rank is not None:
-            return min(self.rank, full)
-        # Directions are orthonormal, so the error of rank r splits into what is fitted inside and what is left out.
-        inside, energy = (np.square(rows @ directions).sum(axis=0) for rows in (path.loo_residuals, y))
-        gain = np.cumsum(inside - energy)
-        ranks = [1 << power for power in range(3, 16) if 1 << power < full] + [full]
-        return min(ranks, key=lambda rank: float(gain[rank - 1]))
-
-    def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
-        """Down to the rank, and up to the target dimension."""
-        return _affine(vectors @ self.down_, self.up_, self.offset_)
-
-    def stretch(self, spread: AffineMap) -> Self:
-        """Multiply the way up and the offset."""
-        self.up_ = (self.up_ @ spread.matrix).astype(np.float32)
-        self.offset_ = _narrow(spread.of(self.offset_))
-        return self
-
-    def kind_facts(self) -> dict[str, float]:
-        """The rank that was kept."""
-        return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
 
 
 class Adjoint(Stitch):
@@ -469,3 +378,8 @@ class Adjoint(Stitch):
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product."""
         return vectors @ self.matrix_
+
+    def affine_layers(self) -> Sequence[AffineMap]:
+        """Return the matrix, without an offset."""
+        matrix = self.matrix_.astype(np.float64)
+        return (AffineMap(matrix, np.zeros(matrix.shape[1])),)

@@ -11,18 +11,13 @@ from typing import Final
 from migrate.errors import UsageError
 from migrate.plugins import installed, load_plugin
 from migrate.stitch.base import Stitch
-from migrate.stitch.kernel_ridge import Kernel, KernelText, RidgeNear, RidgeText, TextAlone
-from migrate.stitch.linear import Adjoint, Identity, LowRank, MeanVector, OrdinaryLeastSquares, Procrustes, Ridge
-from migrate.stitch.mlp import Mlp
+from migrate.stitch.kernel_ridge import RidgeNear, RidgeText, TextAlone
+from migrate.stitch.linear import Adjoint, Identity, MeanVector, Procrustes, Ridge
 
 ENTRY_POINTS: Final = "lead_migrate.stitches"
 KINDS: Final[dict[str, type[Stitch]]] = {
-    kind.kind: kind
-    for kind in (
-        Identity, MeanVector, Procrustes, OrdinaryLeastSquares, Ridge, LowRank, Mlp, Adjoint,
-        RidgeNear, Kernel, TextAlone, RidgeText, KernelText,
-    )
-}  # fmt: skip
+    kind.kind: kind for kind in (Identity, MeanVector, Procrustes, Ridge, Adjoint, RidgeNear, TextAlone, RidgeText)
+}
 """The built-in kinds by name."""
 
 
@@ -31,7 +26,7 @@ REMOVED: Final = frozenset({"prefix", "prefix+text"})
 
 
 def new_stitch(spec: str) -> Stitch:
-    """An unfitted stitch from its spec: `KIND`, or `KIND:OPTION` such as `lowrank:RANK`.
+    """An unfitted stitch from its spec: `KIND`, or `KIND:OPTION` such as `adjoint:procrustes`.
 
     Raises UsageError: no such stitch, or it cannot be loaded.
     """
@@ -39,8 +34,7 @@ def new_stitch(spec: str) -> Stitch:
     stitch_class = find_kind(kind)
     stitch = None if stitch_class is None else stitch_class.from_option(option if colon else None)
     if stitch is None:
-        options = [option for kind in KINDS.values() for option in kind.options]
-        raise UsageError(f"unknown stitch {spec!r}; choose one of {', '.join(['auto', *_names(), *options])}")
+        raise UsageError(f"unknown stitch {spec!r}; choose one of {', '.join(['auto', *_specs()])}")
     return stitch
 
 
@@ -57,7 +51,17 @@ def find_kind(spec: str) -> type[Stitch] | None:
     return kind
 
 
-def _names() -> list[str]:
-    """Kinds that need no option, built-in ones first."""
-    built_in = [name for name, kind in KINDS.items() if kind.from_option(None) is not None]
-    return [*built_in, *(name for name in installed(ENTRY_POINTS) if name not in KINDS)]
+def _specs() -> list[str]:
+    """Return the specs to choose from: those without an option first, and of them the built-in ones."""
+    plain = []
+    options: list[str] = []
+    for name in [*KINDS, *(name for name in installed(ENTRY_POINTS) if name not in KINDS)]:
+        try:
+            kind = find_kind(name)
+        except UsageError:  # it is told when it is asked for
+            kind = None
+        if kind is None or kind.from_option(None) is not None:
+            plain.append(name)
+        if kind is not None:
+            options += kind.options
+    return [*plain, *options]

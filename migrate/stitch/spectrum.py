@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.stitch.base import Stitch, centred
-from migrate.stitch.linear import Adjoint, affine_map
-from migrate.stitch.mlp import Mlp
+from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors
 
@@ -35,30 +33,24 @@ class LayerSpectrum:
 def layer_spectra(stitch: Stitch, dim: int, source: Vectors | None = None) -> tuple[LayerSpectrum, ...]:
     """The layers of a fitted stitch from `dim` dimensions, the first one first; none where it is not made of such.
 
-    An affine stitch has one layer, an MLP several. `source`, (n, p), is what an affine one was fitted on, if that is
+    An affine stitch has one layer, a network several. `source`, (n, p), is what an affine one was fitted on, if that is
     known: with n < p the decomposition is then a smaller one.
     """
-    if isinstance(stitch, Mlp):
-        return tuple(
-            LayerSpectrum(_values(layer.weights.astype(np.float64)), _norm(layer.biases)) for layer in stitch.layers_
-        )
-    if isinstance(stitch, Adjoint):
-        return (LayerSpectrum(_values(stitch.matrix_.astype(np.float64)), 0.0),)
-    affine = affine_map(stitch, dim)
+    affine = stitch.nearest_affine(dim)
     if affine is None:
-        return ()
+        return tuple(_spectrum(layer) for layer in stitch.affine_layers())
     matrix = affine.matrix
     if source is not None and len(source) < len(matrix):
         # It maps nothing outside of what the centred pairs span.
         matrix = np.linalg.qr(centred(source)[0].T)[0].T @ matrix
-    return (LayerSpectrum(_values(matrix), _norm(affine.offset)),)
+    return (_spectrum(AffineMap(matrix, affine.offset)),)
+
+
+def _spectrum(layer: AffineMap) -> LayerSpectrum:
+    return LayerSpectrum(_values(layer.matrix), float(np.linalg.norm(layer.offset)))
 
 
 def _values(matrix: Matrix) -> tuple[float, ...]:
     """Singular values of (p, q), from the greatest, as roots of eigenvalues: below 10⁻⁸ of that is rounding."""
     gram = matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
     return tuple(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)).tolist())
-
-
-def _norm(bias: NDArray[np.floating]) -> float:
-    return float(np.linalg.norm(bias.astype(np.float64)))

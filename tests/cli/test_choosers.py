@@ -37,7 +37,7 @@ AUDIT = "audit new --reference build --judged judged -q"
 CASES = {
     **{way: (commands, AUDIT) for way, commands in WAYS.items()},
     "the stitch of a bridge": (
-        [FIT_AT_RANDOM, TRANSLATE, f"fit store {FIT} --query-log LOG -o bridge --direction query --kind ols"],
+        [FIT_AT_RANDOM, TRANSLATE, f"fit store {FIT} --query-log LOG -o bridge --direction query --kind procrustes"],
         f"{AUDIT} --source store --bridge bridge",
     ),
     "a run": ([], f"run store --reference pool {FIT} --judged judged --query-log LOG -o out -q"),

@@ -207,7 +207,7 @@ def test_fits_that_are_killed_leave_nothing_behind_for_good(force, store, tmp_pa
     outputs = tmp_path / "outputs"
     outputs.mkdir()
     environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
-    fit = "fit store --target tfidf:24 --kind ols --sample 60 -o outputs/stitch --quiet"
+    fit = "fit store --target tfidf:24 --kind procrustes --sample 60 -o outputs/stitch --quiet"
     lead_migrate(fit)
     whole = contents("outputs/stitch")
     if not force:

@@ -105,7 +105,7 @@ def test_check_says_that_the_same_model_by_way_of_langchain_is_compatible(
 
 def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, models, tmp_path, capsys):
     stitch, new, cache = tmp_path / "stitch", tmp_path / "new", ["--cache", str(tmp_path / "cache")]
-    fit = ["fit", str(source_folder), "--target", MAKE, "--kind", "ols", "--sample", "60", "-o", str(stitch), *cache]
+    fit = ["fit", str(source_folder), "--target", MAKE, "--kind", "ridge", "--sample", "60", "-o", str(stitch), *cache]
     assert run(fit) == 0
     said = capsys.readouterr().err
     assert "no price known" in said and f"not known if {MAKE} costs money" in said and "--price" in said

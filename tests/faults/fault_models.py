@@ -130,7 +130,7 @@ def drop_array(place):
 def another_stitch(place):
     """The stitch was fitted again, differently."""
     shutil.rmtree(place / "stitch")
-    place.make("fit", "store", "--target", "tfidf:24", "--kind", "ols", "--sample", "70", "-o", "stitch", "-q")
+    place.make("fit", "store", "--target", "tfidf:24", "--kind", "procrustes", "--sample", "70", "-o", "stitch", "-q")
 
 
 def edit_out_of_folder(place):

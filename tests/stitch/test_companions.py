@@ -6,7 +6,7 @@ from scipy.stats import ortho_group
 
 from migrate.stitch.base import Pairing, cross_predict
 from migrate.stitch.kernel_ridge import NEAR, VECTOR, RidgeNear, RidgeText, TextAlone
-from migrate.stitch.linear import Ridge, affine_map
+from migrate.stitch.linear import Ridge
 from migrate.stitch.prior import fit_spread
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
@@ -77,12 +77,13 @@ def test_the_control_text_is_the_companion_of_the_texts(world):
 def test_the_linear_map_nearest_to_ridge_and_neighbourhood(pairs):
     bare = Pairing(pairs.source, pairs.target)
     linear = bare.fit(RidgeNear(Weighing({VECTOR: 1.0}, 0.1, 0.0)))
-    np.testing.assert_allclose(affine_map(linear, 12).of(pairs.source), linear.transform(pairs.source), atol=2e-3)
+    np.testing.assert_allclose(linear.nearest_affine(12).of(pairs.source), linear.transform(pairs.source), atol=2e-3)
     bent = bare.fit(RidgeNear(VECTORS))
-    nearest, ridge = (affine_map(one, 12).of(pairs.source) for one in (bent, bare.fit(copy.copy(Ridge()))))
+    nearest, ridge = (one.nearest_affine(12).of(pairs.source) for one in (bent, bare.fit(copy.copy(Ridge()))))
     wanted = bent.transform(pairs.source)
     assert np.square(nearest - wanted).mean() < np.square(ridge - wanted).mean()
-    assert affine_map(bare.fit(RidgeNear(Weighing({NEAR: 1.0}, 0.1, 0.0))), 12) is None
+    assert bare.fit(RidgeNear(Weighing({NEAR: 1.0}, 0.1, 0.0))).nearest_affine(12) is None
+    assert bent.affine(12) is None, "it is near a linear map, and none"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

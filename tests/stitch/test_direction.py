@@ -16,7 +16,7 @@ from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
-SPECS = ["ridge", "lowrank:3", "adjoint:procrustes"]
+SPECS = ["ridge", "procrustes", "adjoint:procrustes"]
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from migrate.vectors import Batch
 
 N, P, Q = 60, 16, 16
 IDS = [f"dök-{row}" for row in range(N)]
-READERS = ["text", "ridge+text", "kernel+text"]
+READERS = ["text", "ridge+text"]
 STATE = {"embedder.json": b'{"a": 1}', "embedder.bin": bytes(range(9))}
 
 
@@ -160,7 +160,12 @@ def test_a_stitch_of_a_removed_kind_is_refused_with_the_commit_that_reads_it(sav
 
 @pytest.mark.parametrize(
     ("spec", "reads"),
-    [("lowrank:3", "nothing"), ("kernel", "pieces"), *((spec, "words") for spec in READERS), ("ridge+text", "pieces")],
+    [
+        ("procrustes", "nothing"),
+        ("ridge+near", "pieces"),
+        *((spec, "words") for spec in READERS),
+        ("ridge+text", "pieces"),
+    ],
 )
 def test_a_loaded_stitch_translates_to_the_same_bytes(spec, reads, make_fitted, batch, tmp_path):
     fitted, (asked, texts) = make_fitted(spec, reads), batch
@@ -243,7 +248,7 @@ for spec in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_a_fresh_process_gives_the_same_scores_and_folder_however_long_it_took(tmp_path):
-    specs = ["lowrank", "ridge+text", "kernel+text"]
+    specs = ["procrustes", "ridge", "ridge+text"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1000000000"}
     told = []
     for name in ("one", "two"):
@@ -340,7 +345,7 @@ def test_the_digest_tells_stitches_apart_but_not_their_fallbacks(fitted, make_fi
     topics = replace(fitted, reader=replace(reader, topics=reader.topics * 2))
     tokenizer = reader.pieces.tokenizer.replace("##", "@@")
     cut = replace(fitted, reader=replace(reader, pieces=replace(reader.pieces, tokenizer=tokenizer)))
-    others = (topics, cut, make_fitted("text"), make_fitted("kernel+text"), fitted.without_texts())
+    others = (topics, cut, make_fitted("text"), make_fitted("ridge+near"), fitted.without_texts())
     assert len({one.digest() for one in (fitted, *others)}) == 6
     assert fitted.digest() == replace(fitted, fallback=None).digest()
     assert ridge.without_texts() is ridge and ridge.fallback_use() is None
@@ -353,21 +358,21 @@ def judged_row(stitch, overlap, is_control=False):
 def test_the_best_of_vectors_is_neither_a_control_nor_a_reader_of_texts():
     rows = (judged_row("ridge+text", 0.9), judged_row("text", 0.8, True), judged_row("mean", 0.7, True))
     assert Selection("ridge+text", rows).best_of_vectors is None
-    rows = (judged_row("ols", 0.3), judged_row("lowrank:3", 0.4), *rows)
-    assert Selection("ridge+text", rows).best_of_vectors.stitch == "lowrank:3"
+    rows = (judged_row("procrustes", 0.3), judged_row("ridge", 0.4), *rows)
+    assert Selection("ridge+text", rows).best_of_vectors.stitch == "ridge"
 
 
 def test_the_fallback_is_the_best_candidate_of_vectors_fitted_on_all_pairs(world, vectors):
     pairs = Pairing(*vectors, world.reader.read(world.texts), seed=3)
     bare = replace(pairs, texts=None)
-    selection = select_stitch(pairs, specs=["ols", "ridge", "ridge+text"])
+    selection = select_stitch(pairs, specs=["procrustes", "ridge", "ridge+text"])
     found = fit_fallback(pairs, selection)
     best = max(selection.candidates[:2], key=lambda one: one.scores.overlap_at_10)
     assert found.stitch.spec == found.selection.chosen == best.stitch
     assert found.selection.best.scores == best.scores  # the same folds: the figures can stand side by side
     expected = pairs.fit(tune(best.stitch, bare)[0]).transform(pairs.source)
     np.testing.assert_allclose(found.stitch.transform(pairs.source), expected, atol=1e-4)
-    found = fit_fallback(pairs, select_stitch(pairs, specs=["kernel+text"]))  # no candidate reads vectors alone
+    found = fit_fallback(pairs, select_stitch(pairs, specs=["ridge+text"]))  # no candidate reads vectors alone
     assert found.selection == select_stitch(bare), "what auto would take without texts"
     assert found.selection.confidence is not None
 
@@ -521,7 +526,7 @@ def test_a_part_that_was_removed_with_its_hash_is_missed(prefix, saved):
     ("name", "value"),
     [
         *(("norm", value) for value in (float("nan"), 0, float("inf"), -1, None)),
-        *(("stitch", value) for value in ("kernel", "lowrank:0", 5, None)),
+        *(("stitch", value) for value in ("procrustes", "adjoint:ridge", 5, None)),
         *(("files", value) for value in ([], None)),
         *(("selection", value) for value in ([], None)),
         *(("fallback", value) for value in (5, {})),

@@ -3,33 +3,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import issparse
+from kernel_judge import check_against_scikit_learn, made, mixed, overlap
 from scipy.stats import ortho_group
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.metrics.pairwise import rbf_kernel
 from threadpoolctl import threadpool_limits
 
 from migrate.errors import StitchError
 from migrate.stitch import kernel_ridge
-from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
+from migrate.stitch.base import Stitch, cross_predict, fold_rows
 from migrate.stitch.kernel import KernelPart
-from migrate.stitch.kernel_ridge import VECTOR, Kernel, KernelText, RidgeText, TextAlone
+from migrate.stitch.kernel_ridge import RidgeNear, RidgeText, TextAlone
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
 from migrate.stitch.text_features import TextRows
 from migrate.stitch.view_weights import Weighing
 from migrate.vectors import unit_rows
 
-STITCHES = [Kernel, TextAlone, RidgeText, KernelText]
-READERS = [TextAlone, RidgeText, KernelText]
-
-
-def made(stitch, penalty=0.1):
-    weights = {"vector": 1.0} if stitch.reads_vectors else {}
-    if stitch.reads_texts:
-        weights |= {"ngrams": 0.5, "topics": 0.25}
-    return stitch(Weighing(weights, penalty, 0.0))
+STITCHES = [RidgeNear, TextAlone, RidgeText]
+READERS = [TextAlone, RidgeText]
 
 
 @pytest.fixture(scope="module")
@@ -48,72 +38,16 @@ def asked(make_world, world):
     return mixed(other)[0], world.reader.read(other.texts)
 
 
-def mixed(world, seed=1):
-    """A source that knows half of what the words mean, and something else; a target that knows both."""
-    rng = np.random.default_rng(seed)
-    both = np.hstack([world.wordy, world.hidden])
-    source = np.hstack([world.wordy[:, :6], world.hidden]) @ rng.normal(size=(18, 20)) + 2
-    return source.astype(np.float32), unit_rows((both @ rng.normal(size=(24, 16))).astype(np.float32))
-
-
-def overlap(stitch, pairs):
-    neighbours = Neighbours(unit_rows(pairs.target))
-    if getattr(stitch, "weighing", None) is None:
-        stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
-    return float(neighbours.overlap(unit_rows(cross_predict(stitch, pairs).vectors)).mean())
-
-
-def plain(view):
-    rows = view.matrix()
-    return (rows.toarray() if issparse(rows) else rows).astype(np.float64)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 @pytest.mark.parametrize(("n", "q"), [(160, 16), (160, 300), (40, 16)])
 def test_predictions_are_those_of_scikit_learns_kernel_ridge(make_world, stitch, n, q):
-    """On the weighted sum of the kernels, each divided by its spread; with more columns than documents too."""
-    world, other = make_world(n), make_world(40, seed=5)
-    (x, y), new = mixed(world), mixed(other)[0]
-    y = np.ascontiguousarray(np.resize(y.T, (q, n)).T)
-    texts, asked_texts = world.reader.read(world.texts), world.reader.read(other.texts)
-    fitted = made(stitch).fit(x, y, texts)
-
-    rows = {name: np.vstack([plain(texts.views[name]), plain(asked_texts.views[name])]) for name in texts.views}
-    grams = {name: some @ some.T for name, some in rows.items()}
-    vectors = np.vstack([x, new]) - x.mean(axis=0)
-    grams["vector"] = vectors @ vectors.T
-    if VECTOR in stitch.gaussians:
-        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        width = np.mean([np.square(unit[i] - unit[j]).sum() for i in range(n) for j in range(n)])
-        grams["vector"] = rbf_kernel(unit, gamma=1 / width)
-    total, penalty = 0, 0.1 * sum(fitted.weighing.weights.values())
-    for name, weight in fitted.weighing.weights.items():
-        gram = grams[name]
-        inner = gram[:n, :n]
-        total = total + weight * gram / (np.trace(inner) / n - inner.mean())
-    means = total[:n, :n].mean(axis=0)
-    inner = total[:n, :n] - means - means[:, None] + means.mean()
-    cross = total[n:, :n] - means - total[n:, :n].mean(axis=1)[:, None] + means.mean()
-    mean = y.mean(axis=0)
-    judge = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y - mean)
-    found = fitted.predict(new, asked_texts)
-    np.testing.assert_allclose(found.vectors, judge.predict(cross) + mean, atol=1e-4)
-    np.testing.assert_array_equal(fitted.transform(new, asked_texts), found.vectors)
-
-    own = np.diag(total)[n:] - 2 * total[n:, :n].mean(axis=1) + means.mean()
-    solved = np.linalg.solve(inner + penalty * np.eye(n), cross.T)
-    exact = own - np.einsum("ij,ji->i", cross, solved)
-    if n == 40:  # as many directions as documents
-        np.testing.assert_allclose(found.variance, exact, atol=2e-4)
-    else:  # directions beyond the leading ones are left out, so that the variance is seen from above
-        assert (found.variance > exact - 1e-4).all()
-        assert np.corrcoef(found.variance, exact)[0, 1] > 0.8
+    check_against_scikit_learn(make_world, stitch, n, q)
 
 
 def test_information_that_only_the_texts_or_only_the_vectors_have_is_found(world):
     pairs = world.pairing(world.hidden, world.wordy)
-    alone, *with_texts = (overlap(new_stitch(spec), pairs) for spec in ("ridge", "text", "ridge+text", "kernel+text"))
+    alone, *with_texts = (overlap(new_stitch(spec), pairs) for spec in ("ridge", "text", "ridge+text"))
     assert alone < 0.2 and min(with_texts) > 2 * alone
     pairs = world.pairing(world.hidden, world.hidden @ ortho_group.rvs(12, random_state=0).astype(np.float32))
     assert overlap(new_stitch("text"), pairs) < 0.2
@@ -133,16 +67,6 @@ def test_a_rotated_store_is_left_to_the_vectors(world, which):
     chosen = select_stitch(pairs)
     assert not new_stitch(chosen.chosen).reads_texts
     assert chosen.best.scores.overlap_at_10 > 0.999
-
-
-def test_a_kernel_finds_what_is_not_linear():
-    rng = np.random.default_rng(0)
-    angle = rng.uniform(0, 2 * np.pi, size=(200, 1))
-    x = np.hstack([np.cos(angle), np.sin(angle)]).astype(np.float32)
-    y = np.hstack([np.cos(2 * angle), np.sin(2 * angle), np.cos(3 * angle)]).astype(np.float32)
-    pairs = Pairing(x, y)
-    assert overlap(new_stitch("ridge"), pairs) < 0.5
-    assert overlap(new_stitch("kernel"), pairs) > 0.8
 
 
 @pytest.mark.parametrize("stitch", READERS)
@@ -279,7 +203,7 @@ def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_clos
 
 def test_who_asks_while_coefficients_are_made_gets_those_of_all_parts(world):
     """As another thread may."""
-    fitted, found = made(Kernel).fit(*mixed(world), None), []
+    fitted, found = made(RidgeNear).fit(*mixed(world), None), []
 
     class AskedMeanwhile(tuple):
         def __iter__(self):

@@ -1,16 +1,14 @@
 import numpy as np
 import pytest
+from linear_pairs import make_pairs, refitted_predictions
 from scipy.linalg import orthogonal_procrustes
-from sklearn.linear_model import LinearRegression, RidgeCV
-from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.linear_model import RidgeCV
 
 from migrate.errors import StitchError
 from migrate.stitch.linear import (
     RELATIVE_GRID,
     Identity,
-    LowRank,
     MeanVector,
-    OrdinaryLeastSquares,
     Procrustes,
     Ridge,
     ridge_path,
@@ -21,23 +19,8 @@ SHAPES = [(50, 8, 5), (9, 8, 5), (8, 8, 3), (12, 30, 5), (3, 6, 4)]
 LAMBDAS = np.logspace(-2, 3, 6)
 
 
-def make_pairs(n, p, q, *, noise=0.3, seed=0):
-    """Related pairs with means away from zero; singular values fall, as those of embeddings do."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, p)) * np.geomspace(2, 0.3, p) + rng.normal(size=p)
-    y = x @ rng.normal(size=(p, q)) / np.sqrt(p) + noise * rng.normal(size=(n, q)) + rng.normal(size=q)
-    return x.astype(np.float32), y.astype(np.float32)
-
-
 def make_centred(n, p, q):
     return tuple(side.astype(float) - side.mean(axis=0, dtype=float) for side in make_pairs(n, p, q, noise=1.0))
-
-
-def refitted_predictions(x, y, penalty):
-    """Predict each row by scikit-learn's ridge, fitted, means and all, on all the others."""
-    x, y, rows = x.astype(float), y.astype(float), np.arange(len(x))
-    fits = (SklearnRidge(penalty).fit(x[rows != i], y[rows != i]) for i in rows)
-    return np.array([fit.predict(x[i : i + 1])[0] for i, fit in enumerate(fits)])
 
 
 @pytest.mark.parametrize(("p", "q"), [(6, 6), (4, 7), (7, 4)])
@@ -70,23 +53,6 @@ def test_a_decomposition_that_lapack_gives_up_on_is_done_the_slow_way(monkeypatc
 
     monkeypatch.setattr("numpy.linalg.svd", give_up)
     np.testing.assert_allclose(Procrustes().fit(x, y).transform(x), usual, atol=1e-5)
-
-
-@pytest.mark.parametrize(("p", "q"), [(5, 5), (4, 9), (9, 4)])
-def test_ols_is_scikit_learns(p, q):
-    x, y = make_pairs(60, p, q)
-    expected = LinearRegression().fit(x.astype(float), y)
-    fitted = OrdinaryLeastSquares().fit(x, y)
-    np.testing.assert_allclose(fitted.matrix_, expected.coef_.T, atol=1e-4)
-    np.testing.assert_allclose(fitted.offset_, expected.intercept_, atol=1e-4)
-
-
-def test_ols_of_few_pairs_is_the_solution_of_least_norm():
-    x, y = make_pairs(8, 20, 5)
-    fitted = OrdinaryLeastSquares().fit(x, y)
-    inverse = np.linalg.pinv(x - x.mean(axis=0, dtype=float))
-    np.testing.assert_allclose(fitted.transform(x), y, atol=1e-4)
-    np.testing.assert_allclose(fitted.matrix_, inverse @ (y - y.mean(axis=0)), atol=1e-4)
 
 
 def brute_overlap(truth, predicted, k=10):
@@ -171,48 +137,6 @@ def test_equal_rows_are_not_too_much(n, p):
     path = ridge_path(np.zeros((n, p)), y)
     assert not path.coefficients.any()
     np.testing.assert_allclose(path.loo_mse, np.square(y * n / (n - 1)).mean())
-
-
-@pytest.mark.parametrize(("n", "p", "q"), [(80, 12, 10), (15, 30, 10), (6, 9, 12)])
-@pytest.mark.parametrize("rank", [1, 3])
-def test_lowrank_is_ridge_projected_on_its_leading_directions(n, p, q, rank):
-    x, y = make_pairs(n, p, q)
-    ridge = SklearnRidge(Ridge().fit(x, y).lambda_).fit(x.astype(float), y.astype(float))
-    mean = y.mean(axis=0, dtype=float)
-    leading = np.linalg.svd(ridge.predict(x.astype(float)) - mean, full_matrices=False)[2][:rank]
-    fitted = LowRank(rank).fit(x, y)
-    for rows in (x, make_pairs(7, p, q, seed=9)[0]):
-        expected = (ridge.predict(rows) - mean) @ leading.T @ leading + mean
-        np.testing.assert_allclose(fitted.transform(rows), expected, atol=1e-4)
-    assert fitted.kind_facts() == {"rank": rank}
-
-
-@pytest.mark.parametrize(
-    ("n", "p", "q", "true_rank"), [(60, 20, 24, 3), (60, 20, 20, 20), (30, 40, 33, 5), (40, 4, 5, 2)]
-)
-def test_lowrank_keeps_the_rank_with_the_least_leave_one_out_error(n, p, q, true_rank):
-    rng = np.random.default_rng(true_rank)
-    x = rng.normal(size=(n, p)).astype(np.float32)
-    y = x @ rng.normal(size=(p, true_rank)) @ rng.normal(size=(true_rank, q)) + 2 * rng.normal(size=(n, q))
-    y = y.astype(np.float32)
-    penalty = Ridge().fit(x, y).lambda_
-    mean = y.mean(axis=0, dtype=float)
-    left_out = refitted_predictions(x, y, penalty) - mean
-    fit = SklearnRidge(penalty).fit(x.astype(float), y.astype(float)).predict(x.astype(float)) - mean
-    directions = np.linalg.svd(fit, full_matrices=False)[2]
-    errors = {
-        rank: np.square(y - mean - left_out @ directions[:rank].T @ directions[:rank]).sum()
-        for rank in {min(2**power, len(directions)) for power in range(3, 10)}
-    }
-    assert LowRank().fit(x, y).kind_facts() == {"rank": min(errors, key=errors.__getitem__)}
-
-
-def test_lowrank_takes_no_more_ranks_than_there_are():
-    x, y = make_pairs(40, 6, 5)
-    fitted = LowRank(99).fit(x, y)
-    assert fitted.kind_facts() == {"rank": 5}
-    assert fitted.spec == "lowrank:99"
-    np.testing.assert_allclose(fitted.transform(x), Ridge().fit(x, y).transform(x), atol=1e-4)
 
 
 def test_mean_gives_every_document_the_mean_target_and_identity_changes_nothing():

@@ -4,7 +4,7 @@ from scipy.stats import ortho_group
 
 from migrate.stitch.base import Pairing
 from migrate.stitch.kernel_ridge import RidgeText
-from migrate.stitch.linear import RELATIVE_GRID, Ridge, affine_map
+from migrate.stitch.linear import RELATIVE_GRID, Ridge
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch, tune
@@ -26,7 +26,7 @@ def make_pairs(n, seed=1, noise=0.3):
 def prior():
     """What was learned from many other pairs of the same two models."""
     pairs = make_pairs(2_000, seed=7)
-    return affine_map(new_stitch("ols").fit(pairs.source, pairs.target), P)
+    return new_stitch("ridge").fit(pairs.source, pairs.target).affine(P)
 
 
 def shrunk_matrix(pairs, prior, share, relative, count):
@@ -61,7 +61,7 @@ def test_the_kernel_stitch_of_the_old_vector_alone_is_that_ridge(prior, make_wor
     np.testing.assert_array_equal(again.transform(pairs.source, texts), stitch.transform(pairs.source, texts))
 
 
-@pytest.mark.parametrize("spec", ["ridge", "kernel", "ridge+text"])
+@pytest.mark.parametrize("spec", ["ridge", "ridge+text"])
 @pytest.mark.parametrize("n", [40, 160])
 def test_a_random_prior_gets_no_weight(make_world, spec, n):
     world, pairs = make_world(n), make_pairs(n)
@@ -80,11 +80,11 @@ def test_selection_hands_the_prior_to_its_candidates(prior):
     assert leaned.overlap_at_10 > plain.overlap_at_10 + 0.02
 
 
-@pytest.mark.parametrize("spec", ["identity", "procrustes", "ols", "ridge", "lowrank:4"])
+@pytest.mark.parametrize("spec", ["identity", "procrustes", "ridge"])
 def test_a_linear_stitch_is_its_matrix(spec):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 8)).astype(np.float32)
     y = (x @ ortho_group.rvs(8, random_state=0) + 1).astype(np.float32)
     stitch = new_stitch(spec).fit(x, y)
-    np.testing.assert_allclose(affine_map(stitch, 8).of(x), stitch.transform(x), atol=1e-5)
-    assert affine_map(new_stitch("kernel").fit(x, y), 8) is None
+    np.testing.assert_allclose(stitch.affine(8).of(x), stitch.transform(x), atol=1e-5)
+    assert new_stitch("mean").fit(x, y).affine(8) is None

@@ -9,7 +9,7 @@ from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import tune
 from migrate.vectors import unit_rows
 
-KINDS = ["procrustes", "ols", "lowrank:3", "ridge", "ridge+near", "kernel", "text", "ridge+text", "kernel+text"]
+KINDS = ["procrustes", "ridge", "ridge+near", "text", "ridge+text"]
 
 
 def shrunken(n=300, q=12, seed=0):

@@ -30,7 +30,7 @@ from migrate.lab.carry.judge import Judge, Judgement, Kind, PairedVectors
 from migrate.similarity.roc import Matrix
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
-from migrate.stitch.linear import Identity, Ridge, affine_map
+from migrate.stitch.linear import Identity, Ridge
 from migrate.stitch.prior import AffineMap
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
@@ -198,7 +198,7 @@ def _unfitted(fitted: FittedStitch, pairs: PairedVectors) -> Stitch:
 
 
 def _map_of(stitch: Stitch, pairs: PairedVectors, rows: NDArray[np.int64]) -> AffineMap:
-    affine = affine_map(copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]), pairs.old.shape[1])
+    affine = copy.copy(stitch).fit(pairs.old[rows], pairs.new[rows]).affine(pairs.old.shape[1])
     assert affine is not None  # noqa: S101 - a ridge or the identity
     return affine
 

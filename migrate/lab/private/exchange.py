@@ -21,7 +21,6 @@ from migrate.files import atomic_folder, canonical_json, copy_file, read_file, s
 from migrate.lab.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
 from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts, read_manifest
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
-from migrate.stitch.linear import Affine, Identity, LowRank, affine_map
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.scores import Sphere
 from migrate.stores.base import Store
@@ -263,7 +262,7 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, sent: CiphertextFact
             f"the {fitted.stitch.spec} stitch reads texts, which are not there under encryption; fit one of vectors "
             "alone, such as --kind ridge"
         )
-    affine = affine_map(fitted.stitch, fitted.dim) if isinstance(fitted.stitch, Affine | LowRank | Identity) else None
+    affine = fitted.stitch.affine(fitted.dim)
     if affine is None:
         raise StitchError(
             f"the {fitted.stitch.spec} stitch is not affine, and only affine ones can be applied under encryption; fit "

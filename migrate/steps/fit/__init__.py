@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 TARGET = option("Model to move to, such as openai:NAME or openai:NAME,dimensions=256.", "text", metavar="SPEC")
 _STITCHES = (
-    "auto, or one of identity, mean, procrustes, ols, ridge, lowrank, lowrank:RANK, kernel, mlp:1 to mlp:7; "
-    "ridge+text, kernel+text and text read the documents too"
+    "auto, or one of identity, mean, procrustes, ridge and ridge+near; ridge+text and text read the documents too; "
+    "docs/lab.md has further ones"
 )
 KIND = option(
     f"Kind of stitch: {_STITCHES}. Repeated: the best of these.",

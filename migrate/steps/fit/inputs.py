@@ -17,7 +17,7 @@ from migrate.selection import QueryLog, choose_strategy
 from migrate.steps.opening import log_of, model_at, model_of, stitch_at, store_of
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DIRECTIONS, DOCUMENT, QUERY, FittedStitch, input_dim, require_direction
-from migrate.stitch.linear import Adjoint, affine_map
+from migrate.stitch.linear import Adjoint
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
@@ -123,7 +123,7 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
 def prior_map(prior: FittedStitch) -> AffineMap:
     """Return the linear map of a prior: of its fallback, where it reads texts."""
     stitch = prior.without_texts(source="--prior").stitch
-    affine = affine_map(stitch, input_dim(prior.manifest))
+    affine = stitch.nearest_affine(input_dim(prior.manifest))
     if affine is None:
         raise StitchError(f"the prior is {stitch.spec}, which has no linear map; fit it with --kind ridge")
     return affine

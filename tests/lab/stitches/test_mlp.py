@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from migrate.lab.stitches.mlp import Mlp, Training, held_out_count, train
 from migrate.manifest import Manifest
 from migrate.stitch.fitted import FittedStitch, TrueVectors
 from migrate.stitch.linear import Ridge
-from migrate.stitch.mlp import Mlp, Training, held_out_count, train
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.scores import HeldOutScores
-from migrate.stitch.select import AUTO_CANDIDATES, ScoredStitch, Selection
+from migrate.stitch.select import ScoredStitch, Selection
 
 pytestmark = pytest.mark.slow
 
@@ -190,7 +190,3 @@ def test_a_loaded_stitch_has_the_same_curve_and_facts_and_translates_without_tor
     assert loaded.stitch.loss_curve_.dtype == np.float32
     assert loaded.stitch.kind_facts() == stitch.kind_facts() == loaded.manifest.details["facts"]
     subprocess.run([sys.executable, "-c", TRANSLATE, str(tmp_path / "stitch")], check=True)
-
-
-def test_auto_does_not_try_what_is_dearer_and_no_better():
-    assert not any(spec.startswith("mlp") for spec in AUTO_CANDIDATES)

@@ -271,6 +271,15 @@ class Mlp(StretchableStitch):
         self.loss_curve_ = arrays["loss_curve"]
         return self
 
+    def affine_layers(self) -> Sequence[AffineMap]:
+        """Return weights and biases of each layer."""
+        return [AffineMap(layer.weights.astype(np.float64), layer.biases.astype(np.float64)) for layer in self.layers_]
+
+    @property
+    def loss_curve(self) -> Vectors:
+        """The losses of each epoch."""
+        return self.loss_curve_
+
     def kind_facts(self) -> dict[str, float]:
         """Layers, epochs that were trained, and the best held-out loss where pairs were held out."""
         if not hasattr(self, "loss_curve_"):
