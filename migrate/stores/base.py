@@ -230,11 +230,6 @@ class Store(ABC):
         """Read the documents of some rows, in their order, or of all rows; a StoreError where there are no texts."""
 
     @property
-    def unread_by_row(self) -> tuple[str, ...]:
-        """Names of files beside it with an entry for each row, which are not read; a store of its kind gets copies."""
-        return ()
-
-    @property
     def folder(self) -> Path | None:
         """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
         return None
