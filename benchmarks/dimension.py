@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
+from migrate.lab.similarity.neighbours import DIMENSION_NEIGHBOURS, local_dimensions, mean_dimension
 from migrate.report.terminal import table
-from migrate.similarity.neighbours import DIMENSION_NEIGHBOURS, find_nearest, local_dimensions, mean_dimension
 from migrate.stitch.confidence import spearman
+from migrate.stitch.nearest import find_nearest
 from migrate.vectors import unit_rows
 
 SETS = ("scifact", "nfcorpus")

@@ -31,7 +31,7 @@ from migrate.cli.main import run
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
-from migrate.similarity import compare_spaces
+from migrate.lab.similarity import compare_spaces
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 

@@ -32,7 +32,7 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     return pd.DataFrame(list(rows))
 
 
-AUDIT_SCHEMA: Final = 4
+AUDIT_SCHEMA: Final = 5
 """Version of the JSON of an audit, which `switch` reads too."""
 
 

@@ -23,7 +23,7 @@ FLOORS = {
     "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
     "stores": 1, "embedders": 1, "datasets": 1,
     "stitch": 2, "search": 2,
-    "selection": 3, "similarity": 3, "translate": 3,
+    "selection": 3, "translate": 3,
     "cost": 4,
     "embed": 5, "langchain": 5, "check": 5,
     "steps": 6, "testing": 6,
@@ -64,7 +64,7 @@ HOMES = {
     "openai": ["embedders/"],
     "tiktoken": ["embedders/tokens"],
     "sklearn": [
-        "audit/slices", "embedders/tfidf", "lab/compare/labels", "similarity/downstream", "stitch/kernel",
+        "audit/probes", "audit/slices", "embedders/tfidf", "lab/compare/labels", "stitch/kernel",
         "stitch/text_reader",
     ],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -16,9 +16,8 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.slices import Slice, find_slices
 from migrate.search.runs import Rankings
-from migrate.similarity import Similarity, compare_spaces
 from migrate.stores.base import Metric
-from migrate.vectors import Vectors, squared_norms, unit_rows
+from migrate.vectors import Vectors, squared_norms
 
 _CHARACTERS = 160
 
@@ -103,74 +102,6 @@ def hubness_of(arm: str, vectors: Vectors, metric: Metric, *, neighbours: int = 
     spread = counts.std()
     skewness = float(np.mean(((counts - counts.mean()) / spread) ** 3)) if spread else 0.0
     return Hubness(arm, len(vectors), skewness, int(counts.max()), float((counts == 0).mean()))
-
-
-@dataclass(frozen=True, slots=True)
-class Mover:
-    """A document whose translated vector is far from the true one: their cosine, and where it stands on the map."""
-
-    doc_id: str
-    cosine: float
-    true: tuple[float, float]
-    translated: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Spaces:
-    """True and translated vectors of `documents` sampled documents, unit length.
-
-    The map has the two directions in which the true vectors vary most, `explained` (0-1) of their variance; `true` and
-    `translated` are the places of some documents, in the same order. `movers` have the lowest cosines. `cosines` are
-    quantiles, from the 0th to the 100th percentile, over the documents without a true vector in the translated store.
-    `spectra` are the variances along the principal directions of each cloud, as shares of the true one's total.
-    """
-
-    documents: int
-    explained: float
-    true: tuple[tuple[float, float], ...]
-    translated: tuple[tuple[float, float], ...]
-    movers: tuple[Mover, ...]
-    cosines: tuple[float, ...]
-    spectra: tuple[tuple[float, ...], tuple[float, ...]]
-
-
-def map_spaces(ids: tuple[str, ...], true: Vectors, translated: Vectors) -> Spaces:
-    """Return the map of documents by their true and their translated vectors, (n, dim) each, n >= 2."""
-    expected, translated_rows = unit_rows(true).astype(np.float64), unit_rows(translated).astype(np.float64)
-    cosines = np.einsum("nd,nd->n", expected, translated_rows)
-    centre = expected.mean(axis=0)
-    values, directions = _principal(expected)
-    plane = directions[:, :2]
-    points = [((rows - centre) @ plane).round(4).tolist() for rows in (expected, translated_rows)]
-    is_moved = ~np.isclose(squared_norms((true - translated).astype(np.float32)), 0, atol=1e-12)
-    furthest = [i for i in np.argsort(cosines, kind="stable")[:10] if is_moved[i]]
-    movers = (Mover(ids[i], float(cosines[i]), _at(points[0][i]), _at(points[1][i])) for i in furthest)
-    moved = cosines[is_moved]
-    total = values.sum() or 1.0
-    shown = slice(0, 600)  # on the map
-    return Spaces(
-        len(ids),
-        float(values[:2].sum() / total),
-        tuple(_at(point) for point in points[0][shown]),
-        tuple(_at(point) for point in points[1][shown]),
-        tuple(movers),
-        tuple(np.quantile(moved, np.linspace(0, 1, 101)).round(4).tolist()) if len(moved) else (),
-        (_shares(values, total), _shares(_principal(translated_rows)[0], total)),
-    )
-
-
-def _at(point: list[float]) -> tuple[float, float]:
-    return point[0], point[1] if len(point) > 1 else 0.0
-
-
-def _principal(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return variances, descending, and the directions they lie along, as columns."""
-    values, vectors = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))
-    return np.maximum(values[::-1], 0), vectors[:, ::-1]
-
-
-def _shares(values: NDArray[np.float64], total: float) -> tuple[float, ...]:
-    return tuple((values[:64] / total).round(6).tolist())
 
 
 PASS_RATES = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
@@ -276,40 +207,26 @@ class _Hits:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """The causes behind the mean. What is not available is empty or None: calibration needs the arm `stay`.
-
-    `similarities` compare the space of each arm that has its own with that of the full re-embed.
-    """
+    """The causes behind the mean. What is not available is empty or None: calibration needs the arm `stay`."""
 
     regressions: tuple[Regression, ...] = ()
     slices: tuple[Slice, ...] = ()
     calibration: ThresholdTable | None = None
     hubness: tuple[Hubness, ...] = ()
-    spaces: Spaces | None = None
-    similarities: Mapping[str, Similarity] = field(default_factory=dict)
 
 
 def diagnose(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
-    `scores` are those of the arms by the deciding measure, (c,) each. In a pool there is no map of the spaces, no
-    similarities and no topics, and the slices are of scores as they are expected.
+    `scores` are those of the arms by the deciding measure, (c,) each. In a pool there are no topics, and the slices are
+    of scores as they are expected.
     """
     likely, runs = rules.likely(scores[TRANSLATED], scores[FULL]), retriever.compared
     ids, sampled = _sample(retriever, retriever.settings.seed)
-    calibration, spaces, similarities = None, None, {}
+    calibration = None
     if STAY in runs:
         metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
         calibration = table_of_thresholds(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics)
-    if FULL in sampled and len(ids) > 1:
-        spaces = map_spaces(ids, sampled[FULL], sampled[TRANSLATED])
-    if FULL in sampled and len(ids) >= 50:  # half of them fit a stitch
-        compared = slice(0, 1_000)
-        similarities = {
-            name: compare_spaces(vectors[compared], sampled[FULL][compared], seed=retriever.settings.seed)
-            for name, vectors in sampled.items()
-            if name != FULL
-        }
     return Diagnostics(
         find_regressions(retriever, scores),
         find_slices(retriever, rules, *likely),
@@ -319,8 +236,6 @@ def diagnose(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -
             for name, vectors in sampled.items()
             if len(ids) > NEIGHBOURS
         ),
-        spaces,
-        similarities,
     )
 
 

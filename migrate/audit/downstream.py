@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.keys import Keys, id_keys
+from migrate.audit.probes import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.audit.reference import prove_reference
+from migrate.audit.roc import Bounded, auc
 from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, Weighting, sentences
 from migrate.errors import DatasetError, VectorError
-from migrate.similarity.downstream import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
-from migrate.similarity.roc import Bounded, auc
 from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
 from migrate.vectors import Vectors, check_vectors

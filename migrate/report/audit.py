@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import floor, log10
 
 from migrate.audit.by_collection import CollectionVerdict
@@ -23,9 +23,7 @@ from migrate.audit.verdict import Bounds, Verdict
 from migrate.display import percent
 from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
-from migrate.report.terminal import cut, figure_or_dash, filled_columns, number
-from migrate.similarity import Similarity
-from migrate.similarity.measures import ABOVE_SELF, MEASURES
+from migrate.report.terminal import cut, figure_or_dash, filled_columns
 
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
@@ -118,16 +116,6 @@ def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
     return [["arm", "documents", "skewness", "largest", "near none"], *rows]
 
 
-def similarity_rows(similarities: Mapping[str, Similarity]) -> list[list[str]]:
-    """Return a head, and one row a measure: its name, what it says, and its figure for each space."""
-    rows = [
-        [measure.title, measure.meaning, *(number(measure.figure(similarity)) for similarity in similarities.values())]
-        for measure in MEASURES
-        if measure is not ABOVE_SELF
-    ]
-    return [["measure", "says", *similarities], *rows]
-
-
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 
 
@@ -139,7 +127,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if report.pool is not None:
         yield from report.pool.sentences
         if not report.pool.is_exact:
-            absent = ["overlap and RBO", "topics", "the map of the spaces and how alike they are"]
+            absent = ["overlap and RBO", "topics"]
             if verdict.provisional:
                 absent.append("the verdict without the documents that have true vectors")
             yield f"left out, as they need the full re-embed: {', '.join(absent)}; `--reference build` has them"

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from migrate.audit.by_collection import collections_sentence
-from migrate.audit.diagnostics import Diagnostics, Hit, Regression, Spaces, ThresholdTable
+from migrate.audit.diagnostics import Diagnostics, Hit, Regression, ThresholdTable
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation
 from migrate.audit.report import AuditReport
@@ -29,7 +29,6 @@ from migrate.report.audit import (
     quality_rows,
     retention_of,
     sentences,
-    similarity_rows,
     slice_rows,
 )
 from migrate.report.decision import axis_form, decision_chart, decision_rows, interval, measure_label
@@ -38,13 +37,9 @@ from migrate.report.page import Content, content, element, items, note, sentence
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import (
     IntervalChart,
-    Line,
     difference_chart,
     histogram_chart,
     interval_chart,
-    line_chart,
-    map_chart,
-    spectra,
 )
 from migrate.report.svg.frame import Chart
 from migrate.report.terminal import cut, figure_or_dash
@@ -68,7 +63,6 @@ def audit_sections(report: AuditReport) -> Report:
     """Return the whole report; a terminal has of the diagnostics only what is worst."""
     diagnostics = report.diagnostics
     *remarks, _ = sentences(report)
-    hubs = TextTable(hub_rows(diagnostics)) if diagnostics.hubness else None
     subject = f"{report.dataset}: {report.verdict.counted}, {report.n_documents:,} documents"
     return Report(
         kind=f"lead-migrate audit of {report.dataset}",
@@ -83,10 +77,7 @@ def audit_sections(report: AuditReport) -> Report:
             "What trained models keep": None if report.downstream is None else downstream_blocks(report.downstream),
             "The pool": None if report.pool is None else [Either(Listed(report.pool.sentences)), _pool(report.pool)],
             "Thresholds": None if diagnostics.calibration is None else list(_thresholds(diagnostics.calibration)),
-            "How alike the spaces are": list(_similarities(diagnostics)) if diagnostics.similarities else None,
-            "The two spaces": Either(None, hubs)
-            if diagnostics.spaces is None
-            else list(_spaces(diagnostics.spaces, hubs)),
+            "Hubs": _hubs(diagnostics) if diagnostics.hubness else None,
             "Provenance and remarks": [Listed(remarks), Facts(_provenance(report))],
         },
         closing=report.sentence,
@@ -351,54 +342,11 @@ def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
     yield TextTable(calibration_rows(calibration))
 
 
-def _similarities(diagnostics: Diagnostics) -> Iterator[Block]:
-    similarities = diagnostics.similarities
-    documents = next(iter(similarities.values())).documents
-    yield element(
-        "p",
-        f"Each space against that of the full re-embed, on {documents:,} documents. A stitch is a ridge, fitted on one "
-        "half of them and judged on the other.",
-    )
-    yield Either(TextTable(similarity_rows(similarities), text_columns=[1]))
-    chart = spectra(
-        {
-            f"{name} to full": similarity.forth.singular_values
-            for name, similarity in similarities.items()
-            if similarity.forth.singular_values
-        }
-    )
-    if chart is not None:
-        yield [element("h3", "Singular values of the stitches, in units of the greatest"), chart.figure()]
-
-
-def _spaces(spaces: Spaces, hubs: TextTable | None) -> Iterator[Block]:
-    arrows = [(f"{mover.doc_id}: cosine {mover.cosine:.3f}", mover.true, mover.translated) for mover in spaces.movers]
-    yield element(
-        "p",
-        f"{spaces.documents:,} documents, in the two directions in which their true vectors vary most "
-        f"({percent(spaces.explained, 0)} of the variance).",
-        f" Half of the translated vectors have a cosine of at least {spaces.cosines[50]:.3f} with the true one, 95 % "
-        f"of {spaces.cosines[5]:.3f}."
-        if spaces.cosines
-        else None,
-    )
-    yield map_chart("map of both spaces", [("true", spaces.true), ("translated", spaces.translated)], arrows).figure()
-    yield [element("h3", "Variance by direction, as shares of the true vectors' variance"), _variances(spaces).figure()]
-    yield Heading("Hubs: how often a document is among the ten nearest of others")
-    yield hubs
-    yield Note("hubs crowd out answers")
-    movers = [[mover.doc_id, f"{mover.cosine:.3f}"] for mover in spaces.movers]
-    yield Either(
-        [Heading("Documents that moved most"), TextTable([["document", "cosine with the true vector"], *movers])]
-    )
-
-
-def _variances(spaces: Spaces) -> Chart:
-    lines = [
-        Line(name, [(number + 1.0, share) for number, share in enumerate(shares)])
-        for name, shares in zip(("true", "translated"), spaces.spectra, strict=True)
+def _hubs(diagnostics: Diagnostics) -> list[Block]:
+    return [
+        Note("how often a document is among the ten nearest of others; hubs crowd out answers"),
+        TextTable(hub_rows(diagnostics)),
     ]
-    return line_chart("variance by direction", lines, x_label="principal direction", y_label="share of variance")
 
 
 def _provenance(report: AuditReport) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from migrate.audit.held_out import HeldOut
@@ -13,20 +12,6 @@ from migrate.audit.verdict import Verdict
 from migrate.display import AUDIT_SCHEMA
 from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
-from migrate.similarity import Similarity
-from migrate.similarity.measures import ABOVE_SELF, MEASURES
-
-
-def similarity_document(similarities: Mapping[str, Similarity]) -> dict[str, Any]:
-    """Return every measure by its name, and the singular values of the stitch, for each space."""
-    return {
-        name: {
-            "documents": similarity.documents,
-            **{measure.key: measure.figure(similarity) for measure in MEASURES if measure is not ABOVE_SELF},
-            "singular_values": similarity.forth.singular_values,
-        }
-        for name, similarity in similarities.items()
-    }
 
 
 def audit_document(report: AuditReport) -> dict[str, Any]:
@@ -55,8 +40,6 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "slices": [_by_measure(group, measured) for group in diagnostics.slices],
         "calibration": diagnostics.calibration,
         "hubness": diagnostics.hubness,
-        "spaces": diagnostics.spaces,
-        "likeness": similarity_document(diagnostics.similarities),
         "query_ids": report.query_ids,
         "notes": report.notes,
         "searches": report.searches,

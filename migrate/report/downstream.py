@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from migrate.audit.downstream import DownstreamAudit, KeptTask
+from migrate.audit.roc import Bounded
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.display import percent
 from migrate.report.facts import as_plain, document
 from migrate.report.sections import Block, TextTable
-from migrate.similarity.roc import Bounded
 
 
 def downstream_blocks(audit: DownstreamAudit) -> list[Block]:

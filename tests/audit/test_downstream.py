@@ -10,11 +10,11 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from migrate.audit.downstream import INSIDE, KNN, OUTSIDE, PROBE, audit_downstream
+from migrate.audit.probes import divide
 from migrate.audit.step import Audit
 from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.errors import DatasetError, VectorError
-from migrate.similarity.downstream import divide
 from migrate.stores import open_store
 from migrate.vectors import Document, unit_rows
 

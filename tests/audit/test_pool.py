@@ -712,7 +712,6 @@ def test_every_form_of_the_report_has_the_pool(near):
     assert "The pool" in page and "documents embedded" in page
     assert HYBRID_FULL in document["missing"] and "--reference build" in document["missing"][HYBRID_FULL]
     assert not any("overlap" in measure for arm in document["arms"] for measure in arm["means"])
-    assert document["spaces"] is None and document["likeness"] == {}
     assert document["held_out"] is None
     assert "How much of what the full re-embed finds" not in text
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.similarity.measures import MEASURES
+from migrate.lab.similarity.measures import MEASURES
 
 IDS = [f"d{row}" for row in range(40)]
 

@@ -12,7 +12,7 @@ from faiss_tools import build, save, write_docs
 import migrate
 from migrate.cli.main import run
 from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
-from migrate.similarity.mixture import find_mixture
+from migrate.stitch.mixture import find_mixture
 from migrate.stitch.select import FEWEST_JUDGED
 from migrate.vectors import unit_rows
 

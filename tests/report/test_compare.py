@@ -12,10 +12,10 @@ from migrate.lab.compare.compare import compare
 from migrate.lab.compare.figures import figures_of, matrix_of
 from migrate.lab.compare.report import compare_document, comparison_sentences, csv_files, long_csv
 from migrate.lab.compare.sections import Shading, compare_sections, heat_map, loss_curves, shading_of, spectra
+from migrate.lab.similarity.measures import MEASURES
+from migrate.lab.similarity.stitching import judge_stitching
 from migrate.report.page import html, report_page
 from migrate.report.terminal import report_text
-from migrate.similarity.measures import MEASURES
-from migrate.similarity.stitching import judge_stitching
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
 

@@ -75,7 +75,7 @@ def cells(text, start):
 def test_the_document_holds_the_numbers_of_the_report():
     report = make_report(n=30)
     document = strict(audit_document(report))
-    assert document["schema_version"] == AUDIT_SCHEMA == 4
+    assert document["schema_version"] == AUDIT_SCHEMA == 5
     assert document["kind"] == "audit"
     assert document["verdict"] == {
         "outcome": "INCONCLUSIVE",

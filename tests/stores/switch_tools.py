@@ -69,7 +69,7 @@ def write_report(path, old, new, outcome="SAFE", **more):
     path.write_text(
         json.dumps(
             {
-                "schema_version": 4,
+                "schema_version": 5,
                 "kind": "audit",
                 "verdict": {"outcome": outcome},
                 "stores": stores,

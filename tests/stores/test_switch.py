@@ -274,7 +274,7 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
         (pair, {"plan": {"name": f"two-stage {'9' * 5_000}", "outcome": "SAFE"}}, "is on two-stage 9"),
         ((old, old), {}, r"is of another store, or it changed since \(the same ids, other vectors\)"),
         ((new, new), {}, r"is of another source, or it changed since \(the same ids, other vectors\)"),
-        (pair, {"schema_version": 3}, "has schema version 3, and this version of lead-migrate reads 4; audit it again"),
+        (pair, {"schema_version": 3}, "has schema version 3, and this version of lead-migrate reads 5; audit it again"),
         (pair, {"schema_version": 5}, "has schema version 5, and this"),
         (pair, {"stores": {}}, "says of no store what it holds"),
     ):

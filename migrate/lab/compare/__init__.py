@@ -1,1 +1,1 @@
-"""The comparison of stores of the same documents, by the measures of `migrate.similarity`."""
+"""The comparison of stores of the same documents, by the measures of `migrate.lab.similarity`."""

@@ -19,10 +19,10 @@ from migrate.lab.compare.comparison import Compared, LocalDocument, LocalDocumen
 from migrate.lab.compare.figures import matrix_of
 from migrate.lab.compare.groups import Contrast, Groups, Positions, check_groups, contrast, layer_distances
 from migrate.lab.compare.labels import judge_labels
+from migrate.lab.similarity.measures import MEASURES
+from migrate.lab.similarity.spaces import Space, chance_cka, compare_described, describe_space
+from migrate.lab.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.report.terminal import cut
-from migrate.similarity.measures import MEASURES
-from migrate.similarity.spaces import Space, chance_cka, compare_described, describe_space
-from migrate.similarity.stitching import RIDGE, Stitching, check_stitch, halves, judge_stitching
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import check_stamps

@@ -11,8 +11,8 @@ from migrate.display import data_frame, notebook_html
 from migrate.lab.compare.figures import figures_of
 from migrate.lab.compare.groups import Groups
 from migrate.lab.compare.labels import Downstream
-from migrate.similarity.spaces import ChanceCka, Similarity
-from migrate.similarity.stitching import Stitching
+from migrate.lab.similarity.spaces import ChanceCka, Similarity
+from migrate.lab.similarity.stitching import Stitching
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -105,7 +105,7 @@ class StoresComparison:
         return notebook_html(self)
 
     def to_pandas(self) -> DataFrame:
-        """Return one row a pair of stores and direction, a column a measure (`migrate.similarity.measures`).
+        """Return one row a pair of stores and direction, a column a measure (`migrate.lab.similarity.measures`).
 
         Of further stitches the columns are named `MEASURE SPEC`.
         """

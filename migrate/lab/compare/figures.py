@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from migrate.similarity.measures import ABOVE_SELF, MEASURES, Measure
+from migrate.lab.similarity.measures import ABOVE_SELF, MEASURES, Measure
 
 if TYPE_CHECKING:
     from migrate.lab.compare.comparison import StoresComparison

@@ -14,13 +14,13 @@ from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, Stores
 from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matrix_of
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
+from migrate.lab.similarity.measures import MEASURES
+from migrate.lab.similarity.spaces import Similarity
+from migrate.lab.similarity.stitching import Stitching
 from migrate.report.facts import document
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Listed, TextTable
 from migrate.report.terminal import filled_columns, number
-from migrate.similarity.measures import MEASURES
-from migrate.similarity.spaces import Similarity
-from migrate.similarity.stitching import Stitching
 from migrate.stitch.select import FEWEST_JUDGED
 
 

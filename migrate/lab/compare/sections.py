@@ -28,13 +28,13 @@ from migrate.lab.compare.report import (
     stitch_rows,
     tenths,
 )
+from migrate.lab.similarity.measures import Measure
+from migrate.lab.similarity.stitching import Stitching
 from migrate.report.page import Content, content, element, items, note, sentence
 from migrate.report.sections import Block, Either, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import Line, line_chart, spectra, thinned
 from migrate.report.svg.frame import Chart
 from migrate.report.terminal import number
-from migrate.similarity.measures import Measure
-from migrate.similarity.stitching import Stitching
 from migrate.version import __version__
 
 _MOST_LINES = 6

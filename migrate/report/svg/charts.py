@@ -364,35 +364,3 @@ def _steps(frame: Frame, edges: Sequence[float], heights: np.ndarray, number: in
     return frame.path(
         [(edges[0], 0.0), *steps, (edges[-1], 0.0)], closed=True, style=colour, fill_opacity=0.22, stroke_width=1.5
     )
-
-
-def map_chart(
-    name: str,
-    clouds: Sequence[tuple[str, Sequence[tuple[float, float]]]],
-    arrows: Sequence[tuple[str, tuple[float, float], tuple[float, float]]],
-) -> Chart:
-    """Draw clouds of places, and named arrows from one place to another."""
-    points = np.array([point for _, cloud in clouds for point in cloud] + [p for _, *ends in arrows for p in ends])
-    (left, low), (right, high) = points.min(axis=0), points.max(axis=0)
-    frame = Frame(_wide(left, right), _wide(low, high), height=480)
-    dots = [
-        element(
-            "g",
-            *(element("circle", cx=frame.at_x(x), cy=round(frame.at_y(y), 1), r=2.4) for x, y in cloud),
-            style=f"fill:{series(number)}",
-            fill_opacity=0.45,
-        )
-        for number, (_, cloud) in enumerate(clouds)
-    ]
-    moves = [
-        mark(
-            name,
-            element("line", class_="bad", x1=frame.at_x(a[0]), y1=frame.at_y(a[1]), x2=frame.at_x(b[0]),
-                    y2=frame.at_y(b[1]), stroke_width=1.6),
-            element("circle", class_="bad", cx=frame.at_x(b[0]), cy=frame.at_y(b[1]), r=3.4),
-        )
-        for name, a, b in arrows
-    ]  # fmt: skip
-    names = _legend([name for name, _ in clouds])
-    names += [("moved most", "bad")] if arrows else []
-    return Chart(frame.drawing(name, *dots, *moves), legend=names)

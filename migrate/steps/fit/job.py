@@ -14,10 +14,10 @@ from migrate.embedders.base import Embedder, TokenTable
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
-from migrate.similarity.mixture import find_mixture
 from migrate.steps.fit.inputs import prior_map, reads_texts
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
+from migrate.stitch.mixture import find_mixture
 from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, select_stitch

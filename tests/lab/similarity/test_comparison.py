@@ -9,9 +9,10 @@ from stores_tools import make_store
 from migrate.errors import DatasetError, StoreError, UsageError, VectorError
 from migrate.lab.compare.compare import compare, distinct_names, match_documents
 from migrate.lab.compare.figures import matrix_of
-from migrate.similarity.measures import MEASURES
-from migrate.similarity.neighbours import find_nearest, local_dimensions
-from migrate.similarity.spaces import compare_spaces
+from migrate.lab.similarity.measures import MEASURES
+from migrate.lab.similarity.neighbours import local_dimensions
+from migrate.lab.similarity.spaces import compare_spaces
+from migrate.stitch.nearest import find_nearest
 from migrate.vectors import unit_rows
 
 BY_KEY = {measure.key: measure for measure in MEASURES}

@@ -8,12 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import VectorError
-from migrate.similarity.neighbours import (
+from migrate.lab.similarity.neighbours import (
     DIMENSION_NEIGHBOURS,
-    NEIGHBOURS,
-    Nearest,
     check_same_documents,
-    find_nearest,
     local_dimensions,
     mean_dimension,
     neighbour_jaccard,
@@ -21,7 +18,8 @@ from migrate.similarity.neighbours import (
     some_rows,
     two_nn_dimension,
 )
-from migrate.similarity.stitching import FEWEST, Stitching, gaussian_like, judge_stitching
+from migrate.lab.similarity.stitching import FEWEST, Stitching, gaussian_like, judge_stitching
+from migrate.stitch.nearest import NEIGHBOURS, Nearest, find_nearest
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from migrate.similarity.spaces import Similarity
-from migrate.similarity.stitching import Stitching
+from migrate.lab.similarity.spaces import Similarity
+from migrate.lab.similarity.stitching import Stitching
 
 
 @dataclass(frozen=True, slots=True)

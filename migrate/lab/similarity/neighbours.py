@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import VectorError
-from migrate.vectors import Vectors, squared_norms
-
-NEIGHBOURS = 10
-"""Neighbours that two spaces are compared by."""
+from migrate.stitch.nearest import BLOCK, Nearest, around_mean
+from migrate.vectors import Vectors
 
 DIMENSION_NEIGHBOURS = 20
 """Neighbours that the dimension near a document is estimated from."""
-
-_BLOCK = 256
 
 
 def check_same_documents(a: Vectors, b: Vectors, fewest: int) -> None:
@@ -33,71 +27,20 @@ def some_rows(count: int, *, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).permutation(count)[:1_000])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Nearest:
-    """The nearest other documents of the documents in `query_rows`, (m,): `rows` and Euclidean `distances`, (m, k).
-
-    The nearest come first.
-    """
-
-    query_rows: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    distances: NDArray[np.float64]
-
-    def first(self, k: int) -> Nearest:
-        """Return the k nearest of them."""
-        return Nearest(self.query_rows, self.rows[:, :k], self.distances[:, :k])
-
-
-def find_nearest(vectors: Vectors, k: int, *, query_rows: NDArray[np.int64] | None = None) -> Nearest:
-    """Return the k nearest of all other rows of (n, d) for the rows `query_rows`, or for every row; n - 1 of few.
-
-    For rows of unit length the order is that of the cosine.
-    """
-    query_rows = np.arange(len(vectors)) if query_rows is None else query_rows
-    k = min(k, len(vectors) - 1)
-    vectors = _around_mean(vectors)
-    norms = squared_norms(vectors)
-    rows = np.empty((len(query_rows), k), dtype=np.int64)
-    distances = np.empty((len(query_rows), k))
-    for start in range(0, len(query_rows), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        rows[block], distances[block] = _nearest_of(vectors, norms, query_rows[block], k)
-    return Nearest(query_rows, rows, distances)
-
-
-def _nearest_of(
-    vectors: Vectors, norms: Vectors, query_rows: NDArray[np.int64], k: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    scores = norms - 2 * (vectors[query_rows] @ vectors.T)
-    scores[np.arange(len(query_rows)), query_rows] = np.inf
-    width = min(k + 8, len(vectors) - 1)  # float32 orders near ties by chance: a few more are looked at in float64
-    near = np.sort(np.argpartition(scores, width - 1, axis=1)[:, :width], axis=1)
-    differences = vectors[near].astype(np.float64) - vectors[query_rows][:, None]
-    exact = np.sqrt(np.einsum("mkd,mkd->mk", differences, differences))
-    best = np.argsort(exact, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(near, best, axis=1), np.take_along_axis(exact, best, axis=1)
-
-
 def nearest_by_cosine(queries: Vectors, documents: Vectors, query_rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """Return the rows of the k documents, (n, d), nearest to each query, (m, d), without its own row, (m,).
 
     All have unit length; the result, (m, k), or n - 1 where n is small, is in no order.
     """
-    documents = _around_mean(documents)
+    documents = around_mean(documents)
     k = min(k, len(documents) - 1)
     hits = np.empty((len(queries), k), dtype=np.int64)
-    for start in range(0, len(queries), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(queries), BLOCK):
+        block = slice(start, start + BLOCK)
         scores = queries[block] @ documents.T
         scores[np.arange(len(scores)), query_rows[block]] = -np.inf
         hits[block] = np.argpartition(-scores, k - 1, axis=1)[:, :k]
     return hits
-
-
-def _around_mean(vectors: Vectors) -> Vectors:
-    """Return the rows minus their mean: neighbours keep their order, and float32 tells those apart that are near."""
-    return np.asarray(vectors - vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
 def neighbour_jaccard(a: Nearest, b: Nearest) -> float:

@@ -8,15 +8,14 @@ from sklearn.manifold._locally_linear import barycenter_weights
 from sklearn.metrics.pairwise import cosine_similarity
 
 from migrate.errors import VectorError
-from migrate.similarity.neighbours import (
-    find_nearest,
+from migrate.lab.similarity.neighbours import (
     local_dimensions,
     mean_dimension,
     neighbour_jaccard,
     rank_similarity,
     some_rows,
 )
-from migrate.similarity.spaces import (
+from migrate.lab.similarity.spaces import (
     biased_cka,
     chance_cka,
     cka_distance,
@@ -27,7 +26,8 @@ from migrate.similarity.spaces import (
     relative_orientation,
     unbiased_hsic,
 )
-from migrate.similarity.stitching import judge_stitching
+from migrate.lab.similarity.stitching import judge_stitching
+from migrate.stitch.nearest import find_nearest
 from migrate.vectors import unit_rows
 
 

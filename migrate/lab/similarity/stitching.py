@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import UsageError
-from migrate.similarity.neighbours import NEIGHBOURS, check_same_documents, nearest_by_cosine, some_rows
+from migrate.lab.similarity.neighbours import check_same_documents, nearest_by_cosine, some_rows
 from migrate.stitch.base import Stitch
 from migrate.stitch.linear import Adjoint, Identity, MeanVector
+from migrate.stitch.nearest import NEIGHBOURS
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import score_predictions
 from migrate.stitch.spectrum import LayerSpectrum, layer_spectra

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.similarity.neighbours import NEIGHBOURS, find_nearest
 from migrate.stitch.base import Pairing, cross_predict
 from migrate.stitch.linear import Ridge
+from migrate.stitch.nearest import NEIGHBOURS, find_nearest
 from migrate.stitch.select import Mixture
 from migrate.vectors import Vectors, unit_rows
 

@@ -3,7 +3,8 @@ import warnings
 import numpy as np
 import pytest
 
-from migrate.similarity.neighbours import find_nearest, local_dimensions, mean_dimension, two_nn_dimension
+from migrate.lab.similarity.neighbours import local_dimensions, mean_dimension, two_nn_dimension
+from migrate.stitch.nearest import find_nearest
 
 pytestmark = pytest.mark.slow
 

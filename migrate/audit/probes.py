@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import DatasetError
-from migrate.similarity.neighbours import NEIGHBOURS
+from migrate.stitch.nearest import NEIGHBOURS
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
 

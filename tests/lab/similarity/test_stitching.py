@@ -7,8 +7,8 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from sklearn.metrics.pairwise import cosine_similarity
 
 from migrate.errors import UsageError, VectorError
+from migrate.lab.similarity.stitching import check_stitch, halves, judge_stitching
 from migrate.lab.stitches.mlp import Mlp
-from migrate.similarity.stitching import check_stitch, halves, judge_stitching
 from migrate.stitch.linear import Ridge
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
-from migrate.similarity.neighbours import find_nearest, neighbour_jaccard, rank_similarity
+from migrate.lab.similarity.neighbours import neighbour_jaccard, rank_similarity
+from migrate.stitch.nearest import find_nearest
 from migrate.vectors import unit_rows
 
 
