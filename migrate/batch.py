@@ -226,10 +226,10 @@ class BatchFunction:
         expected = np.empty(len(ids), np.float32)
         start = 0
         for done in self._translated(Batch(ids, vectors), texts):
-            part = slice(start, start + len(done.ids))
-            new[part] = done.vectors
-            expected[part] = done.confidence
-            start = part.stop
+            rows = slice(start, start + len(done.ids))
+            new[rows] = done.vectors
+            expected[rows] = done.confidence
+            start = rows.stop
         return TranslatedBatch(ids, new, expected)
 
     def _translated(self, batch: Batch, texts: Sequence[str] | None) -> Iterator[TranslatedBatch]:
@@ -238,11 +238,11 @@ class BatchFunction:
         spans = [slice(start, start + self.rows) for start in range(0, len(batch), self.rows)]
         if texts is None:
             largest = max(batch.vectors.shape[1], self.fitted.dim)
-            chunks = (chunk for span in spans for chunk in chunks_of(_part(batch, span), largest))
+            chunks = (chunk for span in spans for chunk in chunks_of(_slice_of(batch, span), largest))
             yield from by_threads(lambda chunk: translate(chunk, None), chunks)
             return
         for span in spans:
-            yield translate(_part(batch, span), texts and texts[span])
+            yield translate(_slice_of(batch, span), texts and texts[span])
 
     @cached_property
     def _saved(self) -> tuple[str, Mapping[str, bytes]]:
@@ -255,7 +255,7 @@ class BatchFunction:
         return sha256_json(digests), files
 
 
-def _part(batch: Batch, span: slice) -> Batch:
+def _slice_of(batch: Batch, span: slice) -> Batch:
     return Batch(batch.ids[span], batch.vectors[span])
 
 

@@ -330,8 +330,8 @@ def target_words(
     words = model_words("--target", spec or (None if model is None else model.spec))
     if words or model is None or not is_out_of_sight(model):
         return words
-    places = filter(None, (path_in(str(location)) for location in beside))
-    for path in (*(place.parent / str(file_of(model)) for place in places), _noted_file(model)):
+    folders = [path.parent for location in beside if (path := path_in(str(location))) is not None]
+    for path in (*(folder / str(file_of(model)) for folder in folders), _noted_file(model)):
         if path is not None and path.is_file():
             return ["--target", f"file:{path}"]
     advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")

@@ -174,17 +174,17 @@ class Planner:
         memory = embed_memory(size, count.documents, dim, is_local=self.target.is_local)
         return replace(plan, disk_bytes=size.total_after + cache_bytes(count.to_embed, dim), memory_bytes=memory)
 
-    def stay(self, known: KnownPoint | None) -> Plan:
+    def stay(self, expected: KnownPoint | None) -> Plan:
         """Leave everything as it is: what a move has to beat."""
         # of the new model's nDCG@10, between two published models and both ways: `benchmarks/models.py` prints it
-        quality = known.sentence if known else "elsewhere 88 to 113 %"
-        return replace(self._plan(STAY, STAY, 0, 0), quality=quality, known=known, disk_bytes=0, minutes=0.0)
+        quality = expected.sentence if expected else "elsewhere 88 to 113 %"
+        return replace(self._plan(STAY, STAY, 0, 0), quality=quality, known=expected, disk_bytes=0, minutes=0.0)
 
     def migrate(
         self,
         documents: int,
         name: str,
-        known: KnownPoint | None = None,
+        expected: KnownPoint | None = None,
         *,
         pairs: int | None = None,
     ) -> Plan:
@@ -192,11 +192,11 @@ class Planner:
         pairs = documents if pairs is None else pairs
         size, dim, tokens = self.size, self.target.dim, round(documents * self.tokens_per_document)
         plan = self._plan(MIGRATE, name, documents, tokens)
-        plan = replace(plan, known=known)
+        plan = replace(plan, known=expected)
         if pairs < 40:  # a fit draws no learning curve
             plan = replace(plan, quality="too few to learn from")
-        elif known is not None:
-            plan = replace(plan, quality=known.sentence)
+        elif expected is not None:
+            plan = replace(plan, quality=expected.sentence)
         if size is None or dim is None:
             return plan
         disk = size.total_after + cache_bytes(documents, dim) + stitch_bytes(pairs, self.source_dim, dim)

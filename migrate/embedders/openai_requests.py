@@ -391,8 +391,8 @@ class Client:
             if refused.verify_code in _OTHER_HOST:
                 advice = "use the host name of the certificate in `base_url`"
             return self._failed(tried + _attempts(error), reason, advice)
-        words = re.sub(r"^\[Errno -?\d+\] ", "", str(cause)).partition("\n")[0] or type(cause).__name__
-        reason = f"no connection ({words})"
+        cause_text = re.sub(r"^\[Errno -?\d+\] ", "", str(cause)).partition("\n")[0] or type(cause).__name__
+        reason = f"no connection ({cause_text})"
         if type(error).__name__ == "APITimeoutError" and type(cause).__name__ != "ConnectTimeout":
             reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller batch-size"
         advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"

@@ -35,9 +35,9 @@ class Measure:
         """True if it differs from a to b and from b to a."""
         return bool(self.at)
 
-    def figure(self, found: Similarity | Stitching) -> float | None:
+    def figure(self, compared: Similarity | Stitching) -> float | None:
         """Return the figure of a stitch, or of both spaces; from a to b where it is directed."""
-        value: Any = found.forth if self.at and isinstance(found, Similarity) else found
+        value: Any = compared.forth if self.at and isinstance(compared, Similarity) else compared
         for name in (self.at or self.key).split("."):
             value = None if value is None else getattr(value, name)
         return None if value is None else float(value)
