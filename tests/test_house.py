@@ -53,7 +53,7 @@ GROUND_FLOOR = {
 }
 
 # The commands of rooms that the core never imports
-COMMANDS = ["live/command", "lab/carry/command", "lab/compare/command", "lab/private/command"]
+COMMANDS = ["live/command", "lab/carry/command", "lab/compare/command", "lab/labels/command", "lab/private/command"]
 
 HOMES = {
     "click": ["cli/", *COMMANDS],
@@ -64,7 +64,7 @@ HOMES = {
     "openai": ["embedders/"],
     "tiktoken": ["embedders/tokens"],
     "sklearn": [
-        "audit/probes", "audit/slices", "embedders/tfidf", "lab/compare/labels", "stitch/kernel",
+        "audit/slices", "embedders/tfidf", "lab/compare/labels", "lab/labels/probes", "stitch/kernel",
         "stitch/text_reader",
     ],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics
-from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.drawn_queries import Unjudged
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
@@ -22,9 +21,7 @@ from migrate.audit.results import (
     FULL,
     NDCG,
     STAY,
-    TOGETHER,
     TRANSLATED,
-    TWO_STAGE,
     ArmResult,
     Comparison,
     find_plan,
@@ -51,8 +48,7 @@ class AuditReport:
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
     `unjudged` are queries to judge next, where `Audit.judge_next` asks for some. `reference_at` is the location
     of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
-    `query_texts` are in the order of `query_ids`. `downstream` is what trained models keep, where documents have
-    labels; the verdict is on retrieval alone, `outcome` on both.
+    `query_texts` are in the order of `query_ids`.
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
     what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
@@ -81,7 +77,6 @@ class AuditReport:
     reference_at: str | None = None
     is_kept: bool = False
     query_texts: tuple[str, ...] = ()
-    downstream: DownstreamAudit | None = None
     stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     plan: str = TRANSLATED
     locations: Locations = field(default_factory=Locations)
@@ -154,15 +149,8 @@ class AuditReport:
         return self.outcome_of(self.plan)
 
     def outcome_of(self, name: str = TRANSLATED) -> Outcome:
-        """Return the outcome of the translated store, or of an arm of `family`; of `downstream` if it is worse.
-
-        What is trained on vectors is trained on those of the translated store, however it is searched.
-        """
-        outcome = self.verdict.outcome if name == TRANSLATED else self._outcome_in_family(name)
-        serves_translated = name == TRANSLATED or name.startswith((TWO_STAGE, TOGETHER))
-        outcomes = {outcome} | ({self.downstream.outcome} if self.downstream and serves_translated else set())
-        worst_first = (Outcome.NOT_SAFE, Outcome.INCONCLUSIVE, Outcome.SAFE)
-        return next(outcome for outcome in worst_first if outcome in outcomes)
+        """Return the outcome of the translated store, or of an arm of `family`."""
+        return self.verdict.outcome if name == TRANSLATED else self._outcome_in_family(name)
 
     def _outcome_in_family(self, name: str) -> Outcome:
         if name in self.ways_out:

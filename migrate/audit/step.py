@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,6 @@ BUILD, POOL = "build", "pool"
 
 _BEFORE: Mapping[str, Any] = {"section": "Before the migration"}
 _ARMS: Mapping[str, Any] = {"section": "Arms and verdict"}
-_TRAINED: Mapping[str, Any] = {"section": "What was trained"}
 
 PARENT_FIELD = option(
     "Metadata field in which a chunk names the document it was cut from.",
@@ -172,27 +171,6 @@ class Audit(JudgedStep["AuditReport"]):
             **_ARMS,
         ),
     )
-    labels: Mapping[str, str] | Path | str | None = field(
-        default=None,
-        metadata=option(
-            "Labels of documents, as for `compare`: classifiers trained on --reference are judged on translated "
-            "vectors.",
-            "path",
-            metavar="FILE",
-            is_seldom=True,
-            **_TRAINED,
-        ),
-    )
-    outside: Sequence[str] | Path | str | None = field(
-        default=None,
-        metadata=option(
-            "File of ids, one a line, of documents unlike those with --labels, which a detector is to find.",
-            "path",
-            metavar="FILE",
-            is_seldom=True,
-            **_TRAINED,
-        ),
-    )
     force: bool = field(
         default=False,
         metadata={**FORCE_REPORTS, "help": "Replace the files of --report and --judge-next if they exist."},
@@ -201,24 +179,12 @@ class Audit(JudgedStep["AuditReport"]):
 
     def check(self) -> None:
         """Make sure that options go together, and that there is the device that is to compute."""
-        self.check_labels()
         self.check_queries(is_pooled=self.is_pooled)
         if self.pool_depth is not None and not self.is_pooled:
             raise UsageError("pool_depth goes with --reference pool; leave it out")
         if self.pool_depth is not None and self.pool_depth < 10:
             raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
         _ = self.stages
-
-    def check_labels(self) -> None:
-        """Make sure that there is something to train on."""
-        if self.outside is not None and self.labels is None:
-            raise UsageError("--outside goes with --labels; add --labels, or leave it out")
-        if self.labels is not None and self.reference in (BUILD, POOL):
-            raise UsageError(
-                f"--labels needs a full re-embed to train on, and --reference is {self.reference}; give a store, such "
-                "as `reembed` writes"
-            )
-        _ = self.trained
 
     @property
     def stages(self) -> Sequence[int] | None:
@@ -302,15 +268,6 @@ class Audit(JudgedStep["AuditReport"]):
         return None if self.bridge is None else stitch_at(self.bridge)
 
     @cached_property
-    def trained(self) -> tuple[Mapping[str, str], Sequence[str]]:
-        """The labels of documents, and the ids of those that do not belong among them."""
-        from migrate.datasets.records import read_ids, read_labels
-
-        labels = read_labels(Path(self.labels)) if isinstance(self.labels, Path | str) else self.labels
-        outside = read_ids(Path(self.outside)) if isinstance(self.outside, Path | str) else self.outside
-        return labels or {}, outside or ()
-
-    @cached_property
     def query_set(self) -> QuerySet:
         """The queries, with judgements if there are any, without those that are held out."""
         return self.load_queries(self.translated, parent_field=self.parent_field)
@@ -340,12 +297,7 @@ class Audit(JudgedStep["AuditReport"]):
         from migrate.audit.reference import spot_documents
         from migrate.cost.spending import SOURCE_MODEL, PlannedModel
         from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
-        from migrate.embedders.again import ASKED_AGAIN
 
-        full = self.full
-        if not self.has_queries and full is not None:  # by labels alone
-            documents = partial(spot_documents, full)
-            return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)
         queries, source = self.judging.queries, self.source_store
         # What is asked for again is in the cache by then
         texts_again = AGAIN + EMBEDDED_AGAIN * (self.reference == BUILD)
@@ -383,7 +335,6 @@ class Audit(JudgedStep["AuditReport"]):
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and audit."""
         from migrate.audit.audit import audit_store
-        from migrate.audit.downstream import audit_downstream
         from migrate.audit.drawn_queries import write_unjudged
         from migrate.check.again import prove_model
 
@@ -394,8 +345,6 @@ class Audit(JudgedStep["AuditReport"]):
                 prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
                 full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
             report = audit_store(self, full)
-        if self.labels is not None:
-            report = replace(report, downstream=audit_downstream(self, is_proven=True))
         if self.judge_next is not None:
             write_unjudged(Path(self.judge_next), report.unjudged, force=self.force)
         return report

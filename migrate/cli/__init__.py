@@ -29,6 +29,7 @@ SECTIONS = {
         "embed": "Embed a corpus into a new store.",
         "compare": "",
         "carry": "",
+        "labels": "",
         "private": "",
     },
 }

@@ -13,10 +13,9 @@ from migrate.cli.next_step import advise_recommendation, model_words, typed_agai
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
-from migrate.cli.terminal import advise, progress_bar, show_result
+from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
-from migrate.cli.verdict import EXIT_CODES, load_model_of, show_report, warn_of_few
-from migrate.errors import UsageError
+from migrate.cli.verdict import load_model_of, show_report, warn_of_few
 from migrate.files import free_path, refuse_file
 
 if TYPE_CHECKING:
@@ -52,9 +51,6 @@ def command(
     Prints SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it. With --reference pool, it embeds
     a small part of the documents, and more only until the verdict is settled or --max-cost is reached; what is SAFE by
     judged queries then is SAFE against a full re-embed.
-
-    With --labels, classifiers trained on the reference's vectors, and with --outside a detector, are judged on
-    translated ones; the exit code is that of the worse finding. Without queries, that is all that is judged.
     """
     from migrate.report.document import recommendation_document
     from migrate.stores.all_true import is_made_from_another
@@ -65,12 +61,9 @@ def command(
         announce=lambda step: advise(step.sentence),
     )
     sources = (request.store, request.reference, request.queries_location, request.source)
-    read = cast("tuple[str | Path | None, ...]", (*sources, request.labels, request.outside))
+    read = cast("tuple[str | Path | None, ...]", sources)
     paths = options.local_paths(*read)
     model = models_for(model, dry_run=dry_run)
-    if request.labels is not None and not request.has_queries:
-        request.check_labels()
-        return _by_labels(step, paths, model, paid, outputs, dry_run=dry_run, as_json=as_json)
     request.check()
     reference = None if request.reference in (BUILD, POOL) else request.reference
     options.refuse_missing(
@@ -78,7 +71,6 @@ def command(
         request.source,
         request.queries_location,
         reference,
-        request.labels,
         target=request.target,
     )
     outputs.refuse(*paths, force=request.force)  # refused before anything is spent
@@ -175,39 +167,3 @@ def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
         report=None if (report_file := outputs.first(".json")) is None else str(report_file),
         audit_again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
     )
-
-
-def _by_labels(
-    step: Audit,
-    paths: list[Path],
-    model: ModelOptions,
-    paid: Spending,
-    outputs: Outputs,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    """Judge by trained models alone, where no queries are asked: the model embeds what proves the reference."""
-    from migrate.audit.downstream import audit_downstream
-    from migrate.report.downstream import downstream_blocks, downstream_document
-    from migrate.report.suite import downstream_suite
-    from migrate.report.terminal import as_text
-
-    if page := outputs.first(".html"):
-        raise UsageError(f"--report {page}: the page shows queries; add --judged or --queries, or leave it out")
-    outputs.refuse(*paths, force=step.force)
-    store = str(step.store)
-    with progress_bar() as progress:
-        target = load_model_of(step.translated, cast("str | None", step.target), "--target", model)
-        step = replace(step, target=target, progress=progress)
-        reads = [store, step.labels, step.outside]
-        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
-        if any(planned.meter is not None for planned in step.models):
-            paid.agree(step, progress=progress)
-        step.cap.cap_usd = paid.cap_usd
-        downstream = audit_downstream(step, is_proven=False)
-    paid.finish()
-    document = downstream_document(downstream)
-    show_result(document, lambda: as_text(downstream_blocks(downstream)), as_json=as_json)
-    outputs.leave(document, str, downstream_suite(downstream, store), force=step.force)
-    return EXIT_CODES[downstream.outcome.value]

@@ -21,7 +21,6 @@ from migrate.audit.results import (
 from migrate.audit.slices import Slice
 from migrate.audit.verdict import Bounds, Verdict
 from migrate.display import percent
-from migrate.report.downstream import downstream_rows, downstream_sentence
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, figure_or_dash, filled_columns
 
@@ -31,9 +30,7 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 
 def audit_brief(report: AuditReport) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the verdict."""
-    kept = report.downstream
-    downstream: list[Block] = [] if kept is None else [downstream_sentence(kept), TextTable(downstream_rows(kept))]
-    return [*report.caveats, TextTable(quality_rows(report)), downstream]
+    return [*report.caveats, TextTable(quality_rows(report))]
 
 
 def collection_rows(report: AuditReport) -> list[list[str]]:

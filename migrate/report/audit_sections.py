@@ -32,7 +32,6 @@ from migrate.report.audit import (
     slice_rows,
 )
 from migrate.report.decision import axis_form, decision_chart, decision_rows, interval, measure_label
-from migrate.report.downstream import downstream_blocks
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, with_code
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import (
@@ -74,7 +73,6 @@ def audit_sections(report: AuditReport) -> Report:
             "Where it hurts": list(_where_it_hurts(report)),
             "Kinds of queries": _kinds_of_queries(report),
             "The arms": list(_arms(report)),
-            "What trained models keep": None if report.downstream is None else downstream_blocks(report.downstream),
             "The pool": None if report.pool is None else [Either(Listed(report.pool.sentences)), _pool(report.pool)],
             "Thresholds": None if diagnostics.calibration is None else list(_thresholds(diagnostics.calibration)),
             "Hubs": _hubs(diagnostics) if diagnostics.hubness else None,

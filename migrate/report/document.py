@@ -10,7 +10,6 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.display import AUDIT_SCHEMA
-from migrate.report.downstream import downstream_facts
 from migrate.report.facts import as_plain, document
 
 
@@ -47,7 +46,6 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "stores": report.stores,
         **({} if not report.collections else {"collections": _collections(report)}),
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
-        **({} if report.downstream is None else {"downstream": downstream_facts(report.downstream)}),
     }
     return document("audit", content, version=AUDIT_SCHEMA)
 

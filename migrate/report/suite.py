@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 from xml.etree import ElementTree
 
-from migrate.audit.downstream import DownstreamAudit
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED
-from migrate.audit.verdict import Bounds, Outcome, margin_remarks
+from migrate.audit.verdict import Bounds, Outcome
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
 from migrate.report.audit import audit_brief, sentences
 from migrate.report.characters import for_markup, printable
 from migrate.report.check import answer_line, check_brief
-from migrate.report.downstream import downstream_rows, downstream_sentence, task_sentence
 from migrate.report.sections import Block, Listed, TextTable, parts_of
 
 MARKS = {"passed": "✅", "failed": "❌", "open": "⚠️"}
@@ -128,20 +126,20 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-_STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.INCONCLUSIVE: State.OPEN}
+STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.INCONCLUSIVE: State.OPEN}
+"""The end of a case by the outcome of what it judges."""
 
 
 def audit_suite(report: AuditReport) -> Suite:
     """Return the verdict, and where staying is possible, the case that it is not better."""
     verdict = report.verdict
     store, message = report.locations.translated, "; ".join([report.sentence, *report.caveats])
-    cases = [Case("verdict", _STATES[_judged(report)], message, _title(report))]
+    cases = [Case("verdict", STATES[_judged(report)], message, _title(report))]
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f})"
         state = State.FAILED if verdict.worse_than_stay else State.PASSED
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
-    cases += [] if report.downstream is None else downstream_cases(report.downstream)
     bounds = verdict.retention
     properties = {
         **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
@@ -178,34 +176,17 @@ def _title(report: AuditReport) -> str:
     return f"{_judged(report)}{provisional}: {subject} {figure}"
 
 
-def downstream_cases(audit: DownstreamAudit) -> list[Case]:
-    """Return a case a task for what trained models keep."""
-    return [Case(task.task, _STATES[task.outcome], task_sentence(task)) for task in audit.tasks]
-
-
-def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
-    """Return the tasks of trained models alone, where no queries are asked."""
-    remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
-    properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
-    heading = f"{_heading(_STATES[audit.outcome], store)} {downstream_sentence(audit)}"
-    markdown = f"{heading}\n\n{as_markdown(TextTable(downstream_rows(audit)), remarks or None)}\n"
-    cases = [
-        replace(case, title=f"{task.outcome}: {store}, {task.task}")
-        for case, task in zip(downstream_cases(audit), audit.tasks, strict=True)
-    ]
-    return Suite("lead-migrate audit", "audit by labels", cases, markdown, properties, store)
-
-
-def _heading(state: State, store: str) -> str:
+def heading_of(state: State, store: str) -> str:
+    """Return the head of a page of Markdown: how it ended, and for which store."""
     return f"## {MARKS[state]} lead-migrate: `{printable(store)}`:"
 
 
 def _audit_markdown(report: AuditReport) -> str:
     *remarks, verdict = sentences(report)
     outcome = _judged(report)
-    state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else _STATES[outcome]
+    state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else STATES[outcome]
     folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
-    heading = _heading(state, report.locations.translated)
+    heading = heading_of(state, report.locations.translated)
     return f"{heading} {verdict}\n\n{as_markdown(audit_brief(report))}\n\n{folded}\n"
 
 
@@ -221,7 +202,7 @@ def check_suite(result: Compatibility) -> Suite:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
     name, store = f"check of {PurePath(result.store).name}", str(result.store)
-    heading = f"{_heading(_state(ok=result.compatible), store)} {answer_line(result)}"
+    heading = f"{heading_of(_state(ok=result.compatible), store)} {answer_line(result)}"
     markdown = f"{heading}\n\n{as_markdown(check_brief(result))}\n"
     return Suite("lead-migrate check", name, cases, markdown, properties, store)
 
@@ -231,7 +212,7 @@ def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
     name, line = f"lead-migrate {command}", scrub(message)
     title = " ".join(filter(None, (name, store)))
     case = Case("ended by an error", State.FAILED, line, f"{title}: exit {code}")
-    heading = _heading(State.FAILED, store) if store else f"## {MARKS[State.FAILED]} {name}:"
+    heading = heading_of(State.FAILED, store) if store else f"## {MARKS[State.FAILED]} {name}:"
     return Suite(name, title, [case], f"{heading} {line}\n", store=store)
 
 

@@ -11,7 +11,6 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.cost.estimate import dollars, duration, token_count
 from migrate.report.decision import axis_form
-from migrate.report.downstream import downstream_sentence
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import WIDTH, as_text
 
@@ -39,8 +38,6 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
         yield f"{report.verdict.counted}: the bounds count each group as one observation"
     if report.pool is not None:
         yield report.pool.sentences[0]
-    if report.downstream is not None:
-        yield downstream_sentence(report.downstream)
 
 
 def _table(report: AuditReport, width: int) -> TextTable:

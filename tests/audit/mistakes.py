@@ -147,7 +147,8 @@ class Mistake:
     def command(self, *judged_by):
         """The audit by these queries, or by what is named in their place."""
         by = judged_by or ("--judged", self.beir)
-        return ["audit", self.translated, "--reference", self.reference, "--target", self.target, *by]
+        command = "labels" if by[0] == "--labels" else "audit"
+        return [command, self.translated, "--reference", self.reference, "--target", self.target, *by]
 
 
 def migrate(folder, n_pairs=N_PAIRS, **options):

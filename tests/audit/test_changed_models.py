@@ -164,7 +164,7 @@ def test_what_the_cache_has_is_not_believed_of_another_model(change, good, moved
 
 
 def test_labels_are_not_judged_by_another_model(good, moved, server, told):
-    command = ["audit", moved / "new", "--reference", moved / "full", "--labels", moved / "labels.tsv", "--json"]
+    command = ["labels", moved / "new", "--reference", moved / "full", "--labels", moved / "labels.tsv", "--json"]
     server.vectors = worse(good.model)
     assert is_refused(told(*command))
     server.vectors = good.model

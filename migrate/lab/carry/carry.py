@@ -24,10 +24,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.roc import Matrix
 from migrate.embedders.file import read_arrays
 from migrate.errors import InputError, StitchError, StoreError
 from migrate.lab.carry.judge import Judge, Judgement, Kind, PairedVectors
+from migrate.lab.labels.roc import Matrix
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.linear import Identity, Ridge

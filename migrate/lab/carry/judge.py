@@ -16,8 +16,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.probes import LinearProbe
-from migrate.audit.roc import Z_95, Bounded, Mask, Matrix, auc, auc_difference
+from migrate.lab.labels.probes import LinearProbe
+from migrate.lab.labels.roc import Z_95, Bounded, Mask, Matrix, auc, auc_difference
 from migrate.stitch.base import fold_rows
 from migrate.stitch.prior import AffineMap
 from migrate.vectors import Vectors

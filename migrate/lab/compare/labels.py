@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.probes import LinearProbe, NearestNeighbours, divide, number_labels
+from migrate.lab.labels.probes import LinearProbe, NearestNeighbours, divide, number_labels
 from migrate.vectors import Vectors
 
 

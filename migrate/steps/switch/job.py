@@ -229,7 +229,7 @@ def _check_report(
         raise InputError(
             f"{source}: this report is on {plan['name']}; audit the new store alone, or with a plan of two stages"
         )
-    outcomes = {plan["outcome"], report["downstream"]["outcome"]} - {"SAFE"}
+    outcomes = {plan["outcome"]} - {"SAFE"}
     if outcomes:
         raise InputError(
             f"{source}: this report says {', '.join(sorted(outcomes))}; see what it advises, or switch anyway with "
@@ -282,13 +282,12 @@ def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, An
         absent: dict[str, dict[str, Any]] = {
             "verdict": {"provisional": False},
             "plan": {"name": _ALONE, "outcome": report["verdict"]["outcome"]},
-            "downstream": {"outcome": "SAFE"},
             "stores": {"translated": None, "source": None},
         }
         for name, names_missing in absent.items():
             report[name] = names_missing | ({} if report.get(name) is None else as_table(report[name]))
         plan = {"name": str, "outcome": str}
-        expect(report, {"verdict": {"provisional": bool}, "plan": plan, "downstream": {"outcome": str}})
+        expect(report, {"verdict": {"provisional": bool}, "plan": plan})
     except OSError as error:
         raise InputError(f"{source}: the report cannot be read ({describe_os_error(error)}); check the path") from error
     except MalformedError as error:

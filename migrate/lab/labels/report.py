@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from migrate.audit.downstream import DownstreamAudit, KeptTask
-from migrate.audit.roc import Bounded
 from migrate.audit.verdict import Outcome, margin_remarks
 from migrate.display import percent
+from migrate.lab.labels.judge import DownstreamAudit, KeptTask
+from migrate.lab.labels.roc import Bounded
 from migrate.report.facts import as_plain, document
 from migrate.report.sections import Block, TextTable
+from migrate.report.suite import STATES, Case, Suite, as_markdown, heading_of
 
 
 def downstream_blocks(audit: DownstreamAudit) -> list[Block]:
@@ -85,6 +87,24 @@ def downstream_facts(audit: DownstreamAudit) -> dict[str, Any]:
 
 
 def downstream_document(audit: DownstreamAudit) -> dict[str, Any]:
-    """Return a document of its own, for an audit by labels alone."""
+    """Return a document of its own."""
     caveats = list(margin_remarks(audit.margin, audit.margin_from))
-    return document("audit by labels", {"caveats": caveats, **downstream_facts(audit)})
+    return document("labels", {"caveats": caveats, **downstream_facts(audit)})
+
+
+def downstream_cases(audit: DownstreamAudit) -> list[Case]:
+    """Return a case a task for what trained models keep."""
+    return [Case(task.task, STATES[task.outcome], task_sentence(task)) for task in audit.tasks]
+
+
+def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
+    """Return the tasks of trained models alone, as cases."""
+    remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
+    properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
+    heading = f"{heading_of(STATES[audit.outcome], store)} {downstream_sentence(audit)}"
+    markdown = f"{heading}\n\n{as_markdown(TextTable(downstream_rows(audit)), remarks or None)}\n"
+    cases = [
+        replace(case, title=f"{task.outcome}: {store}, {task.task}")
+        for case, task in zip(downstream_cases(audit), audit.tasks, strict=True)
+    ]
+    return Suite("lead-migrate labels", "labels", cases, markdown, properties, store)

@@ -4,9 +4,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from migrate.audit.probes import divide
 from migrate.errors import DatasetError
 from migrate.lab.compare.labels import judge_labels
+from migrate.lab.labels.probes import divide
 from migrate.vectors import unit_rows
 
 

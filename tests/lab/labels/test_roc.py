@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from migrate.audit.roc import auc, auc_difference
+from migrate.lab.labels.roc import auc, auc_difference
 
 
 @pytest.fixture

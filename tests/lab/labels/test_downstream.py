@@ -9,12 +9,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
-from migrate.audit.downstream import INSIDE, KNN, OUTSIDE, PROBE, audit_downstream
-from migrate.audit.probes import divide
-from migrate.audit.step import Audit
 from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.errors import DatasetError, VectorError
+from migrate.lab.labels.judge import INSIDE, KNN, OUTSIDE, PROBE, audit_downstream
+from migrate.lab.labels.probes import divide
 from migrate.stores import open_store
 from migrate.vectors import Document, unit_rows
 
@@ -28,7 +27,7 @@ def make(folder, vectors):
 
 
 def by_labels(translated, reference, labels, **options):
-    return audit_downstream(Audit(translated, reference, labels=labels, **options), is_proven=True)
+    return audit_downstream(translated, reference, labels, **options)
 
 
 def world(shares=(0.5, 0.3, 0.2), spread=0.7, seed=0):
@@ -154,37 +153,14 @@ def moved(corpus, source_folder, tmp_path_factory):
     return folder
 
 
-def test_without_queries_the_labels_are_all_that_is_judged(moved, told, tmp_path, monkeypatch):
+def test_the_command_judges_by_labels(moved, told, tmp_path, monkeypatch):
     monkeypatch.chdir(moved)
     out = ["--report", tmp_path / "r.json", "--report", tmp_path / "j.xml"]
-    code, document, _ = told("audit", "new", "--reference", "full", "--labels", "labels.tsv", "--json", *out)
+    code, document, _ = told("labels", "new", "--reference", "full", "--labels", "labels.tsv", "--json", *out)
     assert (document["outcome"], code) == ("NOT SAFE", 1)  # of texts and random vectors nothing can be learned
     assert 0 < document["left_out"] < 30  # the sample's, in the half that judges
     assert json.loads((tmp_path / "r.json").read_text()) == document
     assert "linear probe" in (tmp_path / "j.xml").read_text()
-
-
-@pytest.mark.slow
-def test_with_queries_the_exit_code_is_that_of_the_worse_finding(source_folder, beir, told, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for command in (
-        ["fit", source_folder, "--target", "tfidf:24", "--sample", "60", "-o", "stitch"],
-        ["translate", source_folder, "stitch", "-o", "new"],
-        ["reembed", source_folder, "--target", "tfidf:24", "-o", "full"],
-    ):
-        assert told(*command)[0] == 0
-    ids = [doc_id for batch in open_store("new").scan() for doc_id in batch.ids]
-    (tmp_path / "labels.tsv").write_text("".join(f"{doc_id}\t{n % 2}\n" for n, doc_id in enumerate(ids)))
-    audit = ["audit", "new", "--reference", "full", "--json"]
-    judged, labels = ["--judged", beir, "--two-stage", "none"], ["--labels", "labels.tsv"]
-    alone, document, _ = told(*audit, *judged)
-    assert "downstream" not in document
-    labelled, document, _ = told(*audit, *labels)
-    both, found, _ = told(*audit, *labels, *judged, "--report", "page.html", "--report", "cases.xml")
-    assert both == next(code for code in (1, 3, 0) if code in (alone, labelled))
-    assert found["downstream"] == {key: document[key] for key in found["downstream"]}
-    assert "What trained models keep" in (tmp_path / "page.html").read_text()
-    assert 'name="linear probe"' in (tmp_path / "cases.xml").read_text()
 
 
 LABELS = ["--labels", "labels.tsv"]
@@ -195,11 +171,10 @@ ITSELF = ["full", "--reference", "full", *LABELS]
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([*FULL, "--outside", "outside.txt"], 2, "--outside goes with --labels"),
+        ([*FULL, "--outside", "outside.txt"], 2, "--labels"),
         (["new", "--reference", "pool", *LABELS], 2, "--labels needs a full re-embed to train on"),
-        (FULL, 2, "no queries are named"),
         ([*FULL, "--labels", "missing"], 4, "missing"),
-        ([*FULL, *LABELS, "--report", "x.html"], 2, "the page shows queries"),
+        ([*FULL, *LABELS, "--report", "x.html"], 2, "there is no page by labels"),
         ([*FULL, *LABELS, "--outside", "target.npz"], 4, "target.npz"),
         ([*FULL, *LABELS, "--outside", "outside.txt"], 4, "too few outside documents"),
         (["new", "--reference", "new", *LABELS], 4, "is the audited store itself"),
@@ -209,5 +184,5 @@ ITSELF = ["full", "--reference", "full", *LABELS]
 )
 def test_what_goes_together_is_told_in_one_line(arguments, code, words, moved, told, monkeypatch):
     monkeypatch.chdir(moved)
-    found, _, message = told("audit", *arguments)
+    found, _, message = told("labels", *arguments)
     assert found == code and words in message and message.count("\n") == 1

@@ -10,25 +10,20 @@ Zhu & Li 2022). Its threshold lets 95 % of these pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.keys import Keys, id_keys
-from migrate.audit.probes import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
-from migrate.audit.reference import prove_reference
-from migrate.audit.roc import Bounded, auc
-from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, Weighting, sentences
+from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, Weighting
 from migrate.errors import DatasetError, VectorError
+from migrate.lab.labels.probes import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
+from migrate.lab.labels.roc import Bounded, auc
 from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
-from migrate.vectors import Vectors, check_vectors
-
-if TYPE_CHECKING:
-    from migrate.audit.step import Audit
+from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
 MOST = 10_000
 """Labelled documents, and documents from outside, that are read at most; drawn at random from more."""
@@ -101,24 +96,33 @@ class _Labelled:
         return _Labelled([self.ids[row] for row in rows], self.true[rows], self.translated[rows], self.is_true[rows])
 
 
-def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
-    """Train on the reference's vectors of labelled documents, and judge the translated ones.
-
-    The reference, which is a store, proves itself (`prove_reference`) unless an audit by queries has seen to that.
-    """
-    store, reference, (labels, outside) = audit.translated, audit.full, audit.trained
-    margin, seed, progress = audit.margin, audit.seed, audit.progress
-    assert reference is not None  # noqa: S101 - `Audit.check_labels` has seen to it
+def check_dimensions(store: Store, reference: Store) -> None:
+    """Make sure that two stores have vectors of one dimension, or raise VectorError."""
     if store.info.dim != reference.info.dim:
         raise VectorError(
             f"{reference.info.location} has vectors of dimension {reference.info.dim}, and {store.info.location} "
             f"of {store.info.dim}; give a full re-embed as reference"
         )
+
+
+def audit_downstream(
+    store: Store,
+    reference: Store,
+    labels: Mapping[str, str],
+    outside: Sequence[str] = (),
+    *,
+    margin: float = 0.95,
+    margin_from: str = "",
+    doubts: tuple[str, ...] = (),
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> DownstreamAudit:
+    """Train on the reference's vectors of labelled documents, and judge those of the translated store.
+
+    `doubts` say why the reference may be none: it has not proven to be one here.
+    """
+    check_dimensions(store, reference)
     keys = id_keys(store), id_keys(reference)
-    doubts: tuple[str, ...] = ()
-    if not is_proven:
-        proof = prove_reference(store, reference, audit.embedder, keys, seed=seed, progress=progress)
-        doubts = sentences(proof.doubts, "doubt")
     rng, strange = np.random.default_rng(seed), set(outside)
     labelled = _read(store, reference, keys, [i for i in labels if i not in strange], rng)
     progress("judge labels", 1, 3)
@@ -154,7 +158,7 @@ def audit_downstream(audit: Audit, *, is_proven: bool) -> DownstreamAudit:
         int(labelled.is_true[test].sum()),
         *detected[1:],
         doubts,
-        audit.margin_from,
+        margin_from,
     )
 
 
