@@ -18,6 +18,7 @@ from migrate.cli.main import leaf_commands
 from migrate.cli.options import ModelOptions
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
+from migrate.display import AUDIT_SCHEMA
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
@@ -148,9 +149,18 @@ def prepared_once(lead_migrate, tmp_path_factory):
             for number, document in enumerate(small.documents * 3):  # as many as `tfidf:256` needs
                 more = {"id": f"more-{number}", "text": document.text[:: -1 - number // len(small.documents)]}
                 file.write(json.dumps(more) + "\n")
-        lead_migrate("fit my-store --target tfidf:48 --sample 60 -o my-stitch")
+        lead_migrate("fit my-store --target tfidf:48 --sample 25 -o my-stitch")
         lead_migrate("translate my-store my-stitch -o translated")
+        lead_migrate("reembed my-store --target tfidf:48 -o full")
+        write_labels()
     return folder
+
+
+def write_labels():
+    """Write labels of the documents of `my-store`, in turn one of two."""
+    documents = open_store("my-store").documents()
+    rows = [{"id": document.id, "label": "ab"[number % 2]} for number, document in enumerate(documents)]
+    Path("labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture
@@ -164,7 +174,7 @@ def prepared(prepared_once, tmp_path):
 @pytest.mark.parametrize("name", [name for name in LEAVES if name != "demo"])  # which the session of the README runs
 def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
-    if name in ("audit", "sync", "switch", "rollback", "forget"):
+    if name in ("audit", "labels", "sync", "switch", "rollback", "forget"):
         Path("translated").rename("new-store")
     if name.startswith("private"):
         lead_migrate("fit my-store --target tfidf:48 --kind ridge --force -o my-stitch")
@@ -172,7 +182,8 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
         np.savez("concepts.npz", concept=np.eye(32)[0])
     if name in ("switch", "rollback", "forget"):
         stores = {"source": content_of(open_store("my-store")), "translated": content_of(open_store("new-store"))}
-        report = {"kind": "audit", "verdict": {"outcome": "SAFE"}, "stores": stores}
+        verdict = {"outcome": "SAFE", "margin": 0.95}
+        report = {"kind": "audit", "schema_version": AUDIT_SCHEMA, "verdict": verdict, "stores": stores}
         Path("report.json").write_text(json.dumps(report))
     if name in ("rollback", "forget"):
         lead_migrate("switch my-store new-store --unproven")
@@ -187,7 +198,7 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
     assert program == "lead-migrate"
     if "-o" in arguments:
         shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
-    codes = dict.fromkeys(("audit", "run", "carry"), JUDGED)
+    codes = dict.fromkeys(("audit", "run", "carry", "labels"), JUDGED)
     lead_migrate("", *arguments, code=codes.get(name, 0))
 
 

@@ -116,11 +116,10 @@ ROWS = {
     "SAFE, without a source": (f"{GOOD} --report report.json", {0}, None, None),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
-    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, "audit good --reference=pool", JUDGED),
+    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, None, None),
     "a doubt in a run": (
         "run store --reference pool --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out",
-        {3},
-        "run store --target=tfidf:48", JUDGED,
+        {3}, None, None,
     ),
     "provisional": (
         "audit good --reference pool --queries synthetic --source store", JUDGED, "reembed store", {0}

@@ -153,8 +153,8 @@ def changes_meanwhile(place, how):
     finish = RowFileWriter.finish
     path = place.docs if how == "docs" else place.index
 
-    def changing(writer, rows):
-        finish(writer, rows)
+    def changing(writer, rows, shards):
+        finish(writer, rows, shards)
         stat = path.stat()
         if how == "time":
             os.utime(path, ns=(1, 1))

@@ -131,7 +131,8 @@ INDEX = [
     Fault("not trained", faiss_writes(index.untrained), INSPECT, 4,
           "store/index.faiss: the IndexIVFFlat is not trained; train and fill it first"),
     # there is no audit of nothing: the way there is refused before it
-    Fault("no vectors, fitted", faiss_writes(index.empty), FIT, 4, NO_TEXTS),
+    Fault("no vectors, fitted", faiss_writes(index.empty), FIT, 4,
+          "store: holds no vectors, so there is nothing to move; give a store that does"),
     Fault("lists on disk are missing", index.lists_missing, INSPECT, 4, NOT_READ),
     Fault("lists on disk are cut", index.lists_cut, INSPECT, 4,
           "store/index.faiss: store/lists.ivfdata holds 65535 of the 65536 bytes of inverted lists; copy it too"),
@@ -208,7 +209,7 @@ MODELS = [
         *AUDIT, "--source", "store", "--source-model", "file:x.npz"), 4, OTHER_DIM),
     Fault("the target model has another dimension", models.vectors_file(16), (*AUDIT, "--target", "file:x.npz"),
           4, OTHER_DIM),
-    Fault("a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 8), models.FIT_API, 7,
+    Fault("a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 16), models.FIT_API, 7,
           TRY_LATER.format("HTTP 500 (spoiled)"), models.pays_the_rest),
     Fault("the model has changed", models.refit_vocabulary, AUDIT, 4,
           "store: tfidf:32 has changed since the store was made, from revision * to *; name the model as it was, or *"),

@@ -134,7 +134,7 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
 
     documents = {document.id: document for document in new.documents()}
     asked = [doc_id for doc_id in sorted(documents) if doc_id not in sample][:30] + sorted(sample)[:30]
-    queries = [Query(f"q-{doc_id}", documents[doc_id].text) for doc_id in asked]
+    queries = [Query(f"q-{doc_id}", " ".join(documents[doc_id].text.split()[::3])) for doc_id in asked]
     query_set = QuerySet(queries, {f"q-{doc_id}": {doc_id: 1} for doc_id in asked}, "made up")
     reembed_store(new, embedder, tmp_path / "reference")
     # `tests/golden` audits stores of most kinds by all of these

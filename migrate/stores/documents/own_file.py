@@ -161,11 +161,12 @@ def _choose_text(
     usual = [name for name in TEXT_NAMES if name in texts]
     if usual:
         return usual[0]
-    spoilt = next((name for name in TEXT_NAMES if any(isinstance(value, str) for value in columns.get(name, ()))), None)
-    if spoilt is not None:
-        row, value = next(
-            (row, value) for row, value in enumerate(columns[spoilt], start=1) if not isinstance(value, str | None)
-        )
+    for spoilt in TEXT_NAMES:
+        values = columns.get(spoilt, ())
+        bad = [(row, value) for row, value in enumerate(values, start=1) if not isinstance(value, str | None)]
+        if not bad or not any(isinstance(value, str) for value in values):
+            continue
+        row, value = bad[0]
         raise _bad_record(path, row, f"has as {spoilt!r} no text but {shown_type(value)}")
     candidates = [name for name in names if name != LABEL and not is_id_name(name)]
     if len(candidates) == 1 and candidates[0] in texts:
