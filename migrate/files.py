@@ -92,7 +92,10 @@ def output_errors(path: Path) -> Iterator[None]:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and those before it, which a client may have hidden by failing to undo what it had begun."""
     current: BaseException | None = error
-    while current is not None:
+    seen: set[int] = set()
+    # pymilvus raises an error from itself, so that a chain may be a circle
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
         yield current
         current = current.__cause__ or current.__context__
 
