@@ -25,7 +25,7 @@ def server(corpus, monkeypatch):
     vectors = unit_rows(rng.normal(size=(len(corpus.documents), 32)).astype(np.float32))
     vector_of = {document.id: vector for document, vector in zip(corpus.documents, vectors, strict=True)}
     relevant = [np.mean([vector_of[name] for name in corpus.qrels[query.id]], axis=0) for query in corpus.queries]
-    queries = unit_rows(np.array(relevant) + rng.normal(0, 0.14, (len(relevant), 32)).astype(np.float32))
+    queries = unit_rows(np.array(relevant) + rng.normal(0, 0.25, (len(relevant), 32)).astype(np.float32))
     turn = np.linalg.qr(rng.normal(size=(32, 32)))[0].astype(np.float32)
     query_ids = [query.id for query in corpus.queries]
     np.savez("turned.npz", doc_ids=list(vector_of), docs=vectors @ turn, query_ids=query_ids, queries=queries @ turn)
