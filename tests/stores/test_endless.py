@@ -10,7 +10,7 @@ import endless_reads
 import pytest
 import sync_tools as tools
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 KINDS = ("Folder", "Arrays", "Parquet", "Langchain", "Chroma", "Qdrant", "Milvus", "Lance", "SqliteVec")
 
 
