@@ -116,7 +116,7 @@ class ChromaDriver(ClientDriver):
             collections += page
         return collections
 
-    def explain(self, error: Exception, message: str) -> LeadMigrateError:
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Tell a full disk, a deleted collection, and a server that refused or failed."""
         location = self.location
         # all that Chroma says if the disk is full below an index of words or of vectors
@@ -384,8 +384,22 @@ class ChromaDriver(ClientDriver):
         """Return Chroma's client of a folder, which writes to it, and what ends it."""
         module = import_client("chromadb", "chroma")
         settings = module.config.Settings(anonymized_telemetry=False)
+        before = self._migrations(folder)
         client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
+        # a connection that was open while the client migrated the tables may panic: it still knows the earlier columns
+        if self._migrations(folder) != before:
+            client.close()
+            client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
         return client, client.close
+
+    def _migrations(self, folder: Path) -> int:
+        """Return how many changes of its tables a folder's database has been through; 0 if it is new."""
+        path = folder / _DATABASE
+        if not path.exists():
+            return 0
+        with self.database(path) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM migrations").fetchone()
+        return int(count)
 
     # Writing.
 

@@ -152,11 +152,14 @@ class Driver(ABC):
                 yield
         except LeadMigrateError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            # a client written in Rust may panic, which Python does not count as an Exception
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             message = " ".join(scrub(str(error)).split())[:300] or type(error).__name__
             raise self.explain(error, message) from error
 
-    def explain(self, error: Exception, message: str) -> LeadMigrateError:
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Return what is raised in the place of a client's error, whose message in one line is `message`."""
         return ClientError(f"{self.location}: {self.support.store} says: {message}; see to that, and run again")
 

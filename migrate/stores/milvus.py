@@ -91,7 +91,7 @@ class MilvusDriver(AliasDriver):
         aliases = self.client.list_aliases("")["aliases"]
         return {alias: self.client.describe_alias(alias)["collection_name"] for alias in aliases}
 
-    def explain(self, error: Exception, message: str) -> LeadMigrateError:
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Tell what a server refused from a server that failed."""
         if self.is_server and re.search("auth|permission|privilege", message, re.IGNORECASE):
             return AuthenticationError(f"{self.location}: the server refused: {message}; set MILVUS_TOKEN")

@@ -81,7 +81,7 @@ class PgvectorDriver(Driver):
         )
         self._held: Connection[Any] | None = None
 
-    def explain(self, error: Exception, message: str) -> LeadMigrateError:
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Return an error for that of the server."""
         psycopg = import_client("psycopg", "pgvector")
         errors = psycopg.errors

@@ -94,7 +94,7 @@ class QdrantDriver(AliasDriver):
         """Return the collection that each alias leads to."""
         return {alias.alias_name: alias.collection_name for alias in self.client.get_aliases().aliases}
 
-    def explain(self, error: Exception, message: str) -> LeadMigrateError:
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Tell what a server refused from a server that failed."""
         status = getattr(error, "status_code", None)
         if not self.is_server or status in (400, 404, 422):

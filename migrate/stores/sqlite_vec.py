@@ -121,7 +121,7 @@ class SqliteVecDriver(Driver):
             )
         return drivers
 
-    def explain(self, error: Exception, message: str) -> LeadMigrateError:
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Tell a full disk and a busy database from a damaged one."""
         if type(error).__name__ in ("FullError", "IOError", "CantOpenError", "ReadOnlyError"):
             return OutputError(f"{self.location}: SQLite says: {message}; see to disk and permissions, and run again")

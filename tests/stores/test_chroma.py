@@ -347,6 +347,7 @@ def everything_of(folder):
     """The records of the collection that is in a copy of a folder, as its client gives them, and a search."""
     copy = folder.with_name(f"{folder.name}.copy")
     shutil.copytree(folder, copy)
+    persistent(copy).close()  # it migrates an earlier folder, and may panic if it is asked before it is opened anew
     with closing(persistent(copy)) as client:
         (collection,) = client.list_collections()
         records = collection.get(include=["embeddings", "documents", "metadatas"])
@@ -410,3 +411,17 @@ def test_writes_are_noticed_whether_their_numbers_are_bytes_or_integers(earlier)
             database.commit()
         numbers.append(store.driver.version()[1])
     assert numbers == [60, 61, 300, 400]
+
+
+def test_a_panic_of_its_client_is_one_line(tmp_path):
+    """A client written in Rust raises what is no Exception to Python."""
+    with closing(persistent(tmp_path)) as client:
+        collection = client.create_collection("docs", embedding_function=None)
+        collection.add(["a", "b"], embeddings=example_vectors(2))
+    driver = open_store(tmp_path).driver
+    with closing(sqlite3.connect(tmp_path / "chroma.sqlite3")) as database:
+        database.execute("ALTER TABLE segment_metadata DROP COLUMN bool_value")
+        database.commit()
+    said = r"Chroma says: .*bool_value.*; see to that, and run again"
+    with closing(persistent(tmp_path)) as client, pytest.raises(StoreError, match=said), driver.errors():
+        client.get_collection("docs").get()
