@@ -172,8 +172,7 @@ class LiveState(OwnDatabase):
     def want(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
         """Add to the demand: by id, how much more a document is wanted, and its uncertainty, 1 - its confidence.
 
-        That is the sum of 1 / its place over `queries`, given by their digests: what lies high decides more
-        (`benchmarks/demand.py`).
+        That is the sum of 1 / its place over `queries`, given by their digests: what lies high decides more.
         """
         with self.transaction():
             self._write(

@@ -26,7 +26,7 @@ def estimate_scores(
     Translations of documents that are near each other are wrong alike. The errors of those whose true vectors are known
     are carried to the others by Gaussian process regression with an exponential kernel of the cosine (Rasmussen and
     Williams, Gaussian Processes for Machine Learning, 2006, equation 2.25); its two numbers were chosen on half of the
-    queries of `benchmarks/estimates.py`.
+    queries of SciFact and NFCorpus.
 
     `query`, (dim,), is of the target model; `scores`, (n,), and `vectors`, (n, dim), are the store's, inner products or
     squared distances; `true_vectors`, (m, dim), those of the documents at `true_places`, (m,).
@@ -61,7 +61,7 @@ def rerank(
     """Return the best `depth` documents of a pool and their scores, best first; no document twice, ties by key.
 
     A document with a true vector is scored by it, any other as `scores`, (n,), say, the store's or `estimate_scores`:
-    true and translated vectors are of one length (`benchmarks/beside.py`). Other arguments are as of `estimate_scores`.
+    true and translated vectors are of one length. Other arguments are as of `estimate_scores`.
     """
     exact_query = query.astype(np.float64)
     # Squared distances become 2qd - dd, which grows with nearness as an inner product does.
