@@ -73,8 +73,8 @@ def typos(text: str) -> str:
 
 
 INSTRUCTION = (
-    "Given a question that a user has typed into the search box of a library, retrieve the passages that answer it best, "
-    "and rank those first that treat of the very same subject:"
+    "Given a question that a user has typed into the search box of a library, retrieve the passages that answer it "
+    "best, and rank those first that treat of the very same subject:"
 )
 
 
@@ -187,7 +187,8 @@ def documents(data: Path) -> None:
         ]
         near = np.sort([(1 - scores[0]) / (1 - scores[1]) for scores in run.scores.values()])
         print(
-            f"{name}, {split}: distance to the first document, in those to the second: least {near[0]:.2f}, {near[1]:.2f}"
+            f"{name}, {split}: distance to the first document, in those to the second: least {near[0]:.2f}, "
+            f"then {near[1]:.2f}"
         )
     docstrings = stdlib_beir()
     texts = {document.id: document.text for document in docstrings.documents}
@@ -225,7 +226,7 @@ def copies(data: Path, folder: Path, count: int) -> None:
             of_text = {query.id: query.text for query in asked}
             own = {query.id: [document.id] for query, document in zip(asked, drawn, strict=True)}
             row = [name, kind, f"{500 - int(_counts(of_text, texts, own)[1].replace(',', ''))}"]
-            qrels = {query_id: {document: 1 for document in found} for query_id, found in own.items()}
+            qrels = {query_id: dict.fromkeys(found, 1) for query_id, found in own.items()}
             some = asked[:count]
             judged = QuerySet(some, {query.id: qrels[query.id] for query in some}, kind)
             known = load_embedder(f"file:{_knowing(path, folder / f'{name}.npz', [judged])}") if count else target
@@ -238,15 +239,8 @@ def copies(data: Path, folder: Path, count: int) -> None:
                     row += [left[1] if left else "", "INCONCLUSIVE"]
             rows.append(row)
             print(*row, sep=" | ", flush=True)
-    head = [
-        "set",
-        "queries",
-        "of 500 stay",
-        f"of {count} judged stay",
-        "verdict",
-        f"of {count} unjudged stay",
-        "verdict",
-    ]
+    head = ["set", "queries", "of 500 stay"]
+    head += [f"of {count} judged stay", "verdict", f"of {count} unjudged stay", "verdict"] if count else []
     print(f"\n{table([head, *rows])}", flush=True)
 
 

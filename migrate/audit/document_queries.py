@@ -2,9 +2,10 @@
 
 By words, a copy has a long part of a document, `COPIED` runs of sixteen letters, in one go or in pieces, whatever
 stands before, between or after them. Or it has `MOST` of a document's runs of four letters, which is what stays where
-words are in another order. Of a short document it has nearly all, and hardly anything else where that document is as
-short as what people repeat in a question. Runs that many documents have in common do not count: they tell none of
-these from another. Case, accents, punctuation and hyphens make no difference.
+words are in another order, or a good `PART` of them and little else, where many are gone. Of a short document it has
+nearly all, and hardly anything else where that document is as short as what people repeat in a question. Runs that many
+documents have in common do not count: they tell none of these from another. Case, accents, punctuation and hyphens make
+no difference.
 
 Names, titles and phrases are shorter than that: who types one looks for its document, and judges. But a set in which
 many queries have a whole line of a document was made from documents, as was what is left of a set of copies: nothing
@@ -41,6 +42,13 @@ QUOTED: Final = 45
 
 MOST: Final = 0.5
 """Share of a document's short runs, 0-1, that make a query of it: with 2 of 5 words changed it has more."""
+
+PART: Final = 0.25
+"""Share that does where `DRAWN` of the query's own are among them, and `ENOUGH` in all: every second word is left."""
+
+DRAWN: Final = 0.4
+
+ENOUGH: Final = 100
 
 SHORT: Final = 100
 """Short runs of a document, some 20 words, below which `NEARLY_ALL` of them do."""
@@ -188,12 +196,13 @@ def _is_nearly(query: str, document: Set[str], common: Set[str]) -> bool:
 
     A short document has to be there with what tells it from others, too: with all but what is `common`.
     """
-    if len(query) < MOST * len(document):
+    if len(query) < PART * len(document):
         return False
     of_query = runs(query, SHORT_RUN)
     n_shared = len(of_query & document)
     if len(document) >= SHORT:
-        return n_shared >= MOST * len(document)
+        is_drawn = n_shared >= max(PART * len(document), DRAWN * len(of_query), ENOUGH)
+        return is_drawn or n_shared >= MOST * len(document)
     if len(document) < REPEATED and n_shared < MOST * len(of_query):
         return False
     own = document - common

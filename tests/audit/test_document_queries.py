@@ -90,6 +90,20 @@ def test_a_long_part_of_a_document_is_a_copy_whatever_surrounds_it(change):
     assert set(found.values()) == {Likeness.COPY}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: " ".join(text.split()[::2]),
+        lambda text: " ".join(chance(text).sample(text.split(), len(text.split()))),
+    ],
+    ids=["every second word is gone", "words in another order"],
+)
+def test_nearly_all_are_copies_with_hardly_two_words_that_follow_each_other(change):
+    queries = {str(row): change(text) for row, text in enumerate(TEXTS)}
+    found = list(likeness(queries, [(text, [str(row)]) for row, text in enumerate(TEXTS)]).values())
+    assert found.count(Likeness.COPY) >= 0.95 * len(TEXTS)
+
+
 def test_no_first_line_of_a_docstring_is_a_copy_and_next_to_none_a_quote():
     texts = {document.id: document.text for document in DOCSTRINGS.documents}
     asked = {query.id: query.text for query in DOCSTRINGS.queries}
