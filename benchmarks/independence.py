@@ -38,6 +38,7 @@ from migrate.datasets.beir import BeirSet, load_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
+from migrate.errors import InconclusiveError
 from migrate.report.terminal import table
 from migrate.selection import QueryLog
 from migrate.selection.query_log import query_log_rows
@@ -234,7 +235,7 @@ def copies(data: Path, folder: Path, count: int) -> None:
                 try:
                     report = _audited(moved, query_set, known)
                     row += [f"{report.verdict.n_queries:,}", report.headline.split(":")[0]]
-                except migrate.InconclusiveError as error:
+                except InconclusiveError as error:
                     left = re.search(r"(\d+) others are left", str(error))
                     row += [left[1] if left else "", "INCONCLUSIVE"]
             rows.append(row)
