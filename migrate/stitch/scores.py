@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
 
-
 _NORMAL = 1.96
 """Standard errors from a mean to each of its 95 % bounds."""
 
