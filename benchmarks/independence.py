@@ -1,11 +1,13 @@
 """Whether queries judge that should not: those that are documents, and those that chose what has true vectors.
 
-    python benchmarks/independence.py DATA [--pairs 1000]
+    python benchmarks/independence.py DATA [--pairs 1000] [--copies 100]
 
 DATA is laid out as for `retrieval.py`; the source space is `mpnet`, the target `minilm`.
 
-documents     how much of a document the queries of people have, by words and by vectors, and how many are taken for one
-              (`migrate.audit.document_queries`); then the same of documents with words around them, or others in them
+documents     how many queries of people, all of the set's, are taken for documents, or quote one, judged and unjudged
+              (`migrate.audit.document_queries`), and how much nearer to their first document than to the next they are
+copies        documents in disguise: how many of 500 stay, of the first 30 documents by the words of their own; and how
+              many of `--copies` stay and what the audit of a poor store says, judged and unjudged
 chosen        a sample by a query log, as `fit --query-log` draws it: which share of all documents has true vectors, and
               which share of the log's own queries, of other people's, and of those in the other half of the log looks
               for one (`migrate.selection.choosers`). Halves are those of `--hold-out 50%`
@@ -15,8 +17,12 @@ verdicts      a store whose sample a log chose, judged by the log in other words
 from __future__ import annotations
 
 import argparse
+import random
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +30,19 @@ from retrieval import TARGET_MODEL, Collection, Space, load_space, run_over
 from sampling import write_store
 
 import migrate
-from migrate.audit.document_queries import is_copy, runs
+from migrate.audit.document_queries import Likeness, likeness
+from migrate.audit.measures import CUT
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.report import AuditReport
 from migrate.datasets.beir import BeirSet, load_beir
+from migrate.datasets.stdlib import stdlib_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
+from migrate.errors import InconclusiveError
 from migrate.report.terminal import table
 from migrate.selection import QueryLog
 from migrate.selection.query_log import query_log_rows
-from migrate.vectors import Query, query_key
+from migrate.vectors import Query
 
 SOURCE, TARGET = "mpnet", "minilm"
 SETS = ("scifact", "nfcorpus")
@@ -64,14 +73,88 @@ def typos(text: str) -> str:
     return " ".join(words)
 
 
-DOCUMENTS: Mapping[str, Callable[[str], str]] = {
-    "the document and please": "{} please".format,
-    "without every fifth word": lambda text: without(5, text),
-    "every fifth word changed": lambda text: changed(5, text),
-    "every third word changed": lambda text: changed(3, text),
-    "its first 70 %": lambda text: text[: 7 * len(text) // 10],
-    "its second sentence": lambda text: [*text.split(". "), text, text][1],
-}
+INSTRUCTION = (
+    "Given a question that a user has typed into the search box of a library, retrieve the passages that answer it "
+    "best, and rank those first that treat of the very same subject:"
+)
+
+
+class Disguises:
+    """Documents that are made to look like queries."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.words = sorted({word for text in texts for word in text.split()})
+        self.chance = random.Random(0)
+
+    def other(self) -> str:
+        """Another document."""
+        return self.chance.choice(self.texts)
+
+    def others(self, count: int) -> str:
+        """The first words of another document."""
+        return " ".join(self.other().split()[:count])
+
+    def piece(self, text: str) -> str:
+        """Some 150 characters."""
+        start = self.chance.randrange(max(len(text) - 150, 1))
+        return text[start : start + 150]
+
+    def replaced(self, text: str, by: Callable[[], str]) -> str:
+        """Three words of ten are other ones."""
+        return " ".join(by() if self.chance.random() < 0.3 else word for word in text.split())
+
+    def in_runs(self, text: str) -> list[str]:
+        """Sentences, or fifteen words each where there are none."""
+        sentences, words = re.split(r"(?<=[.!?]) +", text), text.split()
+        return sentences if len(sentences) > 2 else [" ".join(words[at : at + 15]) for at in range(0, len(words), 15)]
+
+    def shuffled(self, parts: Sequence[str]) -> str:
+        """The parts in another order."""
+        return " ".join(self.chance.sample(parts, len(parts)))
+
+    def accented(self, text: str) -> str:
+        """Another case, and an accent in every word."""
+        return " ".join(f"{word[:2]}\u0301{word[2:]}".swapcase() for word in text.split())
+
+    def hyphenated(self, text: str) -> str:
+        """Long words are broken."""
+        return " ".join(f"{word[:3]}-\n{word[3:]}" if len(word) > 5 else word for word in text.split())
+
+    @property
+    def all(self) -> Mapping[str, Callable[[str], str]]:
+        """What is made of a document, by name."""
+        foo, word = (lambda: "foo"), (lambda: self.chance.choice(self.words))
+        return {
+            "the document and please": "{} please".format,
+            "instruction, first 400 characters": lambda text: f"{INSTRUCTION} {text[:400]}",
+            "30 other words, first 400 characters": lambda text: f"{self.others(30)} {text[:400]}",
+            "instruction, 150 characters": lambda text: f"{INSTRUCTION} {self.piece(text)}",
+            "150 characters between 60 other words": lambda text: (
+                f"{self.others(60)} {self.piece(text)} {self.others(60)}"
+            ),
+            "150 characters": self.piece,
+            "between two documents": lambda text: f"{self.other()} {text} {self.other()}",
+            "half of it, half of another": lambda text: (
+                f"{text[: len(text) // 2]} {(o := self.other())[len(o) // 2 :]}"
+            ),
+            "30 % foo": lambda text: self.replaced(text, foo),
+            "30 % words of the store": lambda text: self.replaced(text, word),
+            "30 % words of one other": lambda text: self.replaced(
+                text, partial(self.chance.choice, self.other().split())
+            ),
+            "30 % of the words gone": lambda text: self.replaced(text, str),
+            "every third word changed": partial(changed, 3),
+            "sentences shuffled": lambda text: self.shuffled(self.in_runs(text)),
+            "words shuffled": lambda text: self.shuffled(text.split()),
+            "accents and case": self.accented,
+            "hyphens": self.hyphenated,
+            "30 % words of the store in 400 characters": lambda text: (
+                f"{self.others(30)} {self.replaced(text[:400], word)}"
+            ),
+            "half of the words": lambda text: " ".join(text.split()[::2]),
+        }
+
 
 WORDINGS: Mapping[str, Callable[[str], str]] = {
     "is it true that": "Is it true that {}".format,
@@ -88,31 +171,78 @@ def load(data: Path, name: str, split: str = "test") -> tuple[Collection, Space,
 
 
 def documents(data: Path) -> None:
-    """Print how much of their documents queries have."""
+    """Print how many queries of people are taken for documents."""
+    rows = []
+    for name, split in (("nfcorpus", "test"), ("scifact", "test"), ("scifact", "train")):
+        collection, _, target = load(data, name, split)
+        texts = {document.id: document.text for document in collection.documents}
+        run = run_over(collection, np.arange(len(texts)), target.documents, target.queries)
+        judged = {
+            query.id: [doc for doc in _relevant(collection, query.id) if doc in texts] for query in collection.queries
+        }
+        unjudged = {query.id: list(run.top(query.id, CUT)) for query in collection.queries}
+        asked = {query.id: query.text for query in collection.queries}
+        rows += [
+            [f"{name}, {split}", kind, *_counts(asked, texts, found)]
+            for kind, found in {"judged": judged, "unjudged": unjudged}.items()
+        ]
+        near = np.sort([(1 - scores[0]) / (1 - scores[1]) for scores in run.scores.values()])
+        print(
+            f"{name}, {split}: distance to the first document, in those to the second: least {near[0]:.2f}, "
+            f"then {near[1]:.2f}"
+        )
+    docstrings = stdlib_beir()
+    texts = {document.id: document.text for document in docstrings.documents}
+    judged = {query_id: list(grades) for query_id, grades in docstrings.qrels.items()}
+    asked = {query.id: query.text for query in docstrings.queries}
+    rows.append(["the demo", "judged", *_counts(asked, texts, judged)])
+    head = ["queries of people", "", "", "dropped as documents", "quote a line"]
+    print(f"\n{table([head, *rows])}", flush=True)
+
+
+def _counts(asked: Mapping[str, str], texts: Mapping[str, str], own: Mapping[str, Sequence[str]]) -> list[str]:
+    """How many queries there are, are taken for one of their documents, or quote one."""
+    queries_of: dict[str, list[str]] = {}
+    for query_id, found in own.items():
+        for document in found:
+            queries_of.setdefault(document, []).append(query_id)
+    kinds = likeness(asked, [(texts[document], queries) for document, queries in queries_of.items()]).values()
+    return [f"{len(asked):,}", *(f"{sum(kind is one for kind in kinds):,}" for one in (Likeness.COPY, Likeness.QUOTE))]
+
+
+def copies(data: Path, folder: Path, count: int) -> None:
+    """Print how many documents in disguise stay, and what an audit of a poor store says by them."""
     rows = []
     for name in SETS:
-        collection, _, target = load(data, name)
-        texts = {document.id: document.text for document in collection.documents}
-        own = [(query, doc) for query in collection.queries for doc in _relevant(collection, query.id) if doc in texts]
-        cases = {"queries of people": [(query.id, query.text, texts[doc]) for query, doc in own]}
-        some = list(dict.fromkeys(doc for _, doc in own))[:200]
-        cases |= {kind: [(doc, change(texts[doc]), texts[doc]) for doc in some] for kind, change in DOCUMENTS.items()}
-        for kind, pairs in cases.items():
-            most: dict[str, float] = {}
-            copies = set()
-            for asking, query, text in pairs:
-                of_query, of_document = runs(query_key(query)), runs(query_key(text))
-                most[asking] = max(most.get(asking, 0.0), len(of_query & of_document) / len(of_document))
-                copies |= {asking} if is_copy(of_query, of_document) else set()
-            low, middle, high = np.quantile(list(most.values()), [0.01, 0.5, 1])
-            rows.append(
-                [name, kind, f"{len(most):,}", f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}", f"{len(copies):,}"]
-            )
-        run = run_over(collection, np.arange(len(texts)), target.documents, target.queries)
-        near = np.sort([(1 - scores[0]) / (1 - scores[1]) for scores in run.scores.values()])
-        print(f"{name}: distance to the first document, in those to the second: least {near[0]:.2f}, {near[1]:.2f}")
-    head = ["set", "queries", "", "1 %", "median", "most", "taken for documents"]
-    print(f"\nshare of a document that queries have\n\n{table([head, *rows])}", flush=True)
+        collection, source, _ = load(data, name)
+        path = data / "pairs" / f"{name}.{TARGET}.npz"
+        target = load_embedder(f"file:{path}")
+        store = write_store(folder / f"{name} with copies", collection, source.documents)
+        moved = folder / f"{name} poor"
+        migrate.translate(store, migrate.fit(store, target, kind="ridge", sample=200), moved)
+        drawn = random.Random(1).sample(collection.documents, 500)
+        texts = {document.id: document.text for document in drawn}
+        for kind, disguise in Disguises([document.text for document in collection.documents]).all.items():
+            asked = [Query(f"{kind}: {document.id}", disguise(document.text)) for document in drawn]
+            of_text = {query.id: query.text for query in asked}
+            own = {query.id: [document.id] for query, document in zip(asked, drawn, strict=True)}
+            row = [name, kind, f"{500 - int(_counts(of_text, texts, own)[1].replace(',', ''))}"]
+            qrels = {query_id: dict.fromkeys(found, 1) for query_id, found in own.items()}
+            some = asked[:count]
+            judged = QuerySet(some, {query.id: qrels[query.id] for query in some}, kind)
+            known = load_embedder(f"file:{_knowing(path, folder / f'{name}.npz', [judged])}") if count else target
+            for query_set in (judged, replace(judged, qrels=None)) if count else ():
+                try:
+                    report = _audited(moved, query_set, known)
+                    row += [f"{report.verdict.n_queries:,}", report.headline.split(":")[0]]
+                except InconclusiveError as error:
+                    left = re.search(r"(\d+) others are left", str(error))
+                    row += [left[1] if left else "", "INCONCLUSIVE"]
+            rows.append(row)
+            print(*row, sep=" | ", flush=True)
+    head = ["set", "queries", "of 500 stay"]
+    head += [f"of {count} judged stay", "verdict", f"of {count} unjudged stay", "verdict"] if count else []
+    print(f"\n{table([head, *rows])}", flush=True)
 
 
 def _relevant(collection: Collection, query_id: str) -> list[str]:
@@ -157,8 +287,6 @@ def chosen(data: Path, folder: Path) -> None:
 
 def _subjects(queries: QuerySet, collection: Collection, target: Space, vectors: np.ndarray) -> list[str]:
     """The relevant document of each query that the full re-embed ranks first."""
-    from dataclasses import replace
-
     asked = Collection(replace(collection.data, queries=tuple(queries.queries)), collection.documents)
     run = run_over(asked, np.arange(len(collection.documents)), target.documents, vectors)
     found = []
@@ -224,9 +352,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=1_000)
+    parser.add_argument("--copies", type=int, default=100, help="documents in disguise to judge by; 0 for no audit")
     arguments = parser.parse_args()
     documents(arguments.data)
     with tempfile.TemporaryDirectory() as folder:
+        copies(arguments.data, Path(folder), arguments.copies)
         chosen(arguments.data, Path(folder))
         verdicts(arguments.data, Path(folder), arguments.pairs)
 

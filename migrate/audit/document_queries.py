@@ -1,9 +1,15 @@
 """Queries that are stored documents do not judge, whole or nearly: a text finds itself, however many vectors are wrong.
 
-By words, such a query has the document's letters: of a document's runs of four letters it has `MOST`, whatever stands
-before or after it, is left out or was changed. Of a short document, which a question may well repeat, it has nearly all
-and hardly anything else. A title or a sentence of a document is not the document. `benchmarks/independence.py` prints
-how far queries of people are from that.
+By words, a copy has a long part of a document, `COPIED` runs of sixteen letters, in one go or in pieces, whatever
+stands before, between or after them. Or it has `MOST` of a document's runs of four letters, which is what stays where
+words are in another order, or a good `PART` of them and little else, where many are gone. Of a short document it has
+nearly all, and hardly anything else where that document is as short as what people repeat in a question. Runs that many
+documents have in common do not count: they tell none of these from another. Case, accents, punctuation and hyphens make
+no difference.
+
+Names, titles and phrases are shorter than that: who types one looks for its document, and judges. But a set in which
+many queries have a whole line of a document was made from documents, as was what is left of a set of copies: nothing
+is SAFE by these. `benchmarks/independence.py` prints how far queries of people are from all of it.
 
 By vectors, such a query is many times nearer to its document than to any other. That shows with true vectors alone,
 which a pool embeds after its queries were chosen, so that it is a doubt (`migrate.audit.findings`).
@@ -11,99 +17,210 @@ which a pool embeds after its queries were chosen, so that it is a doubt (`migra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
+from migrate.audit.measures import CUT
 from migrate.audit.query_set import QuerySet, only
 from migrate.audit.results import TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import FEWEST_QUERIES, Finding
+from migrate.audit.verdict import FEWEST_QUERIES, Finding, doubt
 from migrate.errors import InconclusiveError
 from migrate.vectors import query_key
 
+COPIED: Final = 80
+"""Different long runs that a copy has from one document: 95 letters in one go, or some 17 words."""
+
+QUOTED: Final = 45
+"""And a quoted line: 60 letters in one go, or some 11 words."""
+
 MOST: Final = 0.5
-"""Share of a document's runs of letters, 0-1, that make a query of it: with 2 of 5 words changed it has more."""
+"""Share of a document's short runs, 0-1, that make a query of it: with 2 of 5 words changed it has more."""
+
+PART: Final = 0.25
+"""Share that does where `DRAWN` of the query's own are among them, and `ENOUGH` in all: every second word is left."""
+
+DRAWN: Final = 0.4
+
+ENOUGH: Final = 100
 
 SHORT: Final = 100
-"""Runs of letters of a document, some 20 words, below which `NEARLY_ALL` of them do, and half of the query's."""
+"""Short runs of a document, some 20 words, below which `NEARLY_ALL` of them do."""
 
 NEARLY_ALL: Final = 0.9
 
-_RUN = 4
-_FIRST = 3
-"""Documents of the translated store among which an unjudged query's own would be: it is lost if it is none of them."""
+REPEATED: Final = 40
+"""Short runs, some 8 words, up to which people may repeat a document: half of the query's have to be of it then."""
+
+LONG_RUN: Final = 16
+"""Letters of a long run, some three words."""
+
+SHORT_RUN: Final = 4
+
+_LINE = QUOTED + LONG_RUN - 1
+"""Letters of a line."""
+
+_COMMON = 0.1
+"""Share of the compared documents above which they have a run in common, if more than `_FEW` have it."""
+
+_FEW = 5
+
+_MANY_COPIES = 0.5
+_MANY_QUOTES = 0.1
+"""Share of queries above which the set was made from documents; of those of people one in a hundred quotes a line."""
+
+
+class Likeness(IntEnum):
+    """What a query has of a document."""
+
+    NONE = 0
+    QUOTE = 1
+    COPY = 2
 
 
 def without_documents(retriever: Retriever) -> Retriever:
-    """Return the retriever without the queries that are documents: ones they are judged by, or find first.
+    """Return the retriever without the queries that are documents: ones they are judged by, or find among the first 10.
 
-    Sets whose queries are documents by design leave each query's own one out of what it finds, and stay as they are.
+    Where most queries are, or many of the others quote documents, there is a doubt. Sets whose queries are documents by
+    design leave each query's own one out of what it finds, and stay as they are.
 
     Raises InconclusiveError: too few queries are left.
     """
     query_set = retriever.query_set
     if query_set.exclude_self or not retriever.stores[TRANSLATED].info.has_texts:
         return retriever
-    copies = _copies(retriever)
-    if not copies:
-        return retriever
-    rows = [row for row, query in enumerate(query_set.queries) if query.id not in copies]
+    likeness = _likeness(retriever)
+    rows = [row for row, query in enumerate(query_set.queries) if likeness[query.id] < Likeness.COPY]
+    judges = [query_set.queries[row] for row in rows]
+    n_quotes = sum(likeness[query.id] == Likeness.QUOTE for query in judges)
+    n_copies = len(query_set.queries) - len(judges)
+    findings = list(retriever.findings)
+    if n_quotes > _MANY_QUOTES * len(judges):
+        findings.append(doubt(_told_of_quotes(n_quotes, len(judges))))
+    if not n_copies:
+        return replace(retriever, findings=tuple(findings))
     note = (
-        f"{len(copies):,} of {len(query_set.queries):,} queries are a stored document, whole or nearly, which every "
+        f"{n_copies:,} of {len(query_set.queries):,} queries are a stored document, whole or nearly, which every "
         "model finds; they do not judge"
     )
-    judges = only(query_set, [query_set.queries[row] for row in rows], note)
-    if len(judges.distinct) < FEWEST_QUERIES:
+    judging = only(query_set, judges, note)
+    if len(judging.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
-            f"INCONCLUSIVE: {query_set.name}: {note}, {len(judges.distinct)} others are left, and a verdict needs at "
+            f"INCONCLUSIVE: {query_set.name}: {note}, {len(judging.distinct)} others are left, and a verdict needs at "
             f"least {FEWEST_QUERIES}: use queries that users ask"
         )
+    findings.append(Finding("note", note))
+    if n_copies > _MANY_COPIES * len(query_set.queries):
+        findings.append(doubt(_told_of_copies(n_copies, len(query_set.queries))))
     vectors = {name: of_queries[np.array(rows)] for name, of_queries in retriever.vectors.items()}
-    findings = (*retriever.findings, Finding("note", note))
-    return replace(retriever, query_set=judges, vectors=vectors, findings=findings)
+    return replace(retriever, query_set=judging, vectors=vectors, findings=tuple(findings))
 
 
-def _copies(retriever: Retriever) -> Set[str]:
-    """Return the ids of the queries that are one of their documents."""
+def _told_of_copies(n_copies: int, count: int) -> str:
+    return (
+        f"{n_copies:,} of {count:,} queries are a stored document, whole or nearly, so that the others may be made "
+        "from documents too: if users asked these, give them alone"
+    )
+
+
+def _told_of_quotes(n_quotes: int, count: int) -> str:
+    return (
+        f"{n_quotes:,} of {count:,} queries have {_LINE} letters or more of the document that they look for, word for "
+        "word, which every model finds: use queries that users ask"
+    )
+
+
+def _likeness(retriever: Retriever) -> Mapping[str, Likeness]:
+    """Return what each query has of one of its documents."""
     query_set, keys, store = retriever.query_set, retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
     queries_of: dict[str, list[str]] = {}
     for query_id in query_set.query_ids:
         for document in _own_documents(retriever, query_id):
             queries_of.setdefault(document, []).append(query_id)
-    letters = {query.id: query_key(query.text) for query in query_set.queries}
     rows = keys.documents.all_rows_of(queries_of)
-    copies: set[str] = set()
-    for name, stored in zip(keys.documents.take(rows), store.documents(rows), strict=True):
-        copies.update(_that_are(query_key(stored.text), queries_of[name], letters))
-    return copies
+    stored = zip(keys.documents.take(rows), store.documents(rows), strict=True)
+    texts = ((document.text, queries_of[name]) for name, document in stored)
+    return likeness({query.id: query.text for query in query_set.queries}, texts)
 
 
 def _own_documents(retriever: Retriever, query_id: str) -> Iterable[str]:
+    """Return the documents that a query can gain by: no other is counted."""
     query_set: QuerySet = retriever.query_set
     if query_set.is_judged:
         return query_set.relevant_to(query_id)
-    return retriever.search(TRANSLATED).run.top(query_id, _FIRST)
+    return retriever.search(TRANSLATED).run.top(query_id, CUT)
 
 
-def _that_are(document: str, query_ids: Iterable[str], letters: dict[str, str]) -> Iterator[str]:
-    """Yield the queries that a document is, by the letters of both."""
-    of_document = runs(document)
-    for query_id in query_ids:
-        if len(letters[query_id]) >= MOST * len(of_document) and is_copy(runs(letters[query_id]), of_document):
-            yield query_id
+def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collection[str]]]) -> Mapping[str, Likeness]:
+    """Return what each query has of a document, the most of several.
+
+    `queries` are texts by id, `documents` texts with the ids of the queries to compare with each.
+    """
+    asked = {query_id: letters(text) for query_id, text in queries.items()}
+    compared = [(letters(text), query_ids) for text, query_ids in documents]
+    # Queries of less than a line have no long runs to count, and most of what people ask is as short.
+    long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in asked.items() if len(text) >= _LINE}
+    of_any_query = frozenset[str]().union(*long_runs.values())
+    shared = [runs(text, LONG_RUN) & of_any_query if of_any_query else of_any_query for text, _ in compared]
+    common = _common(shared)
+    all_short_runs = (runs(text, SHORT_RUN) for text, _ in compared)
+    common_in_short = _common([short_runs for short_runs in all_short_runs if len(short_runs) < SHORT])
+    found = dict.fromkeys(queries, Likeness.NONE)
+    for (text, query_ids), of_queries in zip(compared, shared, strict=True):
+        short_runs = runs(text, SHORT_RUN)
+        own_runs = of_queries - common
+        for query_id in query_ids:
+            n_shared = len(own_runs & long_runs.get(query_id, frozenset()))
+            if n_shared >= COPIED or _is_nearly(asked[query_id], short_runs, common_in_short):
+                found[query_id] = Likeness.COPY
+            elif n_shared >= QUOTED:
+                found[query_id] = max(found[query_id], Likeness.QUOTE)
+    return found
 
 
-def is_copy(query: Set[str], document: Set[str]) -> bool:
-    """Return whether a query is a document, whole or nearly, by the runs of letters of both."""
-    shared = len(query & document)
-    if len(document) < SHORT:
-        return shared >= NEARLY_ALL * len(document) and shared >= MOST * len(query)
-    return shared >= MOST * len(document)
+def _common(runs_of_documents: Collection[Set[str]]) -> Set[str]:
+    """Return the runs that many documents have."""
+    least = max(_COMMON * len(runs_of_documents), _FEW)
+    times = Counter(run for runs_of_one in runs_of_documents for run in runs_of_one)
+    return frozenset(run for run, n_documents in times.items() if n_documents > least)
 
 
-def runs(letters: str) -> frozenset[str]:
-    """Return the runs of four letters of a text, by its letters (`query_key`); of a shorter one, itself."""
-    return frozenset(letters[start : start + _RUN] for start in range(max(len(letters) - _RUN + 1, 1)))
+def _is_nearly(query: str, document: Set[str], common: Set[str]) -> bool:
+    """Return whether a query, in letters, is nearly a document, in short runs, whatever their order.
+
+    A short document has to be there with what tells it from others, too: with all but what is `common`.
+    """
+    if len(query) < PART * len(document):
+        return False
+    of_query = runs(query, SHORT_RUN)
+    n_shared = len(of_query & document)
+    if len(document) >= SHORT:
+        is_drawn = n_shared >= max(PART * len(document), DRAWN * len(of_query), ENOUGH)
+        return is_drawn or n_shared >= MOST * len(document)
+    if len(document) < REPEATED and n_shared < MOST * len(of_query):
+        return False
+    own = document - common
+    return n_shared >= NEARLY_ALL * len(document) and len(of_query & own) >= NEARLY_ALL * len(own)
+
+
+def letters(text: str) -> str:
+    """Return the letters of a text, without case and accents.
+
+    >>> letters("Déjà-VU")
+    'dejavu'
+    """
+    key = query_key(text)
+    if key.isascii():
+        return key
+    return "".join(sign for sign in unicodedata.normalize("NFKD", key) if not unicodedata.combining(sign))
+
+
+def runs(text: str, length: int) -> frozenset[str]:
+    """Return the runs of so many letters of a text; of a shorter one, itself."""
+    return frozenset(text[start : start + length] for start in range(max(len(text) - length + 1, 1)))

@@ -24,7 +24,7 @@ from migrate.embedders.base import Embedder
 from migrate.search.runs import Rankings, search, without_self
 from migrate.stitch.base import Pairing
 from migrate.stitch.linear import Procrustes, Ridge
-from migrate.stitch.scores import Sphere, standard_error
+from migrate.stitch.scores import Sphere, error_of_share, standard_error
 from migrate.stitch.select import LARGEST_JUDGED, tune
 from migrate.stores.base import Store
 from migrate.vectors import Batch, Vectors, summarize_norms, unit_rows
@@ -101,7 +101,7 @@ def _as_stored(compared: Reembedded) -> Vectors:
 
 def _share(scores: Scores) -> Share:
     """Return a mean with 95 % bounds by its standard error."""
-    mean, half_width = float(scores.mean()), 1.96 * standard_error(scores)
+    mean, half_width = float(scores.mean()), 1.96 * error_of_share(scores)
     return Share(mean, max(mean - half_width, 0.0), min(mean + half_width, 1.0))
 
 

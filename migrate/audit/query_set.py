@@ -37,6 +37,9 @@ from migrate.vectors import Progress, Query, no_progress, query_key
 _NEARLY_AS_MANY = 0.9
 """Share of different values, 0-1, from which on a field is that of each query rather than of some together."""
 
+_FEW_VALUES = 2
+"""Values up to which a field groups nothing: all queries would be an observation or two."""
+
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
 
@@ -241,9 +244,17 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
             f"{query_set.name}: no query has {group_field!r} in its metadata to group it by; name another field, or "
             "leave --group-field out"
         )
-    if len(set(values)) >= _NEARLY_AS_MANY * len(values):
+    n_values = len(set(values))
+    if n_values <= _FEW_VALUES and n_values + len(grouped.distinct) - len(values) < FEWEST_QUERIES:
+        few = "1 value" if n_values == 1 else f"{n_values} values"
         raise UsageError(
-            f"{query_set.name}: {group_field!r} has {len(set(values)):,} different values in {len(values):,} queries, "
+            f"{query_set.name}: {group_field!r} has {few} in {len(values):,} queries, so that it cannot group them: "
+            "queries of one value count as one observation; name a field that tells users or topics apart, or leave "
+            "--group-field out"
+        )
+    if n_values >= _NEARLY_AS_MANY * len(values):
+        raise UsageError(
+            f"{query_set.name}: {group_field!r} has {n_values:,} different values in {len(values):,} queries, "
             "which groups next to nothing; name a field that queries share, such as their user or topic, or leave "
             "--group-field out"
         )

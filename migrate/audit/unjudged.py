@@ -75,6 +75,18 @@ class Limits:
     safe: float
     harmful: float
 
+    @property
+    def sentence(self) -> str:
+        """Both in words: at a low margin there is no agreement that shows harm.
+
+        >>> limits_of(0.5).sentence
+        'SAFE needs at least 0.615, none is NOT SAFE by agreement at this margin'
+        """
+        harmful = f"{self.harmful:.3f}"
+        if float(harmful) == 0:
+            return f"SAFE needs at least {self.safe:.3f}, none is NOT SAFE by agreement at this margin"
+        return f"SAFE needs at least {self.safe:.3f}, below {harmful} is NOT SAFE"
+
 
 def limits_of(margin: float) -> Limits:
     """Return the agreement that stands for a retention of at least `margin`, and that below which it is less.

@@ -533,10 +533,8 @@ class Verdict:
         if self.remedy is not None:
             return f"{span}; {self._nearest} lies within the bounds; {self.remedy}"
         if self.undecidable:
-            return (
-                f"{span}; SAFE needs at least {self.margin:.3f}, below {self.harmful:.3f} is NOT SAFE, and no "
-                "number of queries decides what lies between; judge some of them"
-            )
+            limits = Limits(self.margin, self.not_safe_below)
+            return f"{span}; {limits.sentence}, and no number of queries decides the rest; judge some of them"
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         if not (self.provisional or self.within_reach):
             those = "queries that people judge" if self.left_to_judge is None else "the queries that were drawn"

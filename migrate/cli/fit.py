@@ -120,6 +120,8 @@ def _fit_document(
     content["over_limit"] = {name: None if counted is None else counted.figures for name, counted in unread.items()}
     content["without_texts"] = WITHOUT_TEXTS if bare else None
     content["doubts"] = doubts(fitted.selection)
+    if fitted.selection.curve is not None and not fitted.selection.curve.is_known:
+        content["curve"] |= {"gain": None, "low": None, "high": None}
     if fitted.selection.is_too_small:
         content["confidence"] = None
         for row in content["candidates"]:

@@ -71,12 +71,18 @@ class StitchQuality:
         if partial is None or documents < self.pairs or not self.selection.is_told:
             return None
         share, best = min(documents / max(store, 1), 1.0), self.selection.best.scores
-        gain, low, high = self._gain(documents - self.pairs)
+        if share == 1:
+            return KnownPoint(documents, EXPECTED, 1.0, None, None)
+        more = documents - self.pairs
+        gain, low, high = self._gain(more)
         remainder, estimate = 1 - share, partial.at(share)
         span = best.overlap_half_width
         bounds = (estimate + remainder * (min(low, gain) - span), estimate + remainder * (max(high, gain) + span))
         lower, upper = (min(max(bound, 0.0), 1.0) for bound in bounds)
-        return KnownPoint(documents, EXPECTED, min(estimate + remainder * gain, 1.0), lower, upper)
+        curve = self.selection.curve
+        is_bounded = more <= 0 or (curve is not None and curve.is_known)
+        expected = min(estimate + remainder * gain, 1.0)
+        return KnownPoint(documents, EXPECTED, expected, lower, upper if is_bounded else None)
 
     def fewest(self, quality: float, store: int) -> int | None:
         """Return the fewest documents with true vectors of which `quality` may be expected; None where unknown."""

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any, Final
 
+from migrate.audit.unjudged import Limits
 from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.display import percent
@@ -56,8 +57,7 @@ def verdict_sentence(status: LiveStatus) -> str:
         "SAFE": f"at least {verdict.safe:.3f}, which stands for a retention of {100 * verdict.margin:g} %",
         "NOT SAFE": f"below {verdict.harmful:.3f}, which stands for a retention below {100 * verdict.margin:g} %",
     }
-    limits = f"SAFE needs at least {verdict.safe:.3f}, below {verdict.harmful:.3f} is NOT SAFE"
-    tail = why.get(str(verdict.outcome), limits)
+    tail = why.get(str(verdict.outcome), Limits(verdict.safe, verdict.harmful).sentence)
     remarks = "".join(f"; {remark}" for remark in margin_remarks(verdict.margin, verdict.margin_from))
     return f"{verdict.outcome}: {span} ({bounds}), {tail}{remarks}"
 

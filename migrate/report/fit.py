@@ -201,6 +201,9 @@ def _curve(curve: LearningCurve) -> list[str]:
     steps = ", ".join(
         f"{percent(overlap)} from {pairs:,} pairs" for pairs, overlap in zip(curve.pairs, curve.overlap, strict=True)
     )
+    if not curve.is_known:
+        untold = f"what the next {MORE:,} pairs add is not known, as the last of these added nothing"
+        return [f"learning curve: {steps}; {untold}"]
     span = f"95 % bounds: {_span(curve.low, curve.high)}"
     return [f"learning curve: {steps}; the next {MORE:,} pairs should add {percent(curve.gain)} ({span})"]
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
 
+_NORMAL = 1.96
+"""Standard errors from a mean to each of its 95 % bounds."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sphere:
@@ -84,7 +87,7 @@ class HeldOutScores:
     @property
     def overlap_half_width(self) -> float:
         """Half the distance between the 95 % bounds of the overlap."""
-        return 1.96 * self.overlap_error
+        return _NORMAL * self.overlap_error
 
 
 def score_predictions(
@@ -104,7 +107,7 @@ def score_predictions(
         mse=squared / truth.size,
         r2=1 - squared / spread if spread > 0 else 0.0,
         overlap_at_10=float(shares.mean()),
-        overlap_error=float(shares.std(ddof=1) / np.sqrt(len(shares))),
+        overlap_error=error_of_share(shares),
     )
 
 
@@ -174,3 +177,12 @@ def _hits(similarities: Vectors, true: NDArray[np.int64], k: int) -> NDArray[np.
 def standard_error(values: NDArray[np.float64]) -> float:
     """Standard error of the mean of some values, (n,); 0 for fewer than two."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def error_of_share(shares: NDArray[np.float64]) -> float:
+    """Standard error of the mean of some shares, (n,), 0-1, never 0.
+
+    Where all are the same they do not show how far off others are: the bounds are 3 / n from them then, as far as the
+    share of what was not seen once in n times may be (Hanley & Lippman-Hand 1983).
+    """
+    return standard_error(shares) if np.ptp(shares) else 3 / _NORMAL / len(shares)

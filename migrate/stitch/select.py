@@ -71,7 +71,7 @@ class LearningCurve:
     """Held-out overlap@10, `overlap[i]`, after fitting on `pairs[i]` pairs, always over the same documents.
 
     `gain` is what the next `MORE` pairs can be expected to add to the last of them, within `low` and `high` (95 %,
-    a bootstrap over documents).
+    a bootstrap over documents). They are not known where the last pairs added nothing in any resample.
     """
 
     pairs: tuple[int, ...]
@@ -79,6 +79,11 @@ class LearningCurve:
     gain: float
     low: float
     high: float
+
+    @property
+    def is_known(self) -> bool:
+        """False where nothing shows what more pairs add."""
+        return self.low < self.high
 
     def gain_of(self, pairs: int, more: int) -> tuple[float, float, float]:
         """Return the gain of `more` pairs beyond `pairs`, and its bounds, as far from it as those of `gain`."""

@@ -625,6 +625,7 @@ class Copies(_Mistakes):
     words_in_another_order = _asking(lambda text: " ".join(text.split()[::-1]))
     twice = _asking("{0} {0}".format)
     cut_short = _asking(lambda text: text[: 7 * len(text) // 10])
+    with_accents = _asking(lambda text: " ".join(f"{word[:2]}\u0301{word[2:]}" for word in text.split()))
 
     def among_a_few_questions(self):
         """Forty queries that users ask, beside these."""

@@ -207,6 +207,18 @@ def test_a_field_of_nearly_as_many_values_as_queries_is_refused(values, is_refus
         assert by_field(queries, "topic").group_field == "topic"
 
 
+@pytest.mark.parametrize(("values", "told"), [(1, "1 value"), (2, "2 values"), (3, None)])
+def test_a_field_of_a_value_or_two_cannot_group_and_is_refused(values, told):
+    queries = QuerySet(asked([n % values for n in range(60)]), None, "q")
+    if told is None:
+        assert by_field(queries, "topic").group_field == "topic"
+        return
+    with pytest.raises(UsageError, match=f"'topic' has {told} in 60 queries, so that it cannot group.*leave --group-f"):
+        by_field(queries, "topic")
+    others = [*queries.queries, *(Query(f"n{n}", f"of no topic, and number {n}") for n in range(20))]
+    assert by_field(QuerySet(others, None, "q"), "topic").group_field == "topic"
+
+
 def test_a_value_of_its_own_for_each_query_takes_no_group_apart():
     """Whatever is said of queries, those with vectors that are alike stay one observation."""
     topics = np.repeat(np.arange(10), 6)

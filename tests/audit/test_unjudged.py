@@ -131,6 +131,23 @@ def test_between_the_limits_only_judgements_help(level, outcome, says):
     assert verdict.queries_needed is None
 
 
+@pytest.mark.parametrize(
+    ("margin", "harm"),
+    [
+        (0.95, "below 0.875 is NOT SAFE"),
+        (0.7, "below 0.250 is NOT SAFE"),
+        (0.6, "none is NOT SAFE by agreement at this margin"),
+        (0.5, "none is NOT SAFE by agreement at this margin"),
+    ],
+)
+def test_at_any_margin_the_sentence_says_what_is_not_safe(margin, harm):
+    limits = limits_of(margin)
+    level = (limits.safe + limits.harmful) / 2
+    verdict = judge(np.full(2_000, level), np.ones(2_000), margin=margin, provisional=True, resamples=500)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert f"; SAFE needs at least {limits.safe:.3f}, {harm}, and no number of queries decides" in verdict.sentence
+
+
 @pytest.mark.parametrize("level", [LIMITS.safe + 0.01, LIMITS.harmful - 0.01])
 def test_near_a_limit_more_queries_help(level):
     scores = np.clip(level + np.random.default_rng(0).normal(0, 0.2, 60), 0, 1)

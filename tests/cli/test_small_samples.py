@@ -72,6 +72,35 @@ def test_from_enough_documents_on_it_is(tmp_path, capsys):
     assert "no figure" not in said
 
 
+WITHOUT_WIDTH = re.compile(r"(\d+\.\d+)(?:-| to )\1\b|± 0\.000")
+"""Bounds that leave nothing between them."""
+
+
+@pytest.mark.parametrize("count", [FEWEST_JUDGED, FEWEST_JUDGED + 1, 100])
+def test_no_bounds_are_without_width_where_all_neighbours_are_found(count, tmp_path, capsys):
+    """The new vectors are the old ones turned: from half of the documents on nothing is left to be gained."""
+    documents, *_ = demo()
+    rng = np.random.default_rng(0)
+    old = unit_rows(rng.normal(size=(300, 8)).astype(np.float32))
+    turn = np.linalg.qr(rng.normal(size=(8, 8)))[0].astype(np.float32)
+    ids = [document.id for document in documents[:300]]
+    np.savez(tmp_path / "t.npz", doc_ids=ids, docs=old @ turn, query_ids=["q"], queries=(old @ turn)[:1])
+    store, stitch, target = make(tmp_path / "store", 300, old), tmp_path / "stitch", f"file:{tmp_path / 't.npz'}"
+    command = ["fit", store, "--target", target, "--kind", "procrustes", "--sample", str(count), "-o", str(stitch)]
+    assert run([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["curve"]["gain"], told["curve"]["low"], told["curve"]["high"]) == (None, None, None)
+    assert run([*command, "--force"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{100 - 300 / count:.1f}-100.0 %" in said
+    assert "what the next 1,000 pairs add is not known, as the last of these added nothing" in said
+    assert not WITHOUT_WIDTH.search(said), said
+    assert run(["assess", store, "--target", target, "--stitch", str(stitch)]) == 0
+    said = capsys.readouterr().out
+    assert "expected overlap@10 1.000" in said
+    assert not WITHOUT_WIDTH.search(said), said
+
+
 @pytest.mark.parametrize("count", [20, 60])
 def test_assess_expects_something_of_a_fit_only_where_it_told_something(count, tmp_path, capsys):
     store, stitch = make(tmp_path / "store", 200), tmp_path / "stitch"
