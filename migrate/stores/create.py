@@ -153,7 +153,7 @@ class FaissOutput(Output):
         """Return a writer that reads the documents once all rows are there."""
         if self._recipe is None:
             return FlatWriter(source, content, dim)
-        if source.info.count < self._recipe.get("nlist", 1):
+        if source.info.count < self._recipe.settings.get("nlist", 1):
             raise UsageError(
                 f"{self.path}: {self._index} has more lists than there are documents ({source.info.count:,}); name "
                 "fewer, some 39 documents to a list at least"

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from faiss_tools import COUNT, DIM, build, read, serialize
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, VectorError
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
 FACTORIES = ["Flat", "IVF16,Flat", "IVF300,Flat", "IVF8_HNSW8,Flat", "HNSW12,Flat", "IDMap2,Flat", "IDMap,IVF16,Flat"]
+CODED = ["IVF8,SQ8", "PQ4x4fs", "IDMap,IVF8,PQ4x4", "PCA6,SQ8", "PQ4x4,RFlat"]
 
 
 @pytest.fixture(params=FACTORIES)
@@ -49,6 +50,27 @@ def test_any_flipped_bit_of_the_structure_is_refused_or_harmless(content, tmp_pa
             assert vectors.shape == (COUNT, DIM)
             assert len(set(ids)) == COUNT
     assert refused > 20
+
+
+@pytest.mark.parametrize("factory", CODED)
+def test_codes_in_spoilt_files_are_refused_in_one_line_or_read_whole(factory, vectors, tmp_path):
+    labels = np.arange(COUNT) * 2 if factory.startswith("IDMap") else None
+    whole = serialize(build(factory, vectors, labels=labels))
+    random = np.random.default_rng(3)
+    refused = 0
+    for _ in range(60):
+        spoilt = bytearray(whole)
+        for place in random.integers(4, min(len(whole), 2_000), 3):
+            spoilt[place] = int(random.integers(256))
+        path = write(tmp_path, bytes(spoilt))
+        try:
+            found = read(open_store(path))[1]
+        except (StoreError, VectorError) as error:
+            refused += 1
+            assert "\n" not in str(error)
+        else:
+            assert found.shape[1] == DIM
+    assert refused
 
 
 @pytest.mark.parametrize(

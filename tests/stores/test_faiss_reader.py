@@ -1,4 +1,5 @@
 import os
+from dataclasses import asdict
 
 import faiss
 import numpy as np
@@ -140,7 +141,13 @@ def test_a_flat_index_is_known_without_another_process_as_faiss_knows_it(count, 
     found, labels, places = reader.FaissFile(path)._look()
     monkeypatch.setattr(reader, "run_job", None)
     file = reader.FaissFile(path)
-    facts = {"chain": file.chain, "dim": file.dim, "count": file.count, "exact": file.exact, "recipe": file.recipe}
+    facts = {
+        "chain": file.chain,
+        "dim": file.dim,
+        "count": file.count,
+        "exact": file.exact,
+        "recipe": asdict(file.recipe),
+    }
     assert facts == {name: found[name] for name in facts}
     assert (file.metric, labels, file.labels) == (metric, None, None)
     if count:  # of an empty one FAISS names no place

@@ -12,6 +12,7 @@ from faiss_tools import read, rewrite, save
 
 from migrate.errors import UnsupportedStoreError
 from migrate.stores import open_store, registry
+from migrate.work.writer import write_rows
 
 pytestmark = pytest.mark.slow
 
@@ -76,9 +77,8 @@ def test_the_table_says_how_each_index_is_read(row, originals, tmp_path):
 
 # one of each class; a child process for each file takes its time
 REBUILT = [
-    "IMI2x3,PQ8", "IVF16_HNSW8,PQ8", "IVF16,PQ8x4fsr_64", "PQ8x4fs", "HNSW8,SQ8", "NSG16,Flat", "IVF16,PQ8,RFlat",
-    "OPQ8_16,IVF16,PQ8", "PCAW16,Flat", "Pad48,Flat", "SQ4,Refine(SQ8)", "SQ8_direct", "LSHrt", "IVF16,RaBitQ",
-    "RQ4x4fs_32_Nrq2x4", "PRQ2x2x4", "L2norm,Flat",
+    "IMI2x3,PQ8", "IVF16_HNSW8,PQ8", "PQ8x4fs", "HNSW8,SQ8", "IVF16,PQ8,RFlat", "OPQ8_16,IVF16,PQ8", "PCA16,Flat",
+    "Pad48,Flat", "SQ4,Refine(SQ8)", "SQ8_direct", "LSHrt", "IVF16,RaBitQ", "L2norm,Flat",
 ]  # fmt: skip
 
 
@@ -96,6 +96,21 @@ def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path
     expected = np.stack([wanted[doc_id][:NEW_DIM] for doc_id in ids])
     assert mean_cosine(found, expected) >= row.cosine - 0.2
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["index.faiss"]
+
+
+@pytest.mark.parametrize("factory", ["NSG16,Flat", "IDMap,PRQ2x2x4", "IVF16,RQ4x4"])
+def test_an_index_that_faiss_builds_from_no_name_is_read_but_another_kind_is_written(factory, originals, tmp_path):
+    save(build(factory, originals), tmp_path / "old")
+    old = open_store(tmp_path / "old")
+    assert len(read(old)[0]) == ROWS
+    with pytest.raises(
+        UnsupportedStoreError, match=r"builds none from a name; write another index, such as -o 'faiss:"
+    ):
+        old.destination(tmp_path / "new", NEW_DIM)
+    (tmp_path / "new").mkdir()
+    writer = registry.output_of(f"faiss:{tmp_path / 'new'}#?index=HNSW8").writer(old, tmp_path / "new", DIM)
+    write_rows(writer, [(0, read(old)[1])], ROWS)
+    assert np.array_equal(read(open_store(tmp_path / "new"))[1], read(old)[1])
 
 
 def test_the_site_holds_the_table_of_indexes():

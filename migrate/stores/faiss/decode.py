@@ -1,13 +1,13 @@
-"""Reads the vectors back from any index that FAISS has loaded, part by part. Runs in the child process only.
+"""Reads the vectors back from an index that FAISS has loaded. Runs in the child process only.
 
-`reconstruct_n` is never called: it aborts on id maps, and returns uninitialised memory for ids that are not 0, 1, 2 ...
-Instead, the codes are decoded and the inverted lists are walked.
+FAISS reads every vector itself, with `reconstruct_batch`. Its `reconstruct_n` is never called: it aborts on id maps,
+and returns uninitialised memory for lists whose ids are not 0, 1, 2 ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import faiss
@@ -15,60 +15,129 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.stores.faiss.fourcc import LARGEST_DIM, METRICS
-from migrate.stores.faiss.recipe import Recipe
-from migrate.stores.faiss.undo import invert
 from migrate.stores.frames import RefusedError
 
 Rows = NDArray[np.float32]
-Codes = NDArray[np.uint8]
-Lists = Callable[[], Iterator[tuple[int, Any, int]]]
-"""Number, address and count of each run of codes."""
 
-_ADVICE: Final = "write the vectors to a flat index first"
-_BLOCK: Final = 32
+_BLOCK_BYTES: Final = 4 << 20
+
+_RIGHT_ANGLES: Final = 2e-4
+"""How far products of rows of a rotation may be from 0 and 1. FAISS leaves a millionth, and a ten-thousandth where a
+PCA was trained with hardly more vectors than it has axes; a wrong sign among 4,096 numbers a thousandth."""
+
+_PLAIN: Final = ("IndexFlat", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat")
+"""Classes whose vectors lie in memory, and in the file, one after the other."""
+
+_FAST_SCAN_BLOCK: Final = 32
+"""FAISS finds the codes of fast-scan indexes in blocks of so many rows, and wrong ones in others."""
+
+_LEAST_SPREAD: Final = 2
+"""Fractions that were cut to whole numbers are no further apart than this."""
 
 
 @dataclass(frozen=True)
-class Part:
+class Decoded:
     """The vectors of an index, however deeply it is nested, and what is known of how they are kept.
 
-    `runs`, (n, 2), are address and count of the vectors that lie in the memory of FAISS as they are, None where they do
-    not; `end` is the address after the last byte of the index, if that is known.
+    `stored` is the index inside that keeps them, `transforms` what was done to them before, in that order. `runs`,
+    (n, 2), are address and count of the vectors that lie in the memory of FAISS as they are, None where they do not;
+    `end` is the address after the last byte of the index, if that is known.
     """
 
-    chain: str
-    recipe: Recipe
-    rows: Callable[[], Iterator[Rows]]
-    exact: bool
-    labels: NDArray[np.int64] | None = None
-    remarks: tuple[str, ...] = ()
-    runs: NDArray[np.int64] | None = None
-    end: int | None = None
+    stored: Any
+    transforms: tuple[Any, ...]
+    labels: NDArray[np.int64] | None
+    remarks: tuple[str, ...]
+    runs: NDArray[np.int64] | None
+    end: int | None
+
+    @property
+    def exact(self) -> bool:
+        """True if the vectors come back to the bit."""
+        return "Flat" in _name(self.stored) and all(map(_is_lossless, self.transforms))
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield all vectors, some at a time."""
+        step = max(1, _BLOCK_BYTES // (4 * self.stored.d))
+        for first in range(0, self.stored.ntotal, step):
+            numbers = np.arange(first, min(first + step, self.stored.ntotal))
+            block = self.stored.reconstruct_batch(numbers)
+            for transform in reversed(self.transforms):
+                block = transform.reverse_transform(block)
+            yield block
 
 
-def decode_index(loaded: Any) -> Part:
-    """Return the vectors, labels and recipe of an index."""
+def decode_index(loaded: Any) -> Decoded:
+    """Return the vectors and labels of an index."""
     index: Any = faiss.downcast_index(loaded)
-    name = _name(index)
+    ids: NDArray[np.int64] | None = None
+    transforms: list[Any] = []
+    remarks: list[str] = []
+    tail_bytes = 0
     _check_header(index)
-    decode = next((decode for family, decode in _FAMILIES.items() if isinstance(index, family)), None)
-    if decode is None:
-        raise RefusedError(f"the vectors of {name} cannot be read; {_ADVICE}")
-    decoded = decode(index)
-    if decoded.labels is not None and len(decoded.labels) != index.ntotal:
-        raise RefusedError(
-            f"{name} counts {index.ntotal} vectors but holds {len(decoded.labels)}: FAISS drops NaN vectors "
-            "from the lists yet counts them; build it again without them"
-        )
-    return decoded
+    while (inner := _inner(index)) is not None:
+        inner = faiss.downcast_index(inner)
+        _check_header(inner)
+        if isinstance(index, faiss.IndexPreTransform):
+            transforms += _transforms(index, inner)
+        else:
+            _expect_same_shape(index, inner)
+        if isinstance(index, faiss.IndexIDMap):
+            map_ids = faiss.vector_to_array(index.id_map).astype(np.int64)
+            if map_ids.size != index.ntotal:
+                raise RefusedError(f"the map holds {map_ids.size} ids for {index.ntotal} vectors; copy it again")
+            ids = map_ids if ids is None else map_ids[_checked(ids, map_ids.size)]
+            tail_bytes += 8 + 8 * map_ids.size
+        if isinstance(index, faiss.IndexRefine):
+            tail_bytes += 4
+        if index.metric_type != inner.metric_type:
+            metrics = f"{METRICS[index.metric_type]}, {METRICS[inner.metric_type]}"
+            remarks.append(f"the index and the one inside compare differently: {metrics}")
+        index = inner
+    _check_stored(index)
+    labels, runs, end = _lists(index) if isinstance(index, faiss.IndexIVF) else _codes(index)
+    if ids is not None:
+        labels = ids if labels is None else ids[_checked(labels, ids.size)]
+    _try_one(index, transforms)
+    remarks += [remark for transform in transforms if (remark := _remark(transform))]
+    remarks += _remarks(index)
+    is_plain = _name(index) in _PLAIN and not transforms
+    return Decoded(
+        index, tuple(transforms), labels, tuple(remarks), runs if is_plain else None, end and end + tail_bytes
+    )
 
 
 def _name(index: Any) -> str:
     return type(index).__name__
 
 
+def chain_of(loaded: Any) -> str:
+    """Return the classes of an index and of those inside, such as `IndexIDMap2(IndexHNSWFlat)`."""
+    index = faiss.downcast_index(loaded)
+    inside: list[str] = []
+    if isinstance(index, faiss.IndexPreTransform):
+        inside = [_name(faiss.downcast_VectorTransform(index.chain.at(place))) for place in range(index.chain.size())]
+    names = ("index", "base_index", "refine_index")
+    inside += [chain_of(getattr(index, name)) for name in names if hasattr(index, name)]
+    return f"{_name(index)}({', '.join(inside)})" if inside else _name(index)
+
+
+def _inner(index: Any) -> Any:
+    """Return the index inside that the vectors come from; None where it keeps them itself."""
+    if isinstance(index, faiss.IndexIDMap | faiss.IndexPreTransform):
+        return index.index
+    if isinstance(index, faiss.IndexRefine):  # the base is the worse copy
+        return index.refine_index
+    if not isinstance(index, faiss.IndexHNSW | faiss.IndexNSG):
+        return None
+    if index.storage is None:
+        raise RefusedError("the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE")
+    return index.storage
+
+
 def _check_header(index: Any) -> None:
-    name, metric = _name(index), index.metric_type
+    name = _name(index)
+    metric = index.metric_type
     if metric not in METRICS:
         metrics = {value: key[7:] for key, value in vars(faiss).items() if key.startswith("METRIC_")}
         raise RefusedError(
@@ -81,396 +150,213 @@ def _check_header(index: Any) -> None:
         raise RefusedError(f"{name} has a dimension of {index.d}; the file is damaged, copy it again")
 
 
-# Indexes with others inside.
-
-
-def _id_map(index: Any) -> Part:
-    _expect_same_shape(index, index.index, "the index inside")
-    inner = decode_index(index.index)
-    ids = faiss.vector_to_array(index.id_map).astype(np.int64)
-    if ids.size != index.ntotal:
-        raise RefusedError(f"the map holds {ids.size} ids for {index.ntotal} vectors; copy it again")
-    if inner.labels is not None:
-        if inner.labels.size and not 0 <= inner.labels.min() <= inner.labels.max() < ids.size:
-            raise RefusedError(f"the inner labels are not 0 to {ids.size - 1}; build the index again")
-        ids = ids[inner.labels]
-    kind = "IDMap2" if isinstance(index, faiss.IndexIDMap2) else "IDMap"
-    return replace(
-        inner,
-        chain=f"Index{kind}({inner.chain})",
-        recipe={"kind": kind, "inner": inner.recipe},
-        labels=ids,
-        remarks=(*_compared(index, index.index), *inner.remarks),
-        end=inner.end and inner.end + 8 + 8 * ids.size,
-    )
-
-
-def _transformed(index: Any) -> Part:
-    inner = decode_index(index.index)
-    inverses = [invert(index.chain.at(number)) for number in range(index.chain.size())]
-
-    def rows() -> Iterator[Rows]:
-        for block in inner.rows():
-            for inverse in reversed(inverses):
-                block = inverse.apply(block)
-            yield np.ascontiguousarray(block, np.float32)
-
-    return replace(
-        inner,
-        chain=f"IndexPreTransform({', '.join([*(inverse.name for inverse in inverses), inner.chain])})",
-        recipe={
-            "kind": "PreTransform",
-            "transforms": [inverse.recipe for inverse in inverses],
-            "inner": inner.recipe,
-        },
-        rows=rows,
-        exact=inner.exact and all(inverse.exact for inverse in inverses),
-        remarks=(*(inverse.remark for inverse in inverses if inverse.remark), *inner.remarks),
-        runs=None,
-    )
-
-
-def _refined(index: Any) -> Part:
-    base, refine = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
-    _expect_same_shape(index, base, "the one to search in")
-    _expect_same_shape(index, refine, "the one to refine with")
-    stored = decode_index(refine)
-    # the base is looked at for its settings; its rows are the worse copy
-    decoded = decode_index(base)
-    recipe = {"kind": "Refine", "base": decoded.recipe, "refine": stored.recipe, "k_factor": float(index.k_factor)}
-    chain = f"{_name(index)}({decoded.chain}, {stored.chain})"
-    return replace(stored, chain=chain, recipe=recipe, end=stored.end and stored.end + 4)
-
-
-def _graph(index: Any) -> Part:
-    if index.storage is None:
-        raise RefusedError("the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE")
-    stored = decode_index(index.storage)
-    _expect_same_shape(index, index.storage, "its storage")
-    recipe = {**_graph_recipe(index), "storage": stored.recipe}
-    remarks = (*_compared(index, index.storage), *stored.remarks)
-    return replace(stored, chain=_name(index), recipe=recipe, remarks=remarks)
-
-
-def _graph_recipe(index: Any) -> Recipe:
-    """Return the settings of a graph, without those of its storage."""
-    if isinstance(index, faiss.IndexNSG):
-        nsg = index.nsg
-        return {"kind": "NSG", "R": int(nsg.R), "search_L": int(nsg.search_L), "GK": int(index.GK)}
-    links = faiss.vector_to_array(index.hnsw.cum_nneighbor_per_level)
-    return {
-        "kind": "HNSW",
-        "M": int(links[1]) // 2 if links.size > 1 else 32,
-        "efConstruction": int(index.hnsw.efConstruction),
-        "efSearch": int(index.hnsw.efSearch),
-    }
-
-
-def _expect_same_shape(index: Any, inner: Any, role: str) -> None:
+def _expect_same_shape(index: Any, inner: Any) -> None:
     """Make sure that an index and the one inside have as many vectors, of one dimension."""
     if (index.d, index.ntotal) != (inner.d, inner.ntotal):
         raise RefusedError(
-            f"{_name(index)} counts {index.ntotal} vectors of dimension {index.d}, but {role} has {inner.ntotal} "
-            f"of dimension {inner.d}; the file is damaged, copy it again or build the index again"
+            f"{_name(index)} counts {index.ntotal} vectors of dimension {index.d}, but the {_name(inner)} inside has "
+            f"{inner.ntotal} of dimension {inner.d}; the file is damaged, copy it again or build the index again"
         )
 
 
-def _compared(index: Any, inner: Any) -> tuple[str, ...]:
-    if index.metric_type == inner.metric_type:
-        return ()
-    metrics = f"{METRICS[index.metric_type]}, {METRICS.get(inner.metric_type, inner.metric_type)}"
-    return (f"the index and the one inside compare differently: {metrics}",)
+def _checked(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the labels inside an id map, which are the places of its ids."""
+    if labels.size and not 0 <= labels.min() <= labels.max() < count:
+        raise RefusedError(f"the inner labels are not 0 to {count - 1}; build the index again")
+    return labels
 
 
-# Inverted lists.
-
-
-def _inverted(index: Any) -> Part:
-    """Decode an IndexIVF, in the order of the lists."""
-    refused = {
-        "IndexIVFFlatDedup": "keeps equal vectors once and tells no one where; build IVF,Flat first",
-        "IndexIVFSpectralHash": "keeps bits that no vector can be told from; re-embed the documents",
-    }
-    if _name(index) in refused:
-        raise RefusedError(f"{_name(index)} {refused[_name(index)]}")
-    if _name(index) == "IndexIVFFlatPanorama":
+def _check_stored(index: Any) -> None:
+    """Refuse what FAISS would crash on, or read other vectors from than were added."""
+    name = _name(index)
+    if isinstance(index, faiss.IndexIVFFastScan) or getattr(index, "bbs", _FAST_SCAN_BLOCK) != _FAST_SCAN_BLOCK:
         raise RefusedError(
-            "the vectors of IndexIVFFlatPanorama do not lie one after the other; build the index as IVF,Flat first"
+            f"FAISS cannot reconstruct the fast-scan codes of {name} from a file; build the index from the vectors "
+            "without fast scan (PQ8x4, not PQ8x4fs), or embed the documents again"
         )
+
+
+def _try_one(index: Any, transforms: list[Any]) -> None:
+    """Refuse an index whose vectors FAISS cannot reconstruct: told by one, as it may abort over many."""
+    if not index.ntotal:
+        return
+    try:
+        row = index.reconstruct(0)[None]
+        for transform in reversed(transforms):
+            row = transform.reverse_transform(row)
+    except RuntimeError as error:
+        raise RefusedError(
+            f"FAISS cannot reconstruct vectors from {_name(index)}{' after a transform' * bool(transforms)}; build an "
+            "index that keeps them, such as Flat or SQ8, from the vectors first, or embed the documents again"
+        ) from error
+
+
+# Where the vectors lie.
+
+
+def _codes(index: Any) -> tuple[None, NDArray[np.int64] | None, int | None]:
+    """Check an index without lists; return address and count of its codes, and the address after the last byte."""
+    expected = index.ntotal * index.code_size
+    if isinstance(index, faiss.IndexFastScan):  # whole blocks
+        expected = -(-index.ntotal // index.bbs) * index.bbs * (index.M2 // 2)
+    if index.codes.size() < expected:
+        raise RefusedError(
+            f"the index counts {index.ntotal} vectors but holds {index.codes.size()} bytes of codes in place of "
+            f"{expected}; copy it again"
+        )
+    if _name(index) not in _PLAIN or not index.ntotal:
+        return None, None, None
+    start = int(index.get_xb())
+    return None, np.array([[start, index.ntotal]], np.int64), start + expected
+
+
+def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Number the rows of an IndexIVF in the order of its lists, for `reconstruct`, whatever ids they have.
+
+    Returns
+    -------
+    labels, runs, end
+        The ids in that order, address and count of the codes of each list, and the address after the last byte.
+    """
     inverted = index.invlists
     if inverted is None or inverted.nlist != index.nlist:
         raise RefusedError(
             f"the index should have {index.nlist} inverted lists, but has none or another number; copy the file again"
         )
-    if not isinstance(index, faiss.IndexIVFFastScan) and inverted.code_size != index.code_size:
+    if inverted.code_size != index.code_size:
         raise RefusedError(
             f"the lists have codes of {inverted.code_size} bytes, and the index of {index.code_size}; copy it again"
         )
-
-    def lists() -> Iterator[tuple[int, Any, int]]:
-        for number in range(index.nlist):
-            if count := inverted.list_size(number):
-                codes = inverted.get_codes(number)
-                yield number, codes, count
-                inverted.release_codes(number, codes)
-
-    labels, runs, end = _labels(index, lists)
-    decoded = _coded(index, lists)
-    recipe = {
-        "kind": "IVF",
-        "nlist": int(index.nlist),
-        "nprobe": int(index.nprobe),
-        "by_residual": bool(index.by_residual),
-        "quantizer": _quantizer_recipe(faiss.downcast_index(index.quantizer), index.nlist, index.d),
-        "code": decoded.recipe,
-    }
-    remarks = (*_quantizer_remarks(index), *decoded.remarks)
-    is_plain = _name(index) == "IndexIVFFlat"
-    return replace(decoded, recipe=recipe, labels=labels, remarks=remarks, runs=runs if is_plain else None, end=end)
-
-
-def _labels(index: Any, lists: Lists) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the labels of all lists, address and count of their codes, and the address after the last byte."""
-    inverted = index.invlists
-    runs = np.array([(int(codes), count) for _, codes, count in lists()], np.int64).reshape(-1, 2)
-    stored = int(runs[:, 1].sum())
+    quantizer = index.quantizer
+    # A file of `shard_ivf_index_centroids` has fewer centroids than lists; the lists are all there.
+    if quantizer is None or quantizer.d != index.d or not 0 < quantizer.ntotal <= index.nlist:
+        raise RefusedError(
+            f"the quantizer does not fit to {index.nlist} lists of dimension {index.d}; copy the file again"
+        )
+    sizes = [inverted.list_size(number) for number in range(index.nlist)]
+    stored = sum(sizes)
     if stored != index.ntotal:
         raise RefusedError(
             f"the index counts {index.ntotal} vectors, but its lists hold {stored}: FAISS drops NaN "
             "vectors from the lists yet counts them; build it again without them"
         )
-    labels, first, end = np.empty(stored, np.int64), 0, 0
-    for number, _, count in lists():
-        ids = inverted.get_ids(number)
-        labels[first : first + count] = faiss.rev_swig_ptr(ids, count)
-        first, end = first + count, max(end, int(ids) + labels.itemsize * count)
-        inverted.release_ids(number, ids)
-    return labels, runs, end
+    labels = np.empty(stored, np.int64)
+    places = np.empty(stored, np.int64)
+    runs: list[tuple[int, int]] = []
+    first = 0
+    end = 0
+    for number, size in enumerate(sizes):
+        if size:
+            codes = inverted.get_codes(number)
+            ids = inverted.get_ids(number)
+            rows = slice(first, first + size)
+            labels[rows] = faiss.rev_swig_ptr(ids, size)
+            places[rows] = (number << 32) + np.arange(size)  # as the direct map of FAISS writes a place
+            runs.append((int(codes), size))
+            first += size
+            end = max(end, int(ids) + labels.itemsize * size)
+            inverted.release_ids(number, ids)
+            inverted.release_codes(number, codes)
+    index.direct_map.type = faiss.DirectMap.Array
+    faiss.copy_array_to_vector(places, index.direct_map.array)
+    return labels, np.array(runs, np.int64).reshape(-1, 2), end
 
 
-def _quantizer_recipe(quantizer: Any, nlist: int, dim: int) -> Recipe:
-    # A file of `shard_ivf_index_centroids` has fewer centroids than lists; the lists are all there.
-    if quantizer is None or quantizer.d != dim or not 0 < quantizer.ntotal <= nlist:
-        raise RefusedError(f"the quantizer does not fit to {nlist} lists of dimension {dim}; copy the file again")
-    metric = METRICS.get(quantizer.metric_type, "l2")
-    if isinstance(quantizer, faiss.IndexHNSW):
-        return {**_graph_recipe(quantizer), "metric": metric}
-    if isinstance(quantizer, faiss.MultiIndexQuantizer):
-        return {"kind": "IMI", "M": int(quantizer.pq.M), "nbits": int(quantizer.pq.nbits)}
-    if isinstance(quantizer, faiss.IndexFlat):  # finds the nearest centroid at least as well as any other
-        return {"kind": "Flat", "metric": metric}
-    return {"kind": "Other", "was": _name(quantizer)}
+# What is lost.
 
 
-def _quantizer_remarks(index: Any) -> Iterator[str]:
-    quantizer = index.quantizer
-    if quantizer.metric_type != index.metric_type and quantizer.metric_type in METRICS:
-        yield f"the quantizer compares by {METRICS[quantizer.metric_type]}, the lists by {METRICS[index.metric_type]}"
-    if quantizer.ntotal < index.nlist:
-        yield f"a shard: the quantizer holds {quantizer.ntotal} of {index.nlist} centroids, the lists are whole"
+def _transforms(index: Any, inner: Any) -> list[Any]:
+    """Return the transforms before an index, each of which FAISS can undo."""
+    transforms = [faiss.downcast_VectorTransform(index.chain.at(place)) for place in range(index.chain.size())]
+    dims = [index.d, *(transform.d_out for transform in transforms)]
+    if [*(transform.d_in for transform in transforms), inner.d] != dims or index.ntotal != inner.ntotal:
+        raise RefusedError("the transforms do not fit to the index inside; the file is damaged, copy it again")
+    for transform in transforms:
+        if isinstance(transform, faiss.LinearTransform):
+            _expect_rotation(transform)
+        if isinstance(transform, faiss.RemapDimensionsTransform):
+            _expect_places(transform)
+    return transforms
 
 
-# Codes: of an index that keeps them in a row, or of each list.
+def _expect_rotation(transform: Any) -> None:
+    """Make sure that a matrix is a rotation, or a part of one: FAISS undoes any as if it were, to other vectors."""
+    name = _name(transform)
+    shape = (transform.d_out, transform.d_in)
+    matrix = faiss.vector_to_array(transform.A).astype(np.float64)
+    bias_size = transform.b.size() if transform.have_bias else transform.d_out
+    if matrix.size != transform.d_out * transform.d_in or bias_size != transform.d_out or not np.isfinite(matrix).all():
+        raise RefusedError(f"the matrix of {name} is not {shape[0]} x {shape[1]} finite numbers; copy it again")
+    matrix = matrix.reshape(shape)
+    if transform.d_out > transform.d_in:
+        matrix = matrix.T
+    error = np.abs(matrix @ matrix.T - np.eye(len(matrix))).max(initial=0.0)
+    if error > _RIGHT_ANGLES:
+        raise RefusedError(
+            f"the rows of {name} are off by {error:.2g} from those of a rotation, and FAISS undoes rotations alone: if "
+            "it whitens or scales, build the index without it; if not, the file is damaged, copy it again"
+        )
 
 
-def _flat(index: Any) -> Part:
-    name = _name(index)
-    if name not in {"IndexFlat", "IndexFlatL2", "IndexFlatIP"}:
-        # Panorama stores the vectors level by level, and FAISS returns zeros for them
-        raise RefusedError(f"the vectors of {name} do not lie one after the other; {_ADVICE}")
-    count, dim = index.ntotal, index.d
-    if index.codes.size() != 4 * count * dim:
-        raise RefusedError(f"the index counts {count} vectors but holds {index.codes.size()} bytes; copy it again")
-    decoded = _row_of_codes(index)
-    if not count:
-        return decoded
-    start = int(index.get_xb())
-    return replace(decoded, runs=np.array([[start, count]], np.int64), end=start + 4 * count * dim)
+def _expect_places(transform: Any) -> None:
+    places = faiss.vector_to_array(transform.map).astype(np.int64)
+    if places.size != transform.d_out or (places.size and places.max() >= transform.d_in):
+        raise RefusedError(
+            f"{_name(transform)} does not have {transform.d_out} places below {transform.d_in}; copy it again"
+        )
 
 
-def _row_of_codes(index: Any) -> Part:
-    """Decode an IndexFlatCodes or IndexFastScan."""
-    packed = isinstance(index, faiss.IndexFastScan)
-    expected = _packed_bytes(index, index.ntotal) if packed else index.ntotal * index.code_size
-    if index.codes.size() < expected:
-        raise RefusedError(f"{index.codes.size()} bytes of codes in place of {expected}; copy the file again")
-    pointer = index.codes.get() if packed else index.codes.data()
-    return _coded(index, lambda: iter([(0, pointer, index.ntotal)] if index.ntotal else []))
+def _is_lossless(transform: Any) -> bool:
+    if not isinstance(transform, faiss.RemapDimensionsTransform):
+        return False
+    places = faiss.vector_to_array(transform.map)
+    return bool(np.unique(places[places >= 0]).size == transform.d_in)
 
 
-def _coded(index: Any, lists: Lists) -> Part:
-    if _name(index) in {"Index2Layer", "IndexIVFIndependentQuantizer"}:
-        raise RefusedError(f"{_name(index)} holds two quantizers; build the index as IVF,PQ first")
-    recipe, decode = _code_recipe(index), _decoder(index)
-    remarks: tuple[str, ...] = ()
-    if recipe["kind"] == "LSH":
-        remarks = ("LSH keeps one bit a dimension: the vectors read back are directions of signs, far from the "
-                   "originals",)  # fmt: skip
-    if str(recipe.get("type")).startswith("QT_8bit_direct"):
-        remarks = (f"{recipe['type']} keeps whole numbers only: exact where the vectors were such, else cut to them",)
-        _expect_large_numbers(codes for _, codes in _blocks(index, lists))
-
-    def rows() -> Iterator[Rows]:
-        return (decode(number, codes) for number, codes in _blocks(index, lists))
-
-    return Part(_name(index), recipe, rows, exact=recipe["kind"] == "Flat", remarks=remarks)
+def _remark(transform: Any) -> str | None:
+    """Return what a transform loses, or nothing where it is as good as nothing."""
+    name = _name(transform)
+    if isinstance(transform, faiss.NormalizationTransform):
+        return "L2norm keeps the direction of a vector and drops its length; the vectors read back are of length 1"
+    if transform.d_out < transform.d_in:
+        return f"{name} projects {transform.d_in} dimensions to {transform.d_out}; what lay outside of these is lost"
+    if _is_lossless(transform):
+        return None
+    return f"{name} is undone up to the rounding of float32"
 
 
-def _blocks(index: Any, lists: Lists) -> Iterator[tuple[int, Codes]]:
-    """Yield the number of a list and some of its codes, as many as take about 4 MiB as vectors."""
-    step = max(1, (4 << 20) // (4 * index.d))
-    for number, pointer, count in lists():
-        if isinstance(index, faiss.IndexFastScan | faiss.IndexIVFFastScan):
-            yield from ((number, codes) for codes in _unpacked(index, pointer, count, step))
-        else:
-            codes = faiss.rev_swig_ptr(pointer, count * index.code_size).reshape(count, index.code_size)
-            yield from ((number, codes[first : first + step]) for first in range(0, count, step))
-
-
-def _packed_bytes(index: Any, count: int) -> int:
-    """Return the bytes that so many rows take in FastScan's order."""
-    if index.bbs % _BLOCK or index.bbs < _BLOCK or index.M2 < 2:
-        raise RefusedError(f"FastScan blocks of {index.bbs} rows, which is not a multiple of 32; copy the file again")
-    return int(-(-count // index.bbs) * index.bbs * (index.M2 // 2))
-
-
-def _unpacked(index: Any, pointer: Any, count: int, step: int) -> Iterator[Codes]:
-    """Yield codes, some `step` at a time, that FastScan interleaves (`pq4_fast_scan.cpp`): 32 rows, in blocks of `bbs`.
-
-    FAISS's own way back (`get_CodePacker`, `reconstruct`) is right for `bbs` = 32 only. Byte j < 16 holds the even
-    quantizer's nibbles of rows p(j) and p(j) + 16, byte j + 16 the odd one's.
-    """
-    content = faiss.rev_swig_ptr(pointer, _packed_bytes(index, count))
-    blocks = content.reshape(-1, index.M2 // 2, index.bbs // _BLOCK, _BLOCK)
-    order = [*range(0, 16, 2), *range(1, 16, 2)]
-    at_once, done = max(1, step // index.bbs), 0
-    for first in range(0, len(blocks), at_once):
-        chunk = blocks[first : first + at_once]
-        even, odd = chunk[..., :16][..., order], chunk[..., 16:][..., order]
-        rows = np.concatenate([even & 15 | odd << 4, even >> 4 | odd & 0xF0], axis=-1)
-        codes = np.ascontiguousarray(rows.transpose(0, 2, 3, 1)).reshape(-1, blocks.shape[1])
-        yield codes[: count - done]
-        done += len(codes)
-
-
-def _decoder(index: Any) -> Callable[[int, Codes], Rows]:
-    """Return what decodes codes of a list."""
-    if isinstance(index, faiss.IndexFastScan | faiss.IndexIVFFastScan):
-        return _quantizer_decoder(index)
-    if _name(index) in {"IndexFlat", "IndexFlatL2", "IndexFlatIP", "IndexIVFFlat"}:
-        return lambda _, codes: np.ascontiguousarray(codes).view(np.float32)
-    if not isinstance(index, faiss.IndexIVF):
-        return lambda _, codes: index.sa_decode(np.ascontiguousarray(codes))
-    width = index.coarse_code_size()
-
-    def rows(number: int, codes: Codes) -> Rows:  # with the number of the list in front of each
-        prefix = np.frombuffer(number.to_bytes(8, "little"), np.uint8)[:width]
-        decoded: Rows = index.sa_decode(np.hstack([np.tile(prefix, (len(codes), 1)), codes]))
-        return decoded
-
-    return rows
-
-
-def _quantizer_decoder(index: Any) -> Callable[[int, Codes], Rows]:
-    """Return what decodes the codes of a FastScan index with the quantizer inside.
-
-    Its own `sa_decode` needs a pointer that is not set after reading and crashes the process.
-    """
-    quantizer = getattr(index, "pq", None) or getattr(index, "aq", None)
-    if quantizer is None:
-        raise RefusedError(f"the FastScan codes of {_name(index)} are of no product or additive quantizer; {_ADVICE}")
-    if isinstance(quantizer, faiss.AdditiveQuantizer) and not isinstance(quantizer, faiss.ProductQuantizer):
-        quantizer = faiss.downcast_AdditiveQuantizer(quantizer)
-    is_residual = isinstance(index, faiss.IndexIVFFastScan) and index.by_residual
-
-    def rows(number: int, codes: Codes) -> Rows:
-        decoded: Rows = quantizer.decode(np.ascontiguousarray(codes[:, : quantizer.code_size]))
-        return decoded + index.quantizer.reconstruct(number) if is_residual else decoded
-
-    return rows
-
-
-def _code_recipe(index: Any) -> Recipe:
-    """Return the coding of an index, alone or with inverted lists, to code new vectors by."""
-    name, fast = _name(index), {}
-    if isinstance(index, faiss.IndexFastScan | faiss.IndexIVFFastScan):
-        fast = {"fastscan": int(index.bbs)}
-    if hasattr(index, "sq"):
-        return _scalar_recipe(index)
-    if hasattr(index, "pq"):
-        return {"kind": "PQ", "M": int(index.pq.M), "nbits": int(index.pq.nbits), **(fast or _product_recipe(index))}
+def _remarks(index: Any) -> Iterator[str]:
+    """Yield what is worth knowing of the index that keeps the vectors."""
     if isinstance(index, faiss.IndexLSH):
-        recipe = {"kind": "LSH", "nbits": int(index.nbits), "rotate": bool(index.rotate_data)}
-        return {**recipe, "thresholds": bool(index.train_thresholds)}
-    if "RaBitQ" in name:
-        if name.endswith("FastScan"):
-            raise RefusedError(f"FAISS does not give out the codes of {name}; build it as RaBitQ without fs first")
-        return {"kind": "RaBitQ", "nbits": int(index.rabitq.nb_bits)}
-    if hasattr(index, "aq"):
-        return {**_additive_recipe(index), **fast}
-    if "Flat" in name:
-        return {"kind": "Flat"}
-    raise RefusedError(f"the codes of {name} cannot be decoded; build a flat index first")
+        yield "LSH keeps one bit a dimension: the vectors read back are directions of signs, far from the originals"
+    if hasattr(index, "sq") and index.sq.qtype in _WHOLE_NUMBERS:
+        yield f"{_WHOLE_NUMBERS[index.sq.qtype]} keeps whole numbers only: exact where the vectors were such, else cut"
+    if isinstance(index, faiss.IndexIVF):
+        quantizer = index.quantizer
+        if quantizer.metric_type != index.metric_type and quantizer.metric_type in METRICS:
+            metrics = f"{METRICS[quantizer.metric_type]}, the lists by {METRICS[index.metric_type]}"
+            yield f"the quantizer compares by {metrics}"
+        if quantizer.ntotal < index.nlist:
+            yield f"a shard: the quantizer holds {quantizer.ntotal} of {index.nlist} centroids, the lists are whole"
 
 
-def _scalar_recipe(index: Any) -> Recipe:
-    kinds = faiss.ScalarQuantizer
-    names = {getattr(kinds, name): name for name in dir(kinds) if name.startswith("QT_")}
-    name = names.get(index.sq.qtype, "")
-    if not name or name in {"QT_0bit", "QT_count"}:
-        raise RefusedError(
-            f"a scalar quantizer of type {name or index.sq.qtype} keeps nothing of the vectors; build the "
-            "index with another"
-        )
-    return {"kind": "SQ", "type": name}
-
-
-def _expect_large_numbers(blocks: Iterator[Codes]) -> None:
-    """Refuse codes of unit vectors, which are zeros (and ones) whichever way they point."""
-    spread = {int(value) for codes in blocks for value in (codes.min(), codes.max())}
-    if spread and max(spread) - min(spread) <= 2:
-        raise RefusedError(
-            f"the 8bit_direct codes hold only {min(spread)} to {max(spread)}: the vectors were fractions, "
-            "and nothing of them is left; re-embed the documents"
-        )
-
-
-def _product_recipe(index: Any) -> Recipe:
-    if hasattr(index, "refine_pq"):
-        return {"refine_M": int(index.refine_pq.M)}
-    # only an index that searches so needs the slow training; FAISS does not keep whether it was done
-    if hasattr(index, "search_type"):
-        return {"polysemous": bool(index.search_type == faiss.IndexPQ.ST_polysemous)}
-    return {"polysemous": bool(index.polysemous_ht > 0)}
-
-
-def _additive_recipe(index: Any) -> Recipe:
-    quantizer = faiss.downcast_AdditiveQuantizer(index.aq)
-    kinds = {
-        "LocalSearchQuantizer": "LSQ",
-        "ResidualQuantizer": "RQ",
-        "ProductLocalSearchQuantizer": "PLSQ",
-        "ProductResidualQuantizer": "PRQ",
-    }
-    kind = kinds.get(_name(quantizer))
-    if kind is None:
-        raise RefusedError(f"the additive quantizer {_name(quantizer)} is not read; build the index with another")
-    bits = faiss.vector_to_array(quantizer.nbits).tolist()
-    recipe = {"kind": kind, "M": len(bits), "nbits": int(bits[0]), "search_type": int(quantizer.search_type)}
-    if kind.startswith("P"):
-        recipe |= {"splits": int(quantizer.nsplits), "M": len(bits) // int(quantizer.nsplits)}
-    return recipe
-
-
-_FAMILIES: Final[dict[Any, Callable[[Any], Part]]] = {
-    faiss.IndexIDMap: _id_map,
-    faiss.IndexPreTransform: _transformed,
-    faiss.IndexRefine: _refined,
-    faiss.IndexHNSW: _graph,
-    faiss.IndexNSG: _graph,
-    faiss.IndexIVF: _inverted,
-    faiss.IndexFlat: _flat,
-    faiss.IndexFlatCodes: _row_of_codes,
-    faiss.IndexFastScan: _row_of_codes,
+_WHOLE_NUMBERS: Final = {
+    faiss.ScalarQuantizer.QT_8bit_direct: "QT_8bit_direct",
+    faiss.ScalarQuantizer.QT_8bit_direct_signed: "QT_8bit_direct_signed",
 }
-"""The classes of FAISS with what reads them, derived ones before their bases."""
+
+
+def expect_numbers(decoded: Decoded) -> None:
+    """Refuse whole numbers that unit vectors were cut to: zeros (and ones) whichever way they pointed."""
+    if not hasattr(decoded.stored, "sq") or decoded.stored.sq.qtype not in _WHOLE_NUMBERS:
+        return
+    least = np.inf
+    most = -np.inf
+    for block in decoded.rows():
+        least = min(least, float(block.min(initial=np.inf)))
+        most = max(most, float(block.max(initial=-np.inf)))
+    if most - least <= _LEAST_SPREAD:
+        raise RefusedError(
+            f"the 8bit_direct codes hold only {least:.0f} to {most:.0f}: the vectors were fractions, and nothing of "
+            "them is left; embed the documents again"
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from migrate.stores.base import BATCH_SIZE
 from migrate.stores.faiss.build import build_index
-from migrate.stores.faiss.decode import Part, decode_index
-from migrate.stores.faiss.recipe import EXACT, factory
+from migrate.stores.faiss.decode import Decoded, chain_of, decode_index, expect_numbers
+from migrate.stores.faiss.describe import describe_index
+from migrate.stores.faiss.recipe import EXACT, Recipe
 from migrate.stores.faiss.search import rows_of
 from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
 from migrate.vectors import Vectors, squared_norms
@@ -47,15 +48,16 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send what an index is, its labels, and its vectors: where they lie in the file, or themselves."""
     index = load(job["path"])
     decoded = decode_index(index)
+    expect_numbers(decoded)
     runs = _runs_in_file(job["path"], decoded)
     header = {
-        "chain": decoded.chain,
+        "chain": chain_of(index),
         "dim": int(index.d),
         "count": int(index.ntotal),
         "metric": int(index.metric_type),
         "exact": decoded.exact,
         "remarks": decoded.remarks,
-        "recipe": decoded.recipe,
+        "recipe": asdict(describe_index(index)),
         "labels": decoded.labels is not None,
         "in_place": runs is not None,
     }
@@ -70,7 +72,7 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
     send_facts(pipe, DONE, {})
 
 
-def _runs_in_file(path: str, decoded: Part) -> NDArray[np.int64] | None:
+def _runs_in_file(path: str, decoded: Decoded) -> NDArray[np.int64] | None:
     """Return offset in the file and count of each run of vectors, (n, 2); None where they are not kept as they are."""
     maps = Path("/proc/self/maps")
     if decoded.runs is None or not len(decoded.runs) or not maps.exists():  # macOS has no such file
@@ -99,7 +101,7 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
     labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
     try:
-        build_index(Path(job["path"]), json.loads(job["recipe"]), job["metric"], vectors, labels)
+        build_index(Path(job["path"]), Recipe(**job["recipe"]), job["metric"], vectors, labels)
     except OSError as error:
         send_facts(pipe, OS_ERROR, {"errno": error.errno})
         return
@@ -108,7 +110,7 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     if decoded.labels is not None:  # in the order in which a reader finds them
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     recalled = None
-    if factory(decoded.recipe) not in EXACT and index.ntotal:  # measured now, by the vectors that codes are made of
+    if job["recipe"]["factory"] not in EXACT and index.ntotal:  # measured now, by the vectors that codes are made of
         blocks = (block for _, block in vectors.batches(BATCH_SIZE))
         recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
     send_facts(pipe, DONE, {"recall": recalled})

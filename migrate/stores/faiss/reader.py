@@ -7,7 +7,6 @@ another, are read from it here. All others are decoded by FAISS into a temporary
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -22,7 +21,7 @@ from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
-from migrate.stores.faiss.recipe import factory
+from migrate.stores.faiss.recipe import FLAT, Recipe
 from migrate.stores.frames import FACTS, LABELS, ROWS, RUNS
 
 JOBS: Final = "migrate.stores.faiss.jobs"
@@ -58,7 +57,7 @@ class FaissFile(RowFile):
         flat = fourcc.read_flat_head(head, self.stamp.size)
         header, self.labels, runs = self._look() if flat is None else _flat_facts(*flat)
         self.chain: str = header["chain"]
-        self.recipe: dict[str, Any] = header["recipe"]
+        self.recipe = Recipe(**header["recipe"])
         self.exact: bool = header["exact"]
         self.remarks: tuple[str, ...] = tuple(header["remarks"])
         if not self.exact:
@@ -113,12 +112,11 @@ class FaissFile(RowFile):
             "labels": bool,
             "in_place": bool,
             "remarks": tuple[str, ...],
-            "recipe": Mapping[str, Any],
+            "recipe": {"factory": str, "settings": dict[str, float]},
         }
         try:
             header = expect(parse_json(content), shape)
-            factory(header["recipe"])
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise StoreError(
                 f"{self.path}: FAISS reports facts about the index that make no sense ({error}); copy it again"
             ) from error
@@ -146,7 +144,7 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], N
         "metric": fourcc.METRIC_NUMBERS[metric],
         "exact": True,
         "remarks": [],
-        "recipe": {"kind": "Flat"},
+        "recipe": {"factory": FLAT},
     }
     return header, None, np.array([[fourcc.FLAT_HEAD_BYTES, count]], np.int64)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+import re
+from dataclasses import replace
 
 from migrate.stores.faiss.recipe import Recipe
 
-_Adapted = dict[str, Any]
 
-
-def rescale(recipe: Recipe, old_dim: int, dim: int, count: int) -> tuple[_Adapted, tuple[str, ...]]:
+def rescale(recipe: Recipe, old_dim: int, dim: int, count: int) -> tuple[Recipe, tuple[str, ...]]:
     """Return the recipe of an index of the same kind for `count` vectors of another dimension, and what differs."""
-    scaler = _Scaler(count)
-    adapted = scaler.adapt(recipe, old_dim, dim)
-    return adapted, tuple(dict.fromkeys(scaler.remarks))
+    scaler = _Scaler(old_dim, dim, count)
+    # what is looked at a second time has the dimension of the vectors, whatever lies before
+    first, mark, second = recipe.factory.partition(",Refine(")
+    factory = scaler.adapt(first)
+    remarks = scaler.remarks
+    if mark:
+        scaler = _Scaler(old_dim, dim, count)
+        factory += mark + scaler.adapt(second)
+        remarks += scaler.remarks
+    return replace(recipe, factory=factory), tuple(dict.fromkeys(remarks))
 
 
 def nearest_divisor(dim: int, target: float) -> int:
@@ -28,114 +33,74 @@ def nearest_divisor(dim: int, target: float) -> int:
 
 
 class _Scaler:
-    def __init__(self, count: int) -> None:
+    """The dimensions, old and new, that an index gets from what stands before it in a factory string."""
+
+    def __init__(self, old_dim: int, dim: int, count: int) -> None:
+        self.old_dim = old_dim
+        self.dim = dim
         self.count = count
         self.remarks: list[str] = []
 
-    def adapt(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        return _ADAPT.get(recipe["kind"], _Scaler._same)(self, recipe, old_dim, dim)
+    def adapt(self, factory: str) -> str:
+        """Return the string for the new dimension."""
+        adapted = ",".join(map(self._step, factory.split(",")))
+        # OPQ rotates for as many parts as the product quantizer after it has
+        parts = re.search(r",PQ(\d+)", adapted)
+        return re.sub(r"OPQ\d+_", f"OPQ{parts[1]}_", adapted) if parts else adapted
 
-    def _same(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        return dict(recipe)
+    def _step(self, step: str) -> str:
+        if match := re.fullmatch(r"(PCAR?|OPQ\d+_|RR|Pad)(\d+)", step):
+            return match[1] + str(self._transform(match[1], int(match[2])))
+        if match := re.fullmatch(r"PQ(\d+)(?:\+(\d+))?(.*)", step):
+            second = f"+{self._parts(int(match[2]))}" if match[2] else ""
+            return f"PQ{self._told_parts(int(match[1]))}{second}{match[3]}"
+        if match := re.fullmatch(r"IMI(\d+)(x\d+)", step):
+            return f"IMI{nearest_divisor(self.dim, int(match[1]))}{match[2]}"
+        if match := re.fullmatch(r"IVF(\d+)(.*)", step):
+            return f"IVF{self._lists(int(match[1]))}{self._quantizer(match[2])}"
+        if match := re.fullmatch(r"SQ8_direct(?:_signed)?(.*)", step):
+            self.remarks.append(f"SQ: {step} became SQ8; translated vectors are fractions, not whole numbers")
+            return f"SQ8{match[1]}"
+        return step
 
-    def _inner(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        names = ("inner", "storage", "base", "refine")
-        return {**recipe, **{name: self.adapt(recipe[name], old_dim, dim) for name in names if name in recipe}}
-
-    def _product(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        new = dict(recipe)
-        for name in ("M", "refine_M"):
-            if name in recipe and (dim != old_dim or dim % recipe[name]):
-                new[name] = nearest_divisor(dim, recipe[name] * dim / old_dim)
-        if new["M"] != recipe["M"]:
-            self.remarks.append(
-                f"PQ: M {recipe['M']} became {new['M']}: a sub-vector has {dim // new['M']} of {dim} dimensions "
-                f"where it had {old_dim // recipe['M']} of {old_dim}"
-            )
-        return new
-
-    def _additive(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        if "splits" not in recipe or dim % recipe["splits"] == 0:
-            return dict(recipe)
-        splits = nearest_divisor(dim, recipe["splits"])
-        self.remarks.append(f"{recipe['kind']}: {recipe['splits']} parts became {splits}, which divides {dim}")
-        return {**recipe, "splits": splits}
-
-    def _scalar(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        if not recipe["type"].startswith("QT_8bit_direct"):
-            return dict(recipe)
-        self.remarks.append(f"SQ: {recipe['type']} became QT_8bit; translated vectors are fractions, not whole numbers")
-        return {**recipe, "type": "QT_8bit"}
-
-    def _lsh(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        if recipe["nbits"] != dim:
-            self.remarks.append(f"LSH: {recipe['nbits']} bits became {dim}, one for each of {dim} dimensions")
-        return {**recipe, "nbits": dim}
-
-    def _lists(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        new = {**recipe, "code": self.adapt(recipe["code"], old_dim, dim)}
-        quantizer = recipe["quantizer"]
-        if quantizer["kind"] == "IMI":
-            count = nearest_divisor(dim, quantizer["M"])
-            new["quantizer"] = {**quantizer, "M": count}
-            new["nlist"] = 1 << count * quantizer["nbits"]
-        elif self.count:
-            new["nlist"] = min(recipe["nlist"], self.count)
-        if quantizer["kind"] == "Other":
-            self.remarks.append(
-                f"IVF: the quantizer {quantizer['was']} became a flat one, which finds the nearest list"
-            )
-            new["quantizer"] = {"kind": "Flat"}
-        if new["nlist"] != recipe["nlist"]:
-            self.remarks.append(f"IVF: nlist {recipe['nlist']} became {new['nlist']}")
-        return new
-
-    def _transforms(self, recipe: Recipe, old_dim: int, dim: int) -> _Adapted:
-        count = sub_quantizers(recipe["inner"])
-        transforms = []
-        for transform in recipe["transforms"]:
-            new, old_dim, dim = self._transform(transform, old_dim, dim, count)
-            transforms.append(new)
-        inner = self.adapt(recipe["inner"], old_dim, dim)
-        new_parts = sub_quantizers(inner)
-        for new in transforms:
-            if new["kind"] == "OPQ":
-                new["M"] = new_parts or nearest_divisor(new["d_out"], new.get("M", 1))
-        return {**recipe, "transforms": transforms, "inner": inner}
-
-    def _transform(self, transform: Recipe, old_dim: int, dim: int, count: int) -> tuple[_Adapted, int, int]:
-        if "d_out" not in transform:
-            return dict(transform), old_dim, dim
-        old_out, kind = transform["d_out"], transform["kind"]
-        if kind == "Pad":
+    def _transform(self, name: str, old_out: int) -> int:
+        """Return the new output dimension of a transform, which is what comes after it gets."""
+        if name == "Pad":
             # the padding made the dimension a multiple of something: of the same, again
             unit = old_out & -old_out
-            new_out = -(-dim // unit) * unit
+            new_out = -(-self.dim // unit) * unit
         else:
-            new_out = dim if old_out == old_dim else min(old_out, dim)
-        new = {**transform, "d_out": new_out, "d_in": dim}
-        if kind == "Linear":
-            # OPQ is stored as a matrix like any other; before a product quantizer it is what it was
-            new = {**new, "kind": "OPQ", "M": count} if count else {**new, "kind": "RR"}
+            new_out = self.dim if old_out == self.old_dim else min(old_out, self.dim)
         if new_out != old_out:
-            self.remarks.append(f"{new['kind']}: output dimension {old_out} became {new_out} for vectors of {dim}")
-        return new, old_out, new_out
+            kind = re.sub(r"\d+_", "", name)
+            self.remarks.append(f"{kind}: output dimension {old_out} became {new_out} for vectors of {self.dim}")
+        self.old_dim = old_out
+        self.dim = new_out
+        return new_out
 
+    def _parts(self, parts: int) -> int:
+        """Return the number of sub-vectors, each about as long as it was."""
+        if self.dim == self.old_dim and self.dim % parts == 0:
+            return parts
+        return nearest_divisor(self.dim, parts * self.dim / self.old_dim)
 
-def sub_quantizers(recipe: Recipe) -> int:
-    """M of the product quantizer inside; 0 where there is none."""
-    if recipe["kind"] == "PQ":
-        return int(recipe["M"])
-    inside = (recipe[name] for name in ("inner", "storage", "base", "code") if name in recipe)
-    return max((sub_quantizers(inner) for inner in inside), default=0)
+    def _told_parts(self, parts: int) -> int:
+        new = self._parts(parts)
+        if new != parts:
+            self.remarks.append(
+                f"PQ: M {parts} became {new}: a sub-vector has {self.dim // new} of {self.dim} dimensions where it had "
+                f"{self.old_dim // parts} of {self.old_dim}"
+            )
+        return new
 
+    def _lists(self, lists: int) -> int:
+        new = min(lists, self.count) if self.count else lists
+        if new != lists:
+            self.remarks.append(f"IVF: nlist {lists} became {new}")
+        return new
 
-_ADAPT: Final[dict[str, Callable[[_Scaler, Recipe, int, int], _Adapted]]] = {
-    **dict.fromkeys(("IDMap", "IDMap2", "HNSW", "NSG", "Refine"), _Scaler._inner),
-    **dict.fromkeys(("RQ", "LSQ", "PRQ", "PLSQ"), _Scaler._additive),
-    "PQ": _Scaler._product,
-    "SQ": _Scaler._scalar,
-    "LSH": _Scaler._lsh,
-    "IVF": _Scaler._lists,
-    "PreTransform": _Scaler._transforms,
-}
+    def _quantizer(self, quantizer: str) -> str:
+        if not quantizer.startswith("("):
+            return quantizer
+        self.remarks.append(f"IVF: the quantizer {quantizer[1:-1]} became a flat one, which finds the nearest list")
+        return ""

@@ -32,7 +32,7 @@ from migrate.stores.documents.langchainjs import LangchainJsDocuments, is_langch
 from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocuments, is_llamaindex
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
-from migrate.stores.faiss.recipe import EXACT, factory, settings
+from migrate.stores.faiss.recipe import EXACT
 from migrate.stores.faiss.search import rows_of
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore, own_manifest
@@ -309,9 +309,9 @@ def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]
         "index": file.path.name,
         "index_bytes": file.stamp.size,
         "fourcc": file.code,
-        "factory": factory(file.recipe),
+        "factory": file.recipe.factory or file.chain,
         "reading": "exact" if file.exact else "approximate",
-        **settings(file.recipe),
+        **file.recipe.shown,
         "documents": source.kind,
     }
     if source.file is not None:

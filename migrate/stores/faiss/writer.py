@@ -6,21 +6,23 @@ A guarded process builds an index anew, from the rows in the files of their shar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import output_errors
 from migrate.stores.base import Metric
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, Labels, places_of
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import JOBS, QUERIES, FaissFile
-from migrate.stores.faiss.recipe import Recipe, factory
+from migrate.stores.faiss.recipe import FLAT, Recipe
 from migrate.stores.faiss.rescale import rescale
 from migrate.stores.file_store import RowFileWriter
 from migrate.stores.frames import DONE, LABELS
@@ -34,14 +36,18 @@ _QUIET_S: Final = 7 * 86_400.0
 
 def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource) -> StoreWriter:
     """Return the writer of an index like `old` at `path`, with `documents` beside it."""
-    plain = old.recipe.get("inner", old.recipe) if old.recipe["kind"] in {"IDMap", "IDMap2"} else old.recipe
-    if plain["kind"] == "Flat":
-        head, tail = fourcc.id_map_ends(old.recipe["kind"], dim, old.metric, old.labels)
+    factory = old.recipe.inner_factory
+    if factory == FLAT:
+        head, tail = fourcc.id_map_ends(old.recipe.id_map, dim, old.metric, old.labels)
         head += fourcc.flat_head(dim, old.count, old.metric)
         return RowFileWriter(path, head, dim, old.count, documents, tail)
-    needs_training = plain["kind"] != "HNSW" or plain["storage"]["kind"] != "Flat"
-    if not old.count and needs_training:
-        raise StoreError(f"{path}: no vectors to train {factory(old.recipe)} on; there is none to move")
+    if not factory:
+        raise UnsupportedStoreError(
+            f"{old.path}: FAISS reads {old.chain}, but builds none from a name; write another index, such as "
+            "-o 'faiss:NEW-STORE#?index=HNSW32'"
+        )
+    if not old.count and re.fullmatch(r"HNSW\d+,Flat", factory) is None:
+        raise StoreError(f"{path}: no vectors to train {old.recipe.factory} on; there is none to move")
     recipe, remarks = rescale(old.recipe, old.dim, dim, old.count)
     writer = BuiltWriter(path, recipe, dim, old.metric, documents.write_all, labels=old.labels)
     writer.remarks = remarks
@@ -88,7 +94,7 @@ class BuiltWriter(StoreWriter):
             "labels": str(labels) if old is not None else None,
             "dim": rows.dim,
             "metric": fourcc.METRIC_NUMBERS[self._metric],
-            "recipe": json.dumps(self._recipe),
+            "recipe": asdict(self._recipe),
             "queries": QUERIES,
             # rows, and the links of a graph
             "memory_bytes": (4 << 30) + 8 * size + 4096 * rows.count,
