@@ -63,8 +63,8 @@ def test_the_url_of_a_server_has_no_secret_and_what_tells_servers_apart():
     assert scrub("refused sk-0123 and p/w@x and k1k2k3") == "refused *** and *** and ***"
 
 
-AWKWARD = ("s3cr3t", "se@cr", "se#cr", "se/cr", "se?cr", "s@e#c/r?x=y", "12#34", "12/34", "se;cr=et", "se&cr", "se=cr==",
-           "se:cr@", "%23se%40", "se cr", "päss")  # fmt: skip
+AWKWARD = ("s3cr3t", "se@cr", "se#cr", "se/cr", "se?cr", "s@e#c/r?x=y", "12#34", "12/34", "se;cr=et", "se&cr",
+           "se=cr==", "se:cr@", "%23se%40", "se cr", "päss")  # fmt: skip
 PLACES = (
     "https://ann:{}@h.example/v1",
     "https://{}@h.example/v1",

@@ -232,8 +232,8 @@ class OpenAIEmbedder(Embedder):
             raise UsageError(f"{mask_url(base_url)!r} is not a `base_url`; give one such as http://localhost:8000/v1")
         if base_url is not None and not is_escaped(base_url):
             raise UsageError(
-                f"{mask_url(base_url)!r}: a part of this `base_url` would not reach the server; in a user or a password "
-                "write / as %2F, ? as %3F and # as %23, and leave out what stands behind a #"
+                f"{mask_url(base_url)!r}: a part of this `base_url` would not reach the server; in a user or a "
+                "password write / as %2F, ? as %3F and # as %23, and leave out what stands behind a #"
             )
         self.api, self.entry = api, find_model(name, api.kind)
         self.name = self.entry.name if self.entry else name
