@@ -202,11 +202,13 @@ class Address:
         ends = [match.start() for match in re.finditer("#", text)]
         if not ends:
             return cls(text)
-        # a name may have a # too, and so may a path: of several, the last one after a place that is there
+        # A name may have a # too, and so may a path: of several, the last one after a place that is there, or else the
+        # first one behind all folders
         is_there = (end for end in reversed(ends) if Path(text[:end]).exists())
         end = ends[0]
         if len(ends) > 1 and "://" not in text:
-            end = next(is_there, ends[-1])
+            last_folder = text.partition("?")[0].rfind("/")
+            end = next(is_there, next((end for end in ends if end > last_folder), ends[-1]))
         location, fragment = text[:end], text[end + 1 :]
         name, _, options = fragment.partition("?")
         return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -49,6 +49,7 @@ def test_a_name_may_have_a_hash_as_a_path_may(tmp_path):
     for place in (tmp_path / "my.db", tmp_path / "my.db#1"):
         place.touch()
         assert Address.parse(f"{place}#x#y?text=t") == Address(str(place), "x#y", {"text": "t"})
+    assert Address.parse("not#here/new.db#x#y?text=t") == Address("not#here/new.db", "x#y", {"text": "t"})
     assert Address.parse("http://h/v1#x#y") == Address("http://h/v1", "x#y")
 
 
