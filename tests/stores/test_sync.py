@@ -556,7 +556,7 @@ def test_a_name_with_a_hash_is_synced_whole(kind, tmp_path):
     old = kind.make(tmp_path / "old", records, name="x#y")
     output = kind.location(tmp_path / "new", "x#y")
     new = translated(old, output, Hashed())
-    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["new", "old"]
+    assert not [path.name for path in tmp_path.iterdir() if "#" in path.name]
     after = changed(records)
     kind.change(old, records, after)
     done = sync(open_store(old), open_store(new.info.location), target=Hashed())
