@@ -100,8 +100,8 @@ class FileStore(Store):
         refuse_nested(self.index_path.parent, new_files.index_path.parent)
         if new_files.index_path.name != self.index_path.name:
             raise UsageError(
-                f"{new_files.index_path}: the file of the old store is called {self.index_path.name}, and programs that "
-                "open it by that name would find none after the switch; rename this one"
+                f"{new_files.index_path}: the file of the old store is called {self.index_path.name}, and programs "
+                "that open it by that name would find none after the switch; rename this one"
             )
         return Folders.exchange(self.index_path.parent, new_files.index_path.parent)
 

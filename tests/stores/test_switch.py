@@ -563,11 +563,11 @@ def test_a_switch_is_found_by_a_file_of_the_store_with_and_without_the_folder(tm
 
 
 def test_what_keeps_files_in_nested_folders_from_trading_places_is_told(tmp_path):
-    old, new = folders(tmp_path)
+    _, new = folders(tmp_path)
     inner = tmp_path / "old" / "inner"
     shutil.copytree(new, inner)
     (inner / "index.faiss").rename(inner / "another.faiss")
-    refused = f"trade places in a switch, and {inner} lies inside {tmp_path / 'old'}; move each into a folder of its own"
+    refused = f"trade places in a switch, and {inner} lies inside {tmp_path / 'old'}; move each into a folder"
     for pair in ((tmp_path / "old", inner / "another.faiss"), (inner / "another.faiss", tmp_path / "old")):
         with pytest.raises(UsageError, match=re.escape(refused)):
             switch(*map(str, pair), unproven=True)
