@@ -11,18 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 _USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#]*)@")
+# A password that is a port, as far as one can see, is none; what stands in a parameter is no part of one
 _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_SETTING: Final = re.compile(r"([?&])(password|sslpassword|api[_-]?key|token)=([^&#]*)(&?)", re.IGNORECASE)
-
-_USER_INFO: Final = re.compile(
-    r"^([a-z][a-z0-9+.-]*://|(?![a-z][a-z0-9+.-]*://))([^/?#]*|[^/?#@:]*:(?!\d+(?:[/?#]|$)).*)@", re.IGNORECASE
+_UNQUOTED_AT: Final = re.compile(
+    r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))((?:(?![?&;][\w-]+=).)*@(?:(?![?&;][\w-]+=).)*)@(?=[^@]*#)"
 )
-_PARAMETER: Final = re.compile(r"(?<=[?&])([^=&#]*)=([^&#]+)")
-_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|pwd|sig|auth|cred", re.IGNORECASE)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SETTING: Final = re.compile(r"([?&;])(password|sslpassword|api[_-]?key|token)=([^&;#]*)([&;]?)", re.IGNORECASE)
+
+_BEHIND_PATH: Final = re.compile(r"[?;](?=[\w.%-]+=)|#")
+_IS_PASSWORD: Final = re.compile(r"(?!\[)[^/?#@:]*:(?!\d+(?:[/?#]|$))")
+_PARAMETER: Final = re.compile(r"(?<=[?&;])([\w.%-]+)=")
+_NEXT_PARAMETER: Final = re.compile(r"&(?=[\w.%-]+=)")
+_SECRET_NAME: Final = re.compile(r"key|token|secret|pass|pwd|sig|auth|cred|jwt|session|^code$", re.IGNORECASE)
 MASK: Final = "***"
 """In the place of a secret."""
 
@@ -49,7 +53,9 @@ def hide_secrets(location: str) -> str:
 
     if "://" not in location:
         return location
-    hidden, count = _USER.subn(take_password, location, count=1)
+    hidden, count = _UNQUOTED_AT.subn(take_password, location, count=1)
+    if not count:
+        hidden, count = _USER.subn(take_password, location, count=1)
     if not count:  # a password with a slash in it, which no server would understand, is one all the same
         hidden = _UNQUOTED.sub(take_password, location, count=1)
     while (shorter := _SETTING.sub(take_setting, hidden)) != hidden:  # behind the # too, where other options stand
@@ -60,28 +66,59 @@ def hide_secrets(location: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """Return the URL of a server without user, password and keys; `scrub` knows them from now on.
+    """Return the URL of a server without user, password, keys and fragment; `scrub` knows them from now on.
+
+    Characters that should be escaped are taken as they were meant: a password ends at the last `@` before the
+    parameters, and the value of a key at the next `&NAME=`. In doubt more is hidden.
 
     >>> mask_url("https://ann:secret@models.example/v1?api-version=1&subscription-key=0123")
     'https://***@models.example/v1?api-version=1&subscription-key=***'
     """
-    values: list[str] = []
-
-    def mask_user(match: re.Match[str]) -> str:
-        values.extend([match[2], *match[2].split(":", 1)[1:]])
-        return f"{match[1]}{MASK}@"
-
-    def mask_value(match: re.Match[str]) -> str:
-        if not _SECRET_NAME.search(match[1]):
-            return match[0]
-        values.append(match[2])
-        return f"{match[1]}={MASK}"
-
-    masked = _PARAMETER.sub(mask_value, _USER_INFO.sub(mask_user, url, count=1))
-    if values and masked != url:
-        secrets = {value for typed in values for value in (typed, unquote(typed))}
-        _secrets.setdefault(masked, {}).update({value: value for value in secrets})
+    scheme = match[0] if (match := _URL.match(url)) else ""
+    user, address = _without_user(url.removeprefix(scheme))
+    address, mark, fragment = address.partition("#")
+    values = [user, *user.split(":", 1)[1:], fragment]
+    masked = f"{scheme}{MASK}@" if user else scheme
+    done = 0
+    for name in _PARAMETER.finditer(address):
+        if name.start() < done or not _SECRET_NAME.search(unquote(name[1])):
+            continue
+        masked += address[done : name.end()]
+        following = _NEXT_PARAMETER.search(address, name.end())  # a `;` may be a part of the value
+        done = following.start() if following else len(address)
+        value = address[name.end() : done]
+        values.append(value)
+        masked += MASK if value else ""
+    masked += address[done:]
+    masked += f"#{MASK}" if fragment else mark
+    forms = {form for value in values if value for form in (value, unquote(value), quote(value, safe=""), quote(value))}
+    if forms and masked != url:
+        _secrets.setdefault(masked, {}).update({form: form for form in forms})
     return masked
+
+
+def _without_user(address: str) -> tuple[str, str]:
+    """Return user and password of a URL without its scheme, and the rest."""
+    head = _BEHIND_PATH.split(address, maxsplit=1)[0]
+    user, mark, _ = head.rpartition("@")
+    whole, _, behind = address.rpartition("@")
+    is_cut = "/" not in head and "/" in behind
+    if whole and (is_cut or (not mark and _IS_PASSWORD.match(head))):
+        user = whole  # what looks like parameters is in the password
+    if not user or user.endswith("/"):  # a folder may be called @NAME
+        return "", address
+    return user, address[len(user) + 1 :]
+
+
+def is_escaped(url: str) -> bool:
+    """Return whether a client takes a URL as it was meant: it cuts the server at the first `/`, `?` or `#`.
+
+    >>> is_escaped("https://ann:a%23b@models.example/v1"), is_escaped("https://ann:a#b@models.example/v1")
+    (True, False)
+    """
+    _, _, address = url.partition("://")
+    user, rest = _without_user(address)
+    return not re.search(r"[/?#]", user) and "#" not in rest
 
 
 def place_of(location: str | Path) -> Path | str:
@@ -165,11 +202,13 @@ class Address:
         ends = [match.start() for match in re.finditer("#", text)]
         if not ends:
             return cls(text)
-        # a name may have a # too, and so may a path: of several, the last one after a place that is there
+        # A name may have a # too, and so may a path: of several, the last one after a place that is there, or else the
+        # first one behind all folders
         is_there = (end for end in reversed(ends) if Path(text[:end]).exists())
         end = ends[0]
         if len(ends) > 1 and "://" not in text:
-            end = next(is_there, ends[-1])
+            last_folder = text.partition("?")[0].rfind("/")
+            end = next(is_there, next((end for end in ends if end > last_folder), ends[-1]))
         location, fragment = text[:end], text[end + 1 :]
         name, _, options = fragment.partition("?")
         return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -149,7 +149,7 @@ class StoreFacts(_Facts):
     @property
     def pattern(self) -> str:
         """The pattern that the names of a store's collections match; empty where it is a single one."""
-        name = (self.index or "").rpartition("#")[2].partition("?")[0]
+        name = (self.index or "").partition("?")[0]
         return name if "*" in name else ""
 
 

@@ -1,5 +1,7 @@
 """Locations have no secrets once they were seen, and the one who connects still has them."""
 
+from urllib.parse import quote, unquote
+
 import pytest
 
 from migrate.locations import Address, hide_secrets, mask_url, scrub, secrets_of
@@ -47,6 +49,7 @@ def test_a_name_may_have_a_hash_as_a_path_may(tmp_path):
     for place in (tmp_path / "my.db", tmp_path / "my.db#1"):
         place.touch()
         assert Address.parse(f"{place}#x#y?text=t") == Address(str(place), "x#y", {"text": "t"})
+    assert Address.parse("not#here/new.db#x#y?text=t") == Address("not#here/new.db", "x#y", {"text": "t"})
     assert Address.parse("http://h/v1#x#y") == Address("http://h/v1", "x#y")
 
 
@@ -59,3 +62,45 @@ def test_the_url_of_a_server_has_no_secret_and_what_tells_servers_apart():
     ):
         assert mask_url(url) == masked
     assert scrub("refused sk-0123 and p/w@x and k1k2k3") == "refused *** and *** and ***"
+
+
+AWKWARD = ("s3cr3t", "se@cr", "se#cr", "se/cr", "se?cr", "s@e#c/r?x=y", "12#34", "12/34", "se;cr=et", "se&cr",
+           "se=cr==", "se:cr@", "%23se%40", "se cr", "päss")  # fmt: skip
+PLACES = (
+    "https://ann:{}@h.example/v1",
+    "https://{}@h.example/v1",
+    "https://ann:{}@h.example:8443/v1?api-version=1",
+    "ann:{}@h.example/v1",
+    "https://h.example/v1;token={}",
+    "https://h.example/v1?api-version=1;token={}",
+    "https://h.example/v1?token={}&api-version=1",
+    "https://h.example/v1?x=1&Api_Key={}",
+    "https://h.example/v1?sig%6Eature={}",
+    "https://h.example/v1#{}",
+    "https://h.example/v1?api-version=1#{}",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("secret", AWKWARD)
+def test_no_secret_is_left_in_the_url_of_a_server_however_it_is_typed(secret, place):
+    url = place.format(secret)
+    masked = mask_url(url)
+    assert secret not in masked and "cr" not in masked
+    assert "h.example" in masked and "***" in masked
+    assert mask_url(masked) == masked
+    said = scrub(f"the server at {url} knows no {secret}, {quote(secret, safe='')} or {unquote(secret)}")
+    assert not {secret, quote(secret, safe=""), unquote(secret)} & set(said.replace(",", "").split(" "))
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1?deployment=a&api-version=1", "/v1?email=a@b.example", "/@cf/v1"])
+@pytest.mark.parametrize("server", ["https://h.example", "http://127.0.0.1:8000", "http://[::1]:8000"])
+def test_what_is_no_secret_stays(server, path):
+    assert mask_url(server + path) == server + path
+
+
+def test_a_semicolon_separates_settings_of_a_location_too():
+    assert hide_secrets("qdrant:https://h11:6333;token=k1;a=b#c") == "qdrant:https://h11:6333;a=b#c"
+    assert hide_secrets("pg:postgresql://u:p@s#w@h12/db#t") == "pg:postgresql://u@h12/db#t"
+    assert secrets_of("pg:postgresql://u@h12/db#t") == {"password": "p@s#w"}
+    assert hide_secrets("pg:postgresql://u:p@h13/db#a@b") == "pg:postgresql://u@h13/db#a@b"

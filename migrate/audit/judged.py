@@ -55,18 +55,22 @@ class JudgedStep(PaidStep[Result]):
         metadata=parameter("Called with each step of a pool, before its documents are embedded."),
     )
 
-    def check_queries(self, *, is_pooled: bool) -> None:
+    def check_queries(self, *, is_pooled: bool, are_needed: bool = True) -> None:
         """Make sure that there are queries, of one kind, and that some are held out of a pool only."""
         if self.judged is not None and self.queries is not None:
             raise UsageError("--judged and --queries exclude each other; leave one out")
+        if are_needed:
+            self._require_queries()
+        if self.held_out is not None and not is_pooled:
+            raise UsageError(
+                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
+            )
+
+    def _require_queries(self) -> None:
         if not self.has_queries:
             raise UsageError(
                 "no queries are named: give judged ones with --judged DIR or any with --queries FILE, or have them "
                 "made with --queries synthetic"
-            )
-        if self.held_out is not None and not is_pooled:
-            raise UsageError(
-                "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
             )
 
     @property
@@ -102,6 +106,7 @@ class JudgedStep(PaidStep[Result]):
             synthetic_queries,
         )
 
+        self._require_queries()
         if isinstance(self.judged, QuerySet):
             query_set = self.judged
         elif self.judged is not None:

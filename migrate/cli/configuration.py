@@ -15,6 +15,7 @@ import click
 from migrate.errors import OutputError
 from migrate.files import WORK_FOLDER, describe_os_error
 from migrate.reading import MalformedError, parse_toml, read_small
+from migrate.removed import removed_option
 
 NAME = "pyproject.toml"
 _TOOL = "lead-migrate"
@@ -43,6 +44,9 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     shared = {name: value for name, value in table.items() if not isinstance(value, dict)}
     allowed = {name: _options(command) for name, command in commands.items()}
     _check(path, set(by_command), set(allowed), "command")
+    for command, names in [("", shared), *by_command.items()]:
+        known = set().union(*allowed.values()) if command == "" else set(allowed[command])
+        _refuse_removed(path, command, set(names) - known)
     _check(path, set(shared), set().union(*allowed.values()), "option")
     for name, options in by_command.items():
         _check(path, set(options), set(allowed[name]), f"option of {name}")
@@ -67,7 +71,13 @@ def unknown_variables(environment: Iterable[str], commands: Iterable[click.Comma
     for command in commands:
         allowed |= {str(option.envvar) for option in _options(command).values()}
     strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)
-    return [f"warning: unknown environment variable {name}{_nearest(name, allowed, _PREFIX)}" for name in strange]
+    return [f"warning: unknown environment variable {name}{_meant(name, allowed)}" for name in strange]
+
+
+def _meant(name: str, allowed: Iterable[str]) -> str:
+    """What took the place of the option of a variable, or else the variable that may be meant."""
+    removed = removed_option("--" + name.removeprefix(_PREFIX).lower().replace("_", "-"))
+    return _nearest(name, allowed, _PREFIX) if removed is None else f": {removed}"
 
 
 def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
@@ -104,6 +114,12 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
         return value
     typed = [str(value) for value in values]
     return typed if option.multiple else typed[0]
+
+
+def _refuse_removed(path: Path, command: str, names: set[str]) -> None:
+    for name in sorted(names):
+        if (sentence := removed_option(f"--{name}", command)) is not None:
+            raise click.UsageError(f"{path}: {sentence}")
 
 
 def _check(path: Path, names: set[str], allowed: set[str], noun: str) -> None:

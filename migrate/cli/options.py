@@ -20,6 +20,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, json_text, output_errors, real_path, refuse_file, write_bytes
 from migrate.locations import hide_secrets, place_of
 from migrate.pace import LEAST
+from migrate.removed import removed_option
 from migrate.steps.base import (
     FORCE,
     FORCE_REPORTS,
@@ -185,10 +186,15 @@ class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; name all that is missing."""
+        """Read the words; name all that is missing, and what took the place of an option that is gone."""
         words = list(args)  # click takes them out of `args`
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
+            if (sentence := removed_option(error.option_name, name)) is not None:
+                raise click.UsageError(sentence, ctx) from error
+            raise
         except click.MissingParameter as error:
             missing = self._missing(ctx, words)
             if len(missing) < 2:

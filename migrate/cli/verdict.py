@@ -156,6 +156,8 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
         paid.finish()
     spec, location = embedder.quick_identity().spec, store.info.location
     sentence = f"{location} is of {spec} already: nothing to migrate"
+    if kind != "assess":  # which writes nothing anyhow
+        sentence += ", and nothing is written"
     if as_json:
         same = {"store": location, "model": spec, "nothing_to_migrate": sentence}
         show_json(same, kind=kind)

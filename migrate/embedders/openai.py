@@ -40,7 +40,7 @@ from migrate.embedders.services import COHERE, GEMINI, OPENAI, VOYAGE, Service
 from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, find_api_counter
 from migrate.errors import AuthenticationError, InputError, RemoteError, UsageError
 from migrate.files import canonical_json
-from migrate.locations import mask_url
+from migrate.locations import is_escaped, mask_url
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summarize_norms
 
@@ -230,6 +230,11 @@ class OpenAIEmbedder(Embedder):
         base_url = base_url or os.environ.get(api.url_variable) or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise UsageError(f"{mask_url(base_url)!r} is not a `base_url`; give one such as http://localhost:8000/v1")
+        if base_url is not None and not is_escaped(base_url):
+            raise UsageError(
+                f"{mask_url(base_url)!r}: a part of this `base_url` would not reach the server; in a user or a "
+                "password write / as %2F, ? as %3F and # as %23, and leave out what stands behind a #"
+            )
         self.api, self.entry = api, find_model(name, api.kind)
         self.name = self.entry.name if self.entry else name
         self.base_url = base_url

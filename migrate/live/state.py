@@ -23,6 +23,7 @@ from migrate.embedders.own_database import OwnDatabase
 from migrate.files import real_path, state_folder
 from migrate.locations import hide_secrets
 from migrate.stores.base import Store
+from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import path_in
 from migrate.vectors import Vectors
@@ -101,7 +102,12 @@ def state_path(store: Store) -> Path:
         digest = hashlib.sha256(hide_secrets(store.info.location).encode()).hexdigest()[:24]
         return state_folder() / "live" / digest / "state.sqlite"
     folder = real_path(folder)
-    table = (store.opened_as or "").partition("?")[0].rpartition("#")[2] if files is None else files.added_column or ""
+    if files is not None:
+        table = files.added_column or ""
+    elif isinstance(store, DatabaseStore):
+        table = store.driver.name
+    else:
+        table = (store.opened_as or "").partition("?")[0]
     return folder.with_name(f".{folder.name}.live") / quote(table, safe=" ") / "state.sqlite"
 
 

@@ -54,6 +54,8 @@ AUTO = "auto"
 """In the place of a reference: a pool, unless that would be all documents."""
 
 STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
+FULL = "full"
+"""Name of a full re-embed that is made instead; a translation of the same store can be made beside it later."""
 OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
 """Names of what a run leaves in its folder."""
 
@@ -151,7 +153,7 @@ class RunJob:
             if (count - step.sample) * (count - n_pool) >= count:  # both are drawn at random, so one or more are left
                 return None
         require_texts(self.store, self.embedder)
-        return step_like(Reembed, step, store=self.store, output=step.folder / STORE, query_log=None)
+        return step_like(Reembed, step, store=self.store, output=step.folder / FULL, query_log=None)
 
     @property
     def why_full(self) -> str:

@@ -22,7 +22,7 @@ from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.switching import BESIDE, Exchange, Folders
+from migrate.stores.switching import BESIDE, Exchange, Folders, refuse_nested
 from migrate.vectors import Batch, Document
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -97,9 +97,11 @@ class FileStore(Store):
         new_files = as_files(new)
         if new_files is None:
             raise UsageError(f"{new.info.location}: this store lies in no files; switch stores of one kind")
+        refuse_nested(self.index_path.parent, new_files.index_path.parent)
         if new_files.index_path.name != self.index_path.name:
             raise UsageError(
-                f"{new_files.index_path}: the index of the old store is called {self.index_path.name}; rename this one"
+                f"{new_files.index_path}: the file of the old store is called {self.index_path.name}, and programs "
+                "that open it by that name would find none after the switch; rename this one"
             )
         return Folders.exchange(self.index_path.parent, new_files.index_path.parent)
 

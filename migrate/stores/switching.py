@@ -28,7 +28,6 @@ from migrate.files import (
     output_lock,
     read_file,
     real_path,
-    refuse_overlap,
     switched_folder,
     sync_path,
     write_bytes,
@@ -252,6 +251,23 @@ def why_no_switch(old: Store, new: Store) -> str | None:
     return None
 
 
+def refuse_nested(old: Path, new: Path) -> None:
+    """Make sure that two folders can trade places: neither is the other, nor inside it.
+
+    Raises UsageError: one is.
+    """
+    old_folder = real_path(old)
+    new_folder = real_path(new)
+    remedy = "move each into a folder of its own, neither inside the other"
+    if old_folder == new_folder:
+        raise UsageError(f"both stores lie in {old_folder}, and a switch lets their folders trade places; {remedy}")
+    for inner, outer in ((new_folder, old_folder), (old_folder, new_folder)):
+        if outer in inner.parents:
+            raise UsageError(
+                f"the folders of the two stores trade places in a switch, and {inner} lies inside {outer}; {remedy}"
+            )
+
+
 def moved(location: object, old: object) -> UsageError:
     """Return the error of a store that is part of a switch already."""
     word = shlex.quote(str(old))
@@ -283,7 +299,7 @@ class Folders:
     def exchange(cls, old: Path, new: Path, *, excluded: Collection[str] = ()) -> Exchange:
         """Return the exchange of two folders; the new one must have all of the old one but its `own` and `BESIDE`."""
         folders = cls(old, new)
-        refuse_overlap(folders.new, folders.old)
+        refuse_nested(folders.old, folders.new)
         missing = sorted(_missing(folders.old, folders.new, {*excluded, *BESIDE, SWITCH_MARK}))
         if missing:
             raise UsageError(

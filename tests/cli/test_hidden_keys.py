@@ -63,6 +63,10 @@ def test_no_output_has_them_and_the_next_command_runs(command, url, server, monk
         ),
         (lambda url: re.sub(r":\d+/", ":1/", url), 7, "http://***@127.0.0.1:1/v1 failed"),
         (lambda url: url.removeprefix("http://"), 2, "'***@127.0.0.1:"),
+        (lambda url: re.sub(r":\d+/v1", f":1/v1;token={SECRETS[1]}", url), 7, "/v1;token=*** failed"),
+        (lambda url: f"{url}#{SECRETS[1]}", 2, "/v1#***'"),
+        (lambda url: url.replace(SECRETS[0], f"a#b{SECRETS[0]}"), 2, "write / as %2F, ? as %3F and # as %23"),
+        (lambda url: url.replace(SECRETS[0], f"12/{SECRETS[0]}"), 2, "'http://***@127.0.0.1:"),
     ],
 )
 def test_no_error_has_them(change, code, shown, url, lead_migrate):

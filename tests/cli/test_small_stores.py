@@ -29,20 +29,45 @@ def cut(count):
 @pytest.mark.parametrize("sample", ["", "--sample 60"])
 def test_a_store_that_is_embedded_anyhow_is_embedded_in_full_and_not_judged(sample, lead_migrate):
     ended = lead_migrate(f"{RUN} {sample}")
-    assert ended.out == "out/store: 150 vectors of dimension 24, all of them true ones\n"
+    assert ended.out == "out/full: 150 vectors of dimension 24, all of them true ones\n"
     why = "there is nothing to judge, so the store is embedded in full: fit and audit would embed all 150 documents"
     assert ended.told.count(why) == 1
-    assert [path.name for path in Path("out").iterdir()] == ["store"]
-    assert is_all_true(open_store("out/store"))
+    assert [path.name for path in Path("out").iterdir()] == ["full"]
+    assert is_all_true(open_store("out/full"))
     assert lead_migrate(f"{RUN} {sample}").out == ended.out
-    assert ended.next == "switch store out/store"
+    assert ended.next == "switch store out/full"
     assert "SAFE by construction" in lead_migrate(ended.next).said
+
+
+def test_it_needs_no_queries(lead_migrate):
+    cut(99)
+    ended = lead_migrate("run cut --target tfidf:24 -o out")
+    assert ended.out == "out/full: 99 vectors of dimension 24, all of them true ones\n"
+    assert lead_migrate("run store --target tfidf:24 -o another").out.startswith("another/full: 150 vectors")
+
+
+@pytest.mark.parametrize("more", ["--sample 60", "--reference pool", "--reference build"])
+def test_a_store_that_is_judged_needs_queries_before_anything_is_paid(more, server, lead_migrate):
+    target = "openai:text-embedding-3-small,dimensions=24"
+    told = lead_migrate(f"run store --target {target} {more} -o out --yes", code=2).complaint
+    assert "no queries are named: give judged ones with --judged DIR" in told
+    assert server.requests == [] and not Path("out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", ["pool", "build"])
+def test_a_reference_that_is_named_later_judges_in_the_same_folder(reference, lead_migrate):
+    full = lead_migrate(RUN)
+    ended = lead_migrate(f"{RUN} --sample 60 --kind ridge --reference {reference}", code=(0, 1, 3))
+    assert Path("out/report.json").is_file() and "retention" in ended.said
+    assert is_all_true(open_store("out/full")) and not is_all_true(open_store("out/store"))
+    assert lead_migrate(full.next)
 
 
 def test_what_it_prints_as_json_is_that_of_a_full_reembed(lead_migrate):
     made = lead_migrate(f"{RUN} --json").document
     again = lead_migrate("reembed store --target tfidf:24 -o again --json").document
-    assert made == {**again, "path": "out/store"}
+    assert made == {**again, "path": "out/full"}
 
 
 def test_a_report_that_is_asked_for_is_not_left_out_in_silence(lead_migrate):
@@ -53,7 +78,7 @@ def test_a_report_that_is_asked_for_is_not_left_out_in_silence(lead_migrate):
 
 def test_nothing_is_written_by_a_dry_run_of_one(lead_migrate):
     ended = lead_migrate(f"{RUN} --dry-run --json").document
-    assert ended["writes"] == ["out/store"] and not Path("out").exists()
+    assert ended["writes"] == ["out/full"] and not Path("out").exists()
 
 
 @pytest.mark.parametrize("reference", ["pool", "build"])
@@ -75,7 +100,7 @@ def test_a_store_of_fewer_than_100_documents_needs_no_queries_that_judge_it(lead
     Path("queries.txt").write_text("one\n")
     ended = lead_migrate("run cut --target tfidf:24 --queries queries.txt --sample 10 -o out")
     assert "99 documents are too few to find anything SAFE, which takes 100" in ended.told
-    assert ended.next == "switch cut out/store"
+    assert ended.next == "switch cut out/full"
 
 
 @pytest.mark.parametrize(

@@ -408,7 +408,7 @@ class SqliteVec(Collections):
 
     def create(self, connection, name, records, metric="l2"):
         connection.execute(
-            f"CREATE VIRTUAL TABLE {name} USING vec0(id text primary key, "
+            f'CREATE VIRTUAL TABLE "{name}" USING vec0(id text primary key, '
             f"e float[{vectors_of(records).shape[1]}], page integer, source text, +content text)"
         )
         self.put(connection, name, records, list(records))
@@ -419,8 +419,8 @@ class SqliteVec(Collections):
             for d, v in (records[name] for name in names)
         ]
         with connection:
-            connection.executemany(f"DELETE FROM {table} WHERE id = ?", [(name,) for name in [*gone, *names]])
-            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany(f'DELETE FROM "{table}" WHERE id = ?', [(name,) for name in [*gone, *names]])
+            connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?, ?)', rows)
 
     def new(self, folder):
         return str(folder)

@@ -562,6 +562,18 @@ def test_a_switch_is_found_by_a_file_of_the_store_with_and_without_the_folder(tm
     assert find_exchange(str(index)).record() == find_exchange(old).record() is not None
 
 
+def test_what_keeps_files_in_nested_folders_from_trading_places_is_told(tmp_path):
+    _, new = folders(tmp_path)
+    inner = tmp_path / "old" / "inner"
+    shutil.copytree(new, inner)
+    (inner / "index.faiss").rename(inner / "another.faiss")
+    refused = f"trade places in a switch, and {inner} lies inside {tmp_path / 'old'}; move each into a folder"
+    for pair in ((tmp_path / "old", inner / "another.faiss"), (inner / "another.faiss", tmp_path / "old")):
+        with pytest.raises(UsageError, match=re.escape(refused)):
+            switch(*map(str, pair), unproven=True)
+    assert (inner / "another.faiss").is_file()
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"paths": ["old"]}', b"\xff"])
 def test_a_damaged_note_of_a_switch_is_told_in_one_line(content, tmp_path):
     old, new = folders(tmp_path)
@@ -579,7 +591,7 @@ def test_whether_stores_can_be_switched_is_known_without_switching(tmp_path):
     reason = "the two are of kinds that do not trade names"
     assert why_no_switch(old, new) is None
     assert why_no_switch(old, other) == why_no_switch(other, new) == reason
-    assert "overlaps" in why_no_switch(old, old)
+    assert f"both stores lie in {tmp_path / 'old'}, and a switch lets their folders trade" in why_no_switch(old, old)
     assert not is_noted(old.info.location)
 
 

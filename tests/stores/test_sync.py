@@ -546,3 +546,19 @@ def test_a_re_embed_that_was_killed_at_its_end_is_known_by_a_switch_after_the_sa
     call_in_child(tools.reembed_hashed, old, new, point="published")
     tools.reembed_hashed(old, new)
     assert switch(old, new).all_true
+
+
+@pytest.mark.parametrize("kind", [tools.Qdrant(), tools.SqliteVec()], ids=["qdrant", "sqlite-vec"])
+def test_a_name_with_a_hash_is_synced_whole(kind, tmp_path):
+    if isinstance(kind, tools.SqliteVec):
+        pytest.importorskip("apsw")
+    records = some_records()
+    old = kind.make(tmp_path / "old", records, name="x#y")
+    output = kind.location(tmp_path / "new", "x#y")
+    new = translated(old, output, Hashed())
+    assert not [path.name for path in tmp_path.iterdir() if "#" in path.name]
+    after = changed(records)
+    kind.change(old, records, after)
+    done = sync(open_store(old), open_store(new.info.location), target=Hashed())
+    assert done.written and set(read_all(open_store(new.info.location).scan()).ids) == set(after)
+    assert open_store(output).info.count == len(after)

@@ -7,6 +7,7 @@ from migrate.files import refuse_overlap
 from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
+from migrate.stores.database import DatabaseStore
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.fields import field_beside
 from migrate.stores.file_store import INDEX_NAME, as_files
@@ -50,7 +51,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
         return output_of(f"faiss:{folder}{index}")
     if files is None and new.opened_as:
-        name = new.opened_as.partition("?")[0].rpartition("#")[2]
+        name = new.driver.name if isinstance(new, DatabaseStore) else new.opened_as.partition("?")[0]
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
         f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "
@@ -80,7 +81,7 @@ def refuse_switched(*stores: Store) -> None:
 
 
 def _on_server(location: str, manifest: Manifest) -> Output:
-    server, mark, named = location.rpartition("#")
+    server, mark, named = location.partition("#")  # a name may have a # too
     if not mark:
         raise UsageError(f"{location}: a store on object storage cannot be replaced; translate to another place")
     options = options_text(dict(manifest.store.written_as or {}))

@@ -29,7 +29,7 @@ _OPEN_WEBUI: Final = "embedding_config"
 
 def _noted_address(manifest: Manifest) -> Address:
     """Return name and options of the store that a manifest is of."""
-    return Address.parse(f"#{(manifest.store.index or '').rpartition('#')[2]}")
+    return Address.parse(f"#{manifest.store.index or ''}")
 
 
 def open_pattern(kind: DatabaseKind, location: str) -> JoinedStore | None:

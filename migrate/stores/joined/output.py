@@ -55,7 +55,7 @@ class JoinedFolder(Output):
         is_like = isinstance(source, JoinedStore) and any(
             isinstance(store, DatabaseStore) and type(store.driver) is self._driver for store in source.members.values()
         )
-        pattern, mark, options = (source.opened_as or "*").rpartition("#")[2].partition("?")
+        pattern, mark, options = (source.opened_as or "*").partition("?")
         index = f"{pattern}{mark}{options}" if is_like else pattern
         return StoreFacts(index=index).as_details()
 
