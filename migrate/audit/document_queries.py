@@ -77,7 +77,7 @@ _MANY_QUOTES = 0.1
 
 
 class Likeness(IntEnum):
-    """What a query has of a document."""
+    """How much of a document a query has."""
 
     NONE = 0
     QUOTE = 1
