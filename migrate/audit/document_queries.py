@@ -78,7 +78,7 @@ _MANY_QUOTES = 0.1
 
 
 class Likeness(IntEnum):
-    """What a query has of a document."""
+    """Likeness of a query to a document."""
 
     NONE = 0
     QUOTE = 1
