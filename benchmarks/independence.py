@@ -31,7 +31,6 @@ from sampling import write_store
 
 import migrate
 from migrate.audit.document_queries import Likeness, likeness
-from migrate.audit.measures import CUT
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.audit.report import AuditReport
 from migrate.datasets.beir import BeirSet, load_beir
@@ -180,7 +179,7 @@ def documents(data: Path) -> None:
         judged = {
             query.id: [doc for doc in _relevant(collection, query.id) if doc in texts] for query in collection.queries
         }
-        unjudged = {query.id: list(run.top(query.id, CUT)) for query in collection.queries}
+        unjudged = {query.id: list(run.rankings[query.id]) for query in collection.queries}
         asked = {query.id: query.text for query in collection.queries}
         rows += [
             [f"{name}, {split}", kind, *_counts(asked, texts, found)]

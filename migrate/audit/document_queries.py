@@ -32,7 +32,8 @@ from migrate.audit.results import TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import FEWEST_QUERIES, Finding, doubt
 from migrate.errors import InconclusiveError
-from migrate.vectors import query_key
+from migrate.search.runs import DEPTH
+from migrate.vectors import Query, query_key
 
 COPIED: Final = 80
 """Different long runs that a copy has from one document: 95 letters in one go, or some 17 words."""
@@ -77,7 +78,7 @@ _MANY_QUOTES = 0.1
 
 
 class Likeness(IntEnum):
-    """How much of a document a query has."""
+    """Likeness of a query to a document."""
 
     NONE = 0
     QUOTE = 1
@@ -85,7 +86,7 @@ class Likeness(IntEnum):
 
 
 def without_documents(retriever: Retriever) -> Retriever:
-    """Return the retriever without the queries that are documents: ones they are judged by, or find among the first 10.
+    """Return the retriever without the queries that are documents: ones they are judged by, or find.
 
     Where most queries are, or many of the others quote documents, there is a doubt. Sets whose queries are documents by
     design leave each query's own one out of what it finds, and stay as they are.
@@ -140,21 +141,23 @@ def _likeness(retriever: Retriever) -> Mapping[str, Likeness]:
     """Return what each query has of one of its documents."""
     query_set, keys, store = retriever.query_set, retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
     queries_of: dict[str, list[str]] = {}
-    for query_id in query_set.query_ids:
-        for document in _own_documents(retriever, query_id):
-            queries_of.setdefault(document, []).append(query_id)
+    for query in query_set.queries:
+        for document in _own_documents(retriever, query):
+            queries_of.setdefault(document, []).append(query.id)
     rows = keys.documents.all_rows_of(queries_of)
     stored = zip(keys.documents.take(rows), store.documents(rows), strict=True)
     texts = ((document.text, queries_of[name]) for name, document in stored)
     return likeness({query.id: query.text for query in query_set.queries}, texts)
 
 
-def _own_documents(retriever: Retriever, query_id: str) -> Iterable[str]:
-    """Return the documents that a query can gain by: no other is counted."""
+def _own_documents(retriever: Retriever, query: Query) -> Iterable[str]:
+    """Return the documents that a query can gain by; of a long one without judgements all that it finds."""
     query_set: QuerySet = retriever.query_set
     if query_set.is_judged:
-        return query_set.relevant_to(query_id)
-    return retriever.search(TRANSLATED).run.top(query_id, CUT)
+        return query_set.relevant_to(query.id)
+    # What stands around a part of a document may bring it far down, and what is as long as a line is seldom asked.
+    depth = DEPTH if len(query_key(query.text)) >= _LINE else CUT
+    return retriever.search(TRANSLATED).run.top(query.id, depth)
 
 
 def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collection[str]]]) -> Mapping[str, Likeness]:
