@@ -192,7 +192,7 @@ class NamedField:
 
     @classmethod
     def at(cls, location: str) -> NamedField | None:
-        """Return the field at a location; None where it names none."""
+        """Return the field at a location; None where it names none, or its records have none that was added."""
         options = dict(Address.parse(location).options)
         name = options.pop("vector", None)
         if name is None:
@@ -201,9 +201,12 @@ class NamedField:
             store = open_store(location)
         except StoreError:  # a field that is being written, or gone, is opened by another of the records
             with suppress(LeadMigrateError):
-                return cls(location, name, open_store(location.rpartition("?")[0] + options_text(options)))
+                field = cls(location, name, open_store(location.rpartition("?")[0] + options_text(options)))
+                if field._names_and_added()[0]:
+                    return field
             raise
-        return cls(location, name, store)
+        field = cls(location, name, store)
+        return field if field._names_and_added()[1] else None
 
     def refuse_drop(self) -> None:
         """Raise UsageError if the field cannot be dropped: it was not added, nor was another added beside it."""
@@ -237,7 +240,7 @@ class NamedField:
         if isinstance(self.store, LocalParquetStore):
             return list(self.store.schemas[0].names), self.store.added
         if not isinstance(self.store, DatabaseStore) or self.store.driver.fields is None:
-            raise UsageError(f"{self.location}: no field is dropped from a store of the kind {self.store.info.kind}")
+            return [], {}
         with self.store.driver.errors():
             fields = _fields_of(self.store.driver)
             return sorted(fields.names()), fields.added()

@@ -257,7 +257,7 @@ def test_forget_drops_the_old_field_and_the_new_one_stays(old, stitch):
     main = main_vector(old)
     migrate.translate(old, stitch, into=FIELD)
     new = vectors_by_id(field_at(old))
-    with pytest.raises(UsageError, match=r"nothing was switched|name it by \?vector=FIELD"):
+    with pytest.raises(UsageError, match="nothing was switched"):
         forget(old)
     assert forget(field_at(old, main)).field.endswith(f"vector={main}")
     plain = without_vector(old)
@@ -287,7 +287,7 @@ def test_forget_drops_a_field_that_is_half_written(old, stitch):
 
 
 def test_a_field_that_stands_beside_none_is_not_dropped(old):
-    with pytest.raises(UsageError, match="was not added by `translate --into`, nor was another"):
+    with pytest.raises(UsageError, match="nothing was switched here"):
         forget(field_at(old, main_vector(old)))
     assert len(vectors_by_id(old)) == len(some_records())
 
