@@ -52,7 +52,7 @@ class FieldFolders:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read(self) -> dict[str, AddedField]:
+    def added(self) -> dict[str, AddedField]:
         """Return all added fields by their names."""
         added = {}
         for folder in sorted(self.folder.glob("[!.]*")):
@@ -151,29 +151,6 @@ class VectorFields(ABC):
     def as_kept(self, vectors: Vectors) -> Vectors:
         """Return vectors as they are read back once they are written, up to `rounding`."""
         return vectors
-
-
-class FieldsInFolders(VectorFields):
-    """VectorFields of a database that has no place for what lies beside them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folders = FieldFolders(folder)
-
-    def added(self) -> Mapping[str, AddedField]:
-        """Return the fields that this tool has added, by their names."""
-        return self.folders.read()
-
-    def begin(self, name: str, manifest: Manifest) -> None:
-        """Note that a field is being written."""
-        self.folders.begin(name, manifest)
-
-    def keep(self, name: str, content: Path) -> None:
-        """Put the files in `content` beside a field, whose vectors are all there."""
-        self.folders.keep(name, content)
-
-    def folder_of(self, name: str) -> Path:
-        """Return the folder with what lies beside an added field."""
-        return self.folders.folder_of(name)
 
 
 def main_fields(names: Iterable[str], added: Collection[str]) -> list[str]:

@@ -45,8 +45,6 @@ from migrate.work.writer import StoreWriter
 class FieldOutput(ServerOutput):
     """A field of a collection that is read, for other vectors of the same records."""
 
-    is_field = True
-
     def __init__(self, store: DatabaseStore, field: str, progress: Progress) -> None:
         old = store.driver
         self._class, self._old, self._old_vector = type(old), old.of_field(old.vector).address, old.vector

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.added_fields import FIELDS, FieldsInFolders, fields_beside, main_fields
+from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, fields_beside, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
@@ -438,7 +438,7 @@ class LanceDriver(Driver):
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
-class LanceFields(FieldsInFolders):
+class LanceFields(FieldFolders, VectorFields):
     """The columns of a table."""
 
     def __init__(self, driver: LanceDriver) -> None:
@@ -511,7 +511,7 @@ class LanceFields(FieldsInFolders):
                     table.drop_index(index.name)
             table.drop_columns([name])
             sync_tree(self._driver.folder)
-        self.folders.forget(name)
+        self.forget(name)
 
 
 def _connect(folder: Path, **options: Any) -> Any:

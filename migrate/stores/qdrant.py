@@ -35,7 +35,7 @@ from migrate.errors import (
 from migrate.files import state_folder
 from migrate.locations import scrub
 from migrate.pace import rest_for_pace, rows_at_once
-from migrate.stores.added_fields import FIELDS, FieldsInFolders, main_fields
+from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts
@@ -489,7 +489,7 @@ class QdrantDriver(AliasDriver):
         self.client.update_collection_aliases(steps)
 
 
-class QdrantFields(FieldsInFolders):
+class QdrantFields(FieldFolders, VectorFields):
     """The named vectors of a collection."""
 
     def __init__(self, driver: QdrantDriver) -> None:
@@ -564,7 +564,7 @@ class QdrantFields(FieldsInFolders):
         with self._driver.written_client() as client:
             if name in self.names():
                 client.delete_vector_name(self._driver.collection_name, name, wait=True)
-        self.folders.forget(name)
+        self.forget(name)
 
 
 def quiet(call: Any, *arguments: Any, **options: Any) -> Any:

@@ -34,9 +34,15 @@ MOMENTS = {
     ],
     "exchanged": [("after", "migrate.stores.switching:Folders.swap"), ("after", "migrate.stores.driver:Driver.swap")],
     "set aside": [("after", "migrate.stores.switching:Folders.drop"), ("after", "migrate.stores.driver:Driver.drop")],
-    "field noted": [("after", "migrate.stores.added_fields:VectorFields.begin")],
+    "field noted": [
+        ("after", "migrate.stores.added_fields:VectorFields.begin"),
+        ("after", "migrate.stores.added_fields:FieldFolders.begin"),
+    ],
     "batch written": [("before", "migrate.stores.fields:FieldOutput._report")],
-    "field kept": [("after", "migrate.stores.added_fields:VectorFields.keep")],
+    "field kept": [
+        ("after", "migrate.stores.added_fields:VectorFields.keep"),
+        ("after", "migrate.stores.added_fields:FieldFolders.keep"),
+    ],
     "column kept": [("after", "migrate.stores.added_fields:FieldFolders.keep")],
     "column exchanged": [("after", "migrate.stores.parquet.columns:exchange_paths")],
     "field dropped": [("after", "migrate.stores.added_fields:VectorFields.drop")],

@@ -65,8 +65,6 @@ _SOURCE: Final = "source.json"
 class ColumnOutput(Output):
     """A further column of the files of a store."""
 
-    is_field = True
-
     def __init__(self, store: LocalParquetStore, column: str) -> None:
         location = column_location(store, column)
         if not store.files.is_folder:
@@ -139,7 +137,7 @@ class ColumnOutput(Output):
 
     def is_published(self, content: Path) -> bool:
         """Return whether the folder has the column of this work, or any if `content` is gone."""
-        added = folders_at(self.path).read().get(self.column)
+        added = folders_at(self.path).added().get(self.column)
         return added is not None and (not content.is_dir() or added.manifest == find_manifest(content, "store"))
 
     def publish(self, content: Path, *, force: bool) -> None:

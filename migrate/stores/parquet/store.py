@@ -127,7 +127,7 @@ class ParquetStore(Store):
         """The columns that were added beside others, and are there."""
         if not isinstance(self.files, LocalFiles):
             return {}
-        added = folders_at(self.files.folder).read()
+        added = folders_at(self.files.folder).added()
         return {name: field for name, field in added.items() if name in self.schemas[0].names}
 
     @property
