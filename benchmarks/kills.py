@@ -57,7 +57,7 @@ from migrate.steps.switch import rollback, switch
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import create_store, open_store
-from migrate.stores.fields import field_place
+from migrate.stores.fields import NamedField
 from migrate.vectors import Document
 
 DIM = 64
@@ -267,11 +267,16 @@ def do_add(source: str, stitch: str) -> None:
             raise
 
 
+def field_location(source: str) -> str:
+    """Return the location of the field that was added to a store."""
+    return f"{source}{'' if '#' in source else '#'}?vector={FIELD}"
+
+
 def do_drop(source: str) -> None:
     """Drop the field that was added."""
-    place = field_place(open_store(source))
-    assert place is not None
-    place.drop_field(FIELD)
+    field = NamedField.at(field_location(source))
+    assert field is not None
+    field.drop()
 
 
 def do_switch(old: str, new: str) -> None:
@@ -480,7 +485,7 @@ def survive_in_place(kind: str, folder: Path, victims: Victims, *, kills: int, r
     """All kills of translations into a field."""
     with made(kind, folder, victims, rows) as setting:
         trial, old, stitch = Trial(setting, victims, rng), setting.old, folder / "stitch-2"
-        field = f"{old}#?vector={FIELD}" if kind == "parquet" else f"{old}?vector={FIELD}"
+        field = field_location(old)
         trial.expected["old"] = trial.digest(old)
         whole_s = trial.timed("add", old, stitch)
         trial.expected["new"] = trial.digest(field)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Self, get_args, get_type_hints
 
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.files import describe_os_error, write_json
-from migrate.reading import MalformedError, expect, read_json, typed
+from migrate.reading import MalformedError, expect, parse_json, read_json, typed
 from migrate.version import __version__
 
 MANIFEST_NAME = "lead-migrate.json"
@@ -124,7 +124,8 @@ class StoreFacts(_Facts):
     `chosen_by` has digests of the queries that chose documents. `source_state` is of all that the source had but its
     vectors (`migrate.stores.file_store.state_of`), `written_as` is how a store of another kind than the source
     was asked for (`kind`, or the options of a table), `synced` has the date and the counts of the last `sync`.
-    `fields` are those of a file beside the index that were named as `text` and `id`. `content` is what a store of
+    `fields` are those of a file beside the index that were named as `text` and `id`. `added_beside` is the field of the
+    old vectors, of a field that was added to the same records. `content` is what a store of
     nothing but true vectors holds (`migrate.stores.content.content_of`), where no hash of a file says it.
     """
 
@@ -144,6 +145,7 @@ class StoreFacts(_Facts):
     written_as: Mapping[str, str] | None = _recorded("written as")
     synced: Mapping[str, Any] | None = _recorded("synced")
     fields: Mapping[str, str] | None = _recorded("fields")
+    added_beside: str | None = _recorded("added beside")
     content: Mapping[str, Any] | None = _recorded("content")
 
     @property
@@ -316,25 +318,43 @@ def artefact_kind(folder: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def read_manifest(folder: Path, kind: Kind) -> Manifest:
-    """Read the manifest of a folder.
+def read_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest:
+    """Read the manifest of a folder, in the file of this name.
 
     Raises ManifestError: there is none, it is of another kind or format version, or damaged. OutputError: the operating
     system refused.
     """
-    path = folder / MANIFEST_NAME
+    path = folder / name
     try:
         content = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ManifestError(f"{folder}: no {kind} here: there is no {MANIFEST_NAME} in it; check the path") from error
+        raise ManifestError(f"{folder}: no {kind} here: there is no {name} in it; check the path") from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     except MalformedError as error:
-        raise ManifestError(f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again") from error
+        raise _not_json(path, error) from error
+    return _checked(content, kind, path)
+
+
+def parse_manifest(payload: bytes, kind: Kind, path: Path) -> Manifest:
+    """Return the manifest that a database keeps as the content of a file; raises as `read_manifest`."""
+    try:
+        content = parse_json(payload)
+    except MalformedError as error:
+        raise _not_json(path, error) from error
+    return _checked(content, kind, path)
+
+
+def _not_json(path: Path, error: MalformedError) -> ManifestError:
+    return ManifestError(f"{path}: not valid JSON ({error}); the file is damaged, copy or make it again")
+
+
+def _checked(content: Any, kind: Kind, path: Path) -> Manifest:
+    """Return the manifest of this content, which a file at `path` holds."""
     named = content.get("kind") if isinstance(content, dict) else None
     if named != kind:
         actual = f"a {named}" if isinstance(named, str) else "something else"
-        raise ManifestError(f"{folder}: this is {actual}, not a {kind}; give the folder of a {kind}")
+        raise ManifestError(f"{path.parent}: this is {actual}, not a {kind}; give the folder of a {kind}")
     if content.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
             f"{path}: has format version {reprlib.repr(content.get('format_version'))}, but this version reads "
@@ -377,6 +397,6 @@ def _check_content(path: Path, content: dict[str, Any], kind: Kind) -> None:
         )
 
 
-def find_manifest(folder: Path, kind: Kind) -> Manifest | None:
+def find_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest | None:
     """Return the manifest of a folder, or None where there is none; raises as `read_manifest`."""
-    return read_manifest(folder, kind) if (folder / MANIFEST_NAME).exists() else None
+    return read_manifest(folder, kind, name) if (folder / name).exists() else None

@@ -289,7 +289,7 @@ UNCHECKED = {
     "stores/export": "an export, by its descriptor",
     "stores/faiss/jobs": "a guarded process, and the files of its parent",
     "stores/faiss/lists": "an index that it writes",
-    "stores/field_notes": "what it has just written",
+    "stores/added_fields": "what it has just written",
     "stores/joined/output": "what it has just written",
     "stores/kept": "what it has just written",
     "stores/parquet/columns": "what `refuse_endless_in` has looked at",

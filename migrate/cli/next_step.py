@@ -78,21 +78,12 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
 
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
-    elif not is_made_from_another(store) or _is_forgotten_beside(store):
+    elif not is_made_from_another(store):
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
         manifest = store.info.manifest
         target = target_words(None if manifest is None else manifest.model, spec, beside=[word])
         advise_next("audit", word, "--reference", "pool", "--judged", JUDGED, *target)
-
-
-def _is_forgotten_beside(store: Store) -> bool:
-    """Return whether the field that the vectors of a store were added beside is gone: the move is over."""
-    from migrate.stores.fields import field_place
-
-    place = field_place(store)
-    note = None if place is None else place.field_notes().get(place.vector)
-    return place is not None and note is not None and note.old_field not in place.field_names()
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:

@@ -95,17 +95,14 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
     from migrate.embedders.again import ASKED_AGAIN, needs_proof
     from migrate.steps.reembed.fill import count_true
     from migrate.stores import open_store
-    from migrate.stores.fields import field_over
     from migrate.stores.registry import output_of
 
     store = str(request.store)
     request.check()
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        field = field_over(opened, request.output)
-        output = output_of(request.output) if field is None else field
-        if field is None:
-            refuse_overlap(output.path, *options.local_paths(store))
+        output = output_of(request.output)
+        refuse_overlap(output.path, *options.local_paths(store))
         embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"

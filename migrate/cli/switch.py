@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -21,7 +21,9 @@ from migrate.files import real_path
 from migrate.steps.switch import Forget, Rollback, Switch
 
 if TYPE_CHECKING:
-    from migrate.steps.switch.job import Switched
+    from migrate.steps.switch.job import Dropped, Switched
+
+_Done = TypeVar("_Done", bound="Switched | Dropped")
 
 
 @options.command(
@@ -34,9 +36,8 @@ if TYPE_CHECKING:
 def command(request: Switch, dry_run: bool, as_json: bool) -> None:
     """Put the store NEW in the place of OLD.
 
-    OLD steps aside, and is kept until `rollback` or `forget`. Where NEW is a field of the same records (`OLD?vector=`),
-    it prints what to change in your programs. A full re-embed (`reembed`) needs no report, as every
-    vector in it is the model's own.
+    OLD steps aside, and is kept until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, as
+    every vector in it is the model's own.
 
     Both names change in one step, where the system or the database can do that. A switch that was killed is finished
     by the same command, or undone by `rollback`.
@@ -68,7 +69,7 @@ def _folder_under_shell(done: Switched) -> str | None:
     from migrate.stores.registry import path_in
 
     old, replaced = path_in(done.old), path_in(done.aside)
-    if old is None or replaced is None or done.change is not None:
+    if old is None or replaced is None:
         return None
     current, moved = Path.cwd(), real_path(replaced if replaced.is_dir() else replaced.parent)
     folder = old if old.is_dir() else old.parent
@@ -103,27 +104,24 @@ def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
 @DRY_RUN
 @options.as_json
 def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
-    """Delete the old store after a switch.
+    """Delete the old store after a switch, or a field.
 
-    It is the one that stepped aside for what answers at OLD now, or the old field of its records. Nothing else is
-    deleted.
+    The old store is the one that stepped aside for what answers at OLD now. A field is named as STORE?vector=FIELD: one
+    that `translate --into` has added, or one that another was added beside. Nothing else is deleted.
     """
-    from migrate.report.switch import forgotten_text
+    from migrate.report.switch import forgotten_text, what_is_forgotten
 
-    switched = request.switched
+    deleted = what_is_forgotten(request.planned)
     if dry_run:
-        deleted = f"{switched.aside}, which is deleted, the store that answered as {switched.old} before"
-        stop_if_dry(dry_run, reads=[switched.old], writes=[deleted], as_json=as_json)
+        stop_if_dry(dry_run, reads=[request.old], writes=[f"{deleted}, which is deleted"], as_json=as_json)
     if not yes and not sys.stdin.isatty():
-        raise UsageError(f"{switched.aside} would be deleted, and there is no terminal to ask in; agree with --yes")
-    replaced = f"store that answered as {switched.old} before" if switched.change is None else "old field"
-    question = f"Delete {switched.aside}, the {replaced}?"
-    if not yes and not click.confirm(question, err=True):
-        raise UsageError(f"{switched.aside}: not agreed to; nothing was deleted")
+        raise UsageError(f"{deleted} would be deleted, and there is no terminal to ask in; agree with --yes")
+    if not yes and not click.confirm(f"Delete {deleted}?", err=True):
+        raise UsageError(f"{deleted}: not agreed to; nothing was deleted")
     _show("forget", request.run(), forgotten_text, as_json=as_json)
 
 
-def _show(kind: str, done: Switched, text: Callable[[Switched], str], *, as_json: bool) -> None:
+def _show(kind: str, done: _Done, text: Callable[[_Done], str], *, as_json: bool) -> None:
     from migrate.report.switch import switch_document
 
     show_result(switch_document(kind, done), lambda: text(done), as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Any
 
 from migrate.audit.recommendation import serving_lines
 from migrate.report.facts import document
-from migrate.steps.switch.job import Switched
+from migrate.steps.switch.job import Dropped, Switched
 
 
 def switched_text(done: Switched, old: str) -> str:
@@ -15,18 +15,16 @@ def switched_text(done: Switched, old: str) -> str:
 
     `old` is the name as it was typed.
     """
-    if done.change is None:
-        already = ", as an earlier switch began" if done.already else ""
-        lines = [f"{done.old}: the new store answers here now{already}", _queries(done.model, done.old_model)]
-        lines.append(f"the old store is kept: {done.aside}")
-    else:
-        lines = [f"{done.new}: {done.change}", _queries(done.model, done.old_model)]
-        lines.append(f"the old field is kept: {done.aside}")
-    lines.append(_proof(done))
+    already = ", as an earlier switch began" if done.already else ""
+    lines = [
+        f"{done.old}: the new store answers here now{already}",
+        _queries(done.model, done.old_model),
+        f"the old store is kept: {done.aside}",
+        _proof(done),
+    ]
     if done.two_stage is not None:
         lines += [f"  {line}" for line in serving_lines(old, done.two_stage)]
-    replaced = "store" if done.change is None else "field"
-    steps = {"roll back": "rollback", f"delete the old {replaced}": "forget"}
+    steps = {"roll back": "rollback", "delete the old store": "forget"}
     lines += [f"to {step}: {shlex.join(['lead-migrate', command, old])}" for step, command in steps.items()]
     return "\n".join(lines)
 
@@ -51,9 +49,6 @@ def _by_margin(done: Switched) -> str:
 
 def rolled_back_text(done: Switched) -> str:
     """Say what answers again."""
-    if done.change is not None:
-        lines = ["in your programs, name the old field again", _queries(done.old_model, done.model)]
-        return "\n".join([f"{done.aside}: {lines[0]}", lines[1], f"the new field is kept: {done.new}"])
     return "\n".join(
         [
             f"{done.old}: the old store answers here again",
@@ -63,14 +58,21 @@ def rolled_back_text(done: Switched) -> str:
     )
 
 
-def forgotten_text(done: Switched) -> str:
+def what_is_forgotten(planned: Switched | Dropped) -> str:
+    """Say what a `forget` deletes."""
+    if isinstance(planned, Dropped):
+        return f"the field {planned.field}"
+    return f"{planned.aside}, the store that answered as {planned.old} before"
+
+
+def forgotten_text(done: Switched | Dropped) -> str:
     """Say what is gone."""
-    if done.change is not None:
-        return f"{done.aside}: the old field is deleted; the new one stays, and cannot be rolled back any more"
+    if isinstance(done, Dropped):
+        return f"{done.field}: the field is deleted; the others stay"
     return f"{done.old}: the old store is deleted; the new one stays, and cannot be rolled back any more"
 
 
-def switch_document(kind: str, done: Switched) -> dict[str, Any]:
+def switch_document(kind: str, done: Switched | Dropped) -> dict[str, Any]:
     """Return the same for programs."""
     return document(kind, done)
 

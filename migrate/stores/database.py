@@ -35,6 +35,7 @@ from migrate.files import (
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import rest_for_pace, rows_at_once, with_this_pace
+from migrate.stores.added_fields import field_is_asked
 from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
@@ -45,7 +46,7 @@ from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import check_options, left_behind, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
-from migrate.stores.switching import BESIDE, Exchange, FieldExchange, Folders, moved
+from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -69,8 +70,8 @@ class DatabaseStore(Store):
         self.driver = driver
         with driver.errors():
             driver.open()
-            note = driver.field_notes().get(driver.vector)
-            if note is not None and not note.complete:
+            added = driver.added_field
+            if added is not None and not added.is_complete:
                 raise StoreError(
                     f"{location}: the field {driver.vector} is being written, or that broke off; the same `translate` "
                     "goes on with it"
@@ -485,13 +486,7 @@ class DatabaseStore(Store):
                 f"{location}: this is another kind of store than {self.info.location}; name one of the same"
             )
         if self.is_beside(new):
-            notes = old_driver.field_notes()
-            if new.driver.vector not in notes or notes[new.driver.vector].old_field != old_driver.vector:
-                raise UsageError(
-                    f"{location}: this field was not added beside {old_driver.vector}; name one that `translate "
-                    "--into` has added to it"
-                )
-            return FieldExchange(old_driver, old_driver.vector, new.driver.vector)
+            raise field_is_asked(self.info.location, location, new.driver.vector)
         by_hand = f"in your programs, change {_spot(old_driver)} to {_spot(new.driver)} instead, and back to undo it"
         if old_driver.is_server:
             if new.driver.server != old_driver.server or not old_driver.swaps:
@@ -719,25 +714,10 @@ class DatabaseKind:
         return opens, address
 
     def find_exchange(self, location: str) -> Exchange | None:
-        """Return the switch that is recorded of a field, or of a name on a server, which nothing may answer to."""
+        """Return the switch that is recorded of a name on a server, which nothing may answer to."""
         driver = self.driver_of(location)
-        if driver.is_pattern:
-            return None
-        address = driver.address
-        if self.driver.adds_fields:
-            with driver.errors():
-                if driver.has_fields() and (exchange := self._field_exchange(driver)) is not None:
-                    return exchange
-        if not self.driver.swaps or not driver.is_server or not address.name:
-            return None
-        return Exchange.at(driver, driver.name)
-
-    def _field_exchange(self, driver: Driver) -> Exchange | None:
-        try:
-            driver.open()
-        except StoreError:  # whoever opens the store next tells
-            return None
-        return FieldExchange.of(driver)
+        is_named = driver.is_server and driver.address.name and not driver.is_pattern
+        return Exchange.at(driver, driver.name) if self.driver.swaps and is_named else None
 
     def address_of(self, location: str) -> Address:
         """Return the parts of a location; a scheme of its own is that of its URL too."""

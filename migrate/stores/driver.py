@@ -24,7 +24,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +32,12 @@ from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
 from migrate.locations import Address, fits, meant_by, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.stores.added_fields import AddedField, VectorFields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo, no_place
-from migrate.stores.field_notes import FieldNote, FieldNotes, fields_beside, main_fields
 from migrate.stores.kept import kept_folder, sync_tree, token_in
 from migrate.stores.records import Distance, choose, read_metric
 from migrate.stores.serving import Hits
-from migrate.stores.switching import FIELDS, RECORD_SHAPE, read_noted
+from migrate.stores.switching import RECORD_SHAPE, read_noted
 from migrate.vectors import Document, Vectors
 
 _Items = TypeVar("_Items", bound=Any)
@@ -90,8 +89,6 @@ class Driver(ABC):
     """True if two names of a server can trade what they lead to, see `swap`."""
     copies_place: ClassVar[bool] = False
     """True if a copy is one of the whole place, with the other collections in it."""
-    adds_fields: ClassVar[bool] = False
-    """True if the records of a collection can get a further vector, see `write_field`."""
     at_once: ClassVar[int] = 1_000
     """Records that are read at a time: ids that `documents` and `vectors` are asked for, and pages of a server."""
 
@@ -325,15 +322,15 @@ class Driver(ABC):
 
     def companion_folder(self) -> Path | None:
         """Return the folder that they are in; None if there can be none."""
-        if (note := self.field_notes().get(self.vector)) is not None:
-            return self.field_folder(self.vector) / note.token
+        if self.fields is not None and self.added_field is not None:
+            return self.fields.folder_of(self.vector)
         return kept_folder(self.token(self.name)) if self.is_server else self.folder
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the store; not that of another collection in its folder."""
         manifest = self._manifest_beside()
         # on a server it was found by the token, whatever name leads there
-        is_found = self.is_server or self.vector in self.field_notes()
+        is_found = self.is_server or self.added_field is not None
         if manifest is not None and manifest.store.pattern and fits(self.name, manifest.store.pattern):
             return replace(manifest, counts={})  # of one of several collections, whose counts it does not have
         return manifest if is_found or self._is_own(manifest) else None
@@ -409,52 +406,21 @@ class Driver(ABC):
     def refuse_folders(self, new: Self) -> None:
         """Raise UsageError if the folders of this collection and the new one differ in more than the vectors."""
 
-    # Fields: vectors of another model in the same records, beside those that are there.
-
-    def field_names(self) -> Collection[str]:
-        """Return the names that records have fields or columns of, as far as a new field must not have them."""
-        return ()
-
-    def refuse_field(self, name: str, dim: int | None) -> None:
-        """Raise UsageError if no field of this name, for vectors of `dim` where that is known, can be added."""
-
-    def field_caution(self, dim: int) -> str | None:
-        """Return what programs must do before a field for vectors of `dim` is added; None if nothing."""
-        return None
-
-    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
-        """Add a field unless it is there, write vectors of records by their ids, and index it as this one is.
-
-        Each batch, of at most `at_once` records, is durable before the next is asked for; ids that are gone are left
-        out. No other field is touched. What a killed call has done stays, and is no obstacle to the next one. Returns
-        remarks.
-        """
-        raise NotImplementedError
-
-    def refuse_drop(self, name: str) -> None:
-        """Raise UsageError if a field cannot be dropped."""
-
-    def drop_field(self, name: str) -> None:
-        """Remove a field from all records, with its indexes and what lies beside it; safe to repeat."""
-        raise NotImplementedError
+    # VectorFields: vectors of another model in the same records, beside those that are there.
 
     @property
-    def rounding(self) -> float:
-        """The most that a number which is read back may differ from `as_kept`."""
-        return 0.0
+    def fields(self) -> VectorFields | None:
+        """The fields of vectors of the records; None where the database adds none."""
+        return None
 
-    def as_kept(self, vectors: Vectors) -> Vectors:
-        """Return vectors as they are read back once they are written: rounded, or scaled."""
-        return vectors
+    @property
+    def added_field(self) -> AddedField | None:
+        """The field that is read, if it was added beside another."""
+        return None if self.fields is None else self.fields.added().get(self.vector)
 
     @property
     def records_name(self) -> str:
         """The name of the collection without that of a field."""
-        return self.name
-
-    @property
-    def field_owner(self) -> str:
-        """The name of the collection that no other collection can get."""
         return self.name
 
     def of_field(self, field: str) -> Self:
@@ -462,45 +428,6 @@ class Driver(ABC):
         options = {**self.address.options, "vector": field}
         location = f"{self.server}#{self.records_name}{options_text(options)}"
         return type(self)(location, Address(self.address.place, self.records_name, options))
-
-    def main_fields(self, names: Sequence[str]) -> list[str]:
-        """Return the fields of vectors that may be meant where none is named: not those that stand beside another."""
-        return main_fields(names, self.field_notes())
-
-    def vectors_beside(self) -> set[str]:
-        """Return the fields with other vectors of the same documents, which are no metadata."""
-        return fields_beside(self.field_notes())
-
-    def has_fields(self) -> bool:
-        """Return whether any field was added to records of the place; nothing is opened for it."""
-        return (state_folder() / "fields" if self.is_server else self.folder / FIELDS).is_dir()
-
-    def field_notes(self) -> dict[str, FieldNote]:
-        """Return the notes of all fields that were added to these records, by their names."""
-        return self._beside_fields.read() if self.adds_fields else {}
-
-    def note_field(self, name: str, note: FieldNote) -> None:
-        """Write the note of a field, at once and durably."""
-        self._beside_fields.write(name, note)
-
-    def keep_field(self, name: str, note: FieldNote, content: Path) -> None:
-        """Put the files in `content` beside a field, in the place of those before, and note it, in one step."""
-        self._beside_fields.keep(name, note, content)
-
-    def forget_field(self, name: str) -> None:
-        """Remove what lies beside a field that is gone; its note first."""
-        self._beside_fields.forget(name)
-
-    def field_folder(self, name: str) -> Path:
-        """Return the folder with what lies beside an added field."""
-        return self._beside_fields.folder_of(name)
-
-    @property
-    def _beside_fields(self) -> FieldNotes:
-        if not self.is_server:
-            return FieldNotes(self.folder / FIELDS / quote(self.field_owner, safe=""))
-        digest = hashlib.sha256(f"{self.server}#{self.field_owner}".encode()).hexdigest()[:32]
-        return FieldNotes(state_folder() / "fields" / digest)
 
     # Servers.
 

@@ -16,6 +16,7 @@ from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
+from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, fields_beside, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
@@ -50,7 +52,6 @@ class LanceDriver(Driver):
     collection = "table"
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
-    adds_fields = True
     at_once = 4_096
 
     @classmethod
@@ -86,7 +87,7 @@ class LanceDriver(Driver):
             )
         self.asked_version = None if version is None else int(version)
         refuse_endless_in(self.folder / f"{self.name}.lance")
-        self.table = self._open_table()
+        self.table = self.open_table()
         self.table.checkout(self.asked_version or self.table.version)
         self.schema = self.table.schema
         self.columns = _columns(self.schema)
@@ -98,7 +99,7 @@ class LanceDriver(Driver):
             self.asked.pop("vector", None)  # a column that was dropped since
         remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
         names, named = self.columns["vector"], self.asked.get("vector")
-        names = names if named in names else self.main_fields(names)
+        names = names if named in names else main_fields(names, self.fields.added())
         self.vector = choose(self.location, "vector", names, named, remedy)
         self.dim = self.schema.field(self.vector).type.list_size
         self.id_column = self._choose_id(self.asked.get("id"))
@@ -132,7 +133,7 @@ class LanceDriver(Driver):
 
     def version(self) -> Any:
         """Return the newest version with its moment; of a version that was asked for, that one."""
-        return _version_of(self._open_table() if self.asked_version is None else self.table)
+        return _version_of(self.open_table() if self.asked_version is None else self.table)
 
     def read_version(self) -> Any:
         """Return the version that was opened."""
@@ -172,7 +173,7 @@ class LanceDriver(Driver):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
-        beside = self.vectors_beside()
+        beside = fields_beside(self.fields.added())
         fields = [name for name in self.schema.names if name != self.vector and name not in beside]
         records, rows = self._take(ids, at, fields)
         return map(self._document, records, rows.to_pylist())
@@ -203,7 +204,7 @@ class LanceDriver(Driver):
         """Return columns of the rows at some different positions of the table, which ascend."""
         import pyarrow as pa
 
-        if not len(offsets) or not self._is_legacy:
+        if not len(offsets) or not self.is_legacy:
             return self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
         start, stop = int(offsets[0]), int(offsets[-1]) + 1
         window = self.table.search().select(columns).offset(start).limit(stop - start)
@@ -216,7 +217,7 @@ class LanceDriver(Driver):
         return pa.Table.from_batches(chosen)
 
     @cached_property
-    def _is_legacy(self) -> bool:
+    def is_legacy(self) -> bool:
         """True if the files are of the format before 2.0, of which the client takes no rows by their positions."""
         if not self.table.count_rows():
             return False
@@ -255,7 +256,8 @@ class LanceDriver(Driver):
                 ) from error
         return as_document(self.location, doc_id, fields, self.id_column, self.text)
 
-    def _open_table(self, **options: Any) -> Any:
+    def open_table(self, **options: Any) -> Any:
+        """Open the table, at its newest version."""
         return _connect(self.folder, **options).open_table(self.name)
 
     def _choose_id(self, requested: str | None) -> str | None:
@@ -284,7 +286,7 @@ class LanceDriver(Driver):
         """The newest version, whatever other processes write; a version that was asked for, or has no ids, as it is."""
         if self.id_column is None or self.asked_version is not None:
             return self.table
-        return self._open_table(read_consistency_interval=timedelta(seconds=1))
+        return self.open_table(read_consistency_interval=timedelta(seconds=1))
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """Search; `where` is a condition in SQL."""
@@ -360,68 +362,10 @@ class LanceDriver(Driver):
 
     _scattered = 0
 
-    # Fields.
-
-    def field_names(self) -> Collection[str]:
-        """Return the columns."""
-        return {*self.schema.names}
-
-    def refuse_field(self, name: str, dim: int | None) -> None:
-        """Refuse a table whose rows are known by their numbers alone, an older version, and legacy files."""
-        if self.id_column is None or self.asked_version is not None:
-            reason = "has no column of ids" if self.id_column is None else "is an older version"
-            raise UsageError(f"{self.location}: the table {reason}, so that no column is added to it; translate to a "
-                             "new store (-o) instead")  # fmt: skip
-        if self._is_legacy:
-            reason = "the table is in files of the format before 2.0, and LanceDB adds no column to those"
-            raise UsageError(f"{self.location}: {reason}; translate to a new store (-o) instead")
-
-    def field_caution(self, dim: int) -> str | None:
-        """Tell of programs that name no column: LanceDB chooses one by the length of a query."""
-        if dim != self.dim:
-            return None
-        return (
-            f"programs that search {self.name} must name the column {self.vector!r} from now on, as LanceDB does not "
-            f"choose between two of {dim} dimensions"
-        )
-
-    def as_kept(self, vectors: Vectors) -> Vectors:
-        """Return vectors in the precision of the columns."""
-        import pyarrow as pa
-
-        kind = pa.list_(self.schema.field(self.vector).type.value_type, vectors.shape[1])
-        return _as_matrix(_as_column(vectors, kind), vectors.shape[1])
-
-    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
-        """Add a column, and fill it a batch a version; LanceDB moves the rows to the end of the table."""
-        import pyarrow as pa
-
-        table, key = self._open_table(), self.schema.field(self.id_column).type
-        kind = pa.list_(self.schema.field(self.vector).type.value_type, dim)
-        if name not in table.schema.names:
-            table.add_columns(pa.field(name, kind))
-        for ids, vectors in batches:
-            rows = pa.table({self.id_column: pa.array(ids).cast(key), name: _as_column(vectors, kind)})
-            merge = table.merge_insert(self.id_column).when_matched_update_all(where=f"target.{self.has_vector}")
-            merge.execute(rows)
-        with suppress(Exception):  # another program may commit meanwhile; small files are no harm
-            table.optimize(cleanup_older_than=timedelta(days=36_500))
-        remarks: list[str] = []
-        if self.index is not None and [name] not in [list(index.columns) for index in table.list_indices()]:
-            remarks = _index_again(table, *self.index, dim, column=name)
-        sync_tree(self.folder)
-        return remarks
-
-    def drop_field(self, name: str) -> None:
-        """Drop a column with its indexes."""
-        table = self._open_table()
-        if name in table.schema.names:
-            for index in table.list_indices():
-                if list(index.columns) == [name]:
-                    table.drop_index(index.name)
-            table.drop_columns([name])
-            sync_tree(self.folder)
-        self.forget_field(name)
+    @property
+    def fields(self) -> LanceFields:
+        """The columns."""
+        return LanceFields(self)
 
     # Writing.
 
@@ -492,6 +436,82 @@ class LanceDriver(Driver):
         vectors[present] = page.vectors
         columns[self.vector] = _as_column(vectors, schema.field(self.vector).type, pa.array(~present))
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+
+class LanceFields(FieldFolders, VectorFields):
+    """The columns of a table."""
+
+    def __init__(self, driver: LanceDriver) -> None:
+        self._driver = driver
+        super().__init__(driver.folder / FIELDS / quote(driver.name, safe=""))
+
+    def names(self) -> Collection[str]:
+        """Return the columns."""
+        return {*self._driver.schema.names}
+
+    def refuse(self, name: str, dim: int | None) -> None:
+        """Refuse a table whose rows are known by their numbers alone, an older version, and legacy files."""
+        driver = self._driver
+        if driver.id_column is None or driver.asked_version is not None:
+            reason = "has no column of ids" if driver.id_column is None else "is an older version"
+            raise UsageError(f"{driver.location}: the table {reason}, so that no column is added to it; translate to a "
+                             "new store (-o) instead")  # fmt: skip
+        if driver.is_legacy:
+            reason = "the table is in files of the format before 2.0, and LanceDB adds no column to those"
+            raise UsageError(f"{driver.location}: {reason}; translate to a new store (-o) instead")
+
+    def caution(self, dim: int) -> str | None:
+        """Tell of programs that name no column: LanceDB chooses one by the length of a query."""
+        driver = self._driver
+        if dim != driver.dim:
+            return None
+        return (
+            f"programs that search {driver.name} must name the column {driver.vector!r} from now on, as LanceDB does "
+            f"not choose between two of {dim} dimensions"
+        )
+
+    def _type(self, dim: int) -> Any:
+        """Return the type of a column of vectors like the one that is read."""
+        import pyarrow as pa
+
+        return pa.list_(self._driver.schema.field(self._driver.vector).type.value_type, dim)
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return vectors in the precision of the columns."""
+        dim = vectors.shape[1]
+        return _as_matrix(_as_column(vectors, self._type(dim)), dim)
+
+    def write(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a column, and fill it a batch a version; LanceDB moves the rows to the end of the table."""
+        import pyarrow as pa
+
+        driver = self._driver
+        table = driver.open_table()
+        key = driver.schema.field(driver.id_column).type
+        if name not in table.schema.names:
+            table.add_columns(pa.field(name, self._type(dim)))
+        for ids, vectors in batches:
+            rows = pa.table({driver.id_column: pa.array(ids).cast(key), name: _as_column(vectors, self._type(dim))})
+            merge = table.merge_insert(driver.id_column).when_matched_update_all(where=f"target.{driver.has_vector}")
+            merge.execute(rows)
+        with suppress(Exception):  # another program may commit meanwhile; small files are no harm
+            table.optimize(cleanup_older_than=timedelta(days=36_500))
+        remarks: list[str] = []
+        if driver.index is not None and [name] not in [list(index.columns) for index in table.list_indices()]:
+            remarks = _index_again(table, *driver.index, dim, column=name)
+        sync_tree(driver.folder)
+        return remarks
+
+    def drop(self, name: str) -> None:
+        """Drop a column with its indexes."""
+        table = self._driver.open_table()
+        if name in table.schema.names:
+            for index in table.list_indices():
+                if list(index.columns) == [name]:
+                    table.drop_index(index.name)
+            table.drop_columns([name])
+            sync_tree(self._driver.folder)
+        self.forget(name)
 
 
 def _connect(folder: Path, **options: Any) -> Any:

@@ -108,17 +108,19 @@ class MilvusDriver(AliasDriver):
         if not self.is_server:
             self._refuse_missing()
         self.description = self.client.describe_collection(self.collection_name)
-        self.fields = {field["name"]: field for field in self.description["fields"]}
-        self.types = {name: str(getattr(field["type"], "name", field["type"])) for name, field in self.fields.items()}
+        self.settings_of = {field["name"]: field for field in self.description["fields"]}
+        self.types = {
+            name: str(getattr(field["type"], "name", field["type"])) for name, field in self.settings_of.items()
+        }
         properties = self.description.get("properties") or {}
         stored = {option: properties[_OWN + option] for option in self.options if _OWN + option in properties}
         self.asked = {**stored, **self.address.options}
-        self.key_field = next(name for name, field in self.fields.items() if field.get("is_primary"))
+        self.key_field = next(name for name, field in self.settings_of.items() if field.get("is_primary"))
         self._refuse_fields()
         dense = [name for name, kind in self.types.items() if kind == "FLOAT_VECTOR"]
         remedy = "say #COLLECTION?vector=FIELD for one"
         self.vector = choose(self.location, "vector", dense, self.asked.get("vector"), remedy)
-        self.dim = int(self.fields[self.vector]["params"]["dim"])
+        self.dim = int(self.settings_of[self.vector]["params"]["dim"])
         names = self.client.list_indexes(self.collection_name)
         self.indices = [self.client.describe_index(self.collection_name, name) for name in names]
         indexes = [index for index in self.indices if index["field_name"] == self.vector]
@@ -127,7 +129,7 @@ class MilvusDriver(AliasDriver):
             raise StoreError(f"{self.location}: field {self.vector} {reason}")
         self.index, distances = indexes[0], {"COSINE": "cosine", "IP": "ip", "L2": "l2"}
         self.distance = cast("Distance", distances[str(self.index["metric_type"])])
-        has_key = any(field.get("is_partition_key") for field in self.fields.values())
+        has_key = any(field.get("is_partition_key") for field in self.settings_of.values())
         self.partitions = [None] if has_key else sorted(self.client.list_partitions(self.collection_name))
         self.client.load_collection(self.collection_name)
 
@@ -185,7 +187,7 @@ class MilvusDriver(AliasDriver):
     def _written_fields(self) -> list[str]:
         """All fields but those that functions fill; `$meta` is what Milvus calls the dynamic ones."""
         dynamic = ["$meta"] if self.description.get("enable_dynamic_field") else []
-        return [*(name for name, field in self.fields.items() if not field.get("is_function_output")), *dynamic]
+        return [*(name for name, field in self.settings_of.items() if not field.get("is_function_output")), *dynamic]
 
     def _batches(self, fields: list[str], partition: str | None, at_once: int) -> Iterator[list[dict[str, Any]]]:
         settings = {"partition_names": [partition] if partition else None, "consistency_level": "Strong"}
@@ -238,7 +240,7 @@ class MilvusDriver(AliasDriver):
                 raise UnsupportedStoreError(
                     f"{self.location}: field {name} is a {kind}, which is not kept; copy the collection without it"
                 )
-            if kind.endswith("VECTOR") and self.fields[name].get("nullable"):
+            if kind.endswith("VECTOR") and self.settings_of[name].get("nullable"):
                 raise UnsupportedStoreError(
                     f"{self.location}: vectors of field {name} may be null, which is not kept; copy the collection "
                     "with a field of vectors that may not"
@@ -290,16 +292,16 @@ class MilvusDriver(AliasDriver):
                 f'{self.location}: the filter is no expression of Milvus, such as "page < 3", but '
                 f"{type(where).__name__}"
             )
-        is_own = _LAYOUT[2] in self.fields and self.types[_LAYOUT[2]] == "JSON"
+        is_own = _LAYOUT[2] in self.settings_of and self.types[_LAYOUT[2]] == "JSON"
         terms = []
         for name, value in where.items():
-            field = f"{_LAYOUT[2]}[{_literal(name)}]" if is_own and name not in self.fields else name
+            field = f"{_LAYOUT[2]}[{_literal(name)}]" if is_own and name not in self.settings_of else name
             terms.append(f"{field} == {_literal(value)}")
         return " and ".join(terms)
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors by writing whole records; a folder is in use by this process alone from then on."""
-        if self.fields[self.key_field].get("auto_id"):
+        if self.settings_of[self.key_field].get("auto_id"):
             raise StoreError(
                 f"{self.location}: Milvus gives the ids of this collection (auto_id), and would give new ones; copy it "
                 "to a collection with ids of your own"
@@ -413,7 +415,7 @@ class MilvusDriver(AliasDriver):
             if field["name"] == self.vector:
                 changed["params"] = {**field["params"], "dim": dim}
             fields.append(changed)
-        if self.fields[self.key_field].get("auto_id"):
+        if self.settings_of[self.key_field].get("auto_id"):
             remarks.append("Milvus gave the ids (auto_id); they stay, so new records need ids from your programs")
         functions = [
             {**function, **{key: list(function[key]) for key in ("input_field_names", "output_field_names")}}

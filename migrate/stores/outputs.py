@@ -18,8 +18,6 @@ from migrate.work.writer import StoreWriter
 class Output(OutputFolder):
     """A folder for a new store of the source's own kind, which `location` opens once it is there."""
 
-    is_field: bool = False
-    """True if it is a field of vectors in the records of the store that is read."""
     remarks: tuple[str, ...] = ()
     """Notes of what was found when it was published."""
 

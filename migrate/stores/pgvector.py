@@ -26,12 +26,20 @@ from numpy.typing import NDArray
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
 from migrate.locations import Address, fits, meant_by, options_text, secrets_of
-from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest, parse_manifest
 from migrate.pace import has_pace, rows_at_once
 from migrate.stores import pgvector_table as tables
+from migrate.stores.added_fields import (
+    REMOVED_NOTE,
+    UNFINISHED,
+    AddedField,
+    VectorFields,
+    fields_beside,
+    main_fields,
+    note_was_removed,
+)
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page
-from migrate.stores.field_notes import FIELD_NOTE, FieldNote
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
 from migrate.stores.records import Distance, choose, choose_text, differing, import_client, with_nested
@@ -71,7 +79,6 @@ class PgvectorDriver(Driver):
     write_options = ("distance", "index", "m", "ef_construction", "lists")
     urls = ("postgresql://", "postgres://")
     swaps = True
-    adds_fields = True
 
     def __init__(self, location: str, address: Address) -> None:
         super().__init__(location, address)
@@ -467,144 +474,48 @@ class PgvectorDriver(Driver):
                 raise other_there(self.info)
             return count
 
-    # Fields: columns, whose notes lie beside stores.
-
     @property
     def records_name(self) -> str:
         """The name of the table."""
         return join_names(self.table.path)
 
-    def field_names(self) -> Collection[str]:
-        """Return the columns."""
-        return {*self.table.types}
-
-    def has_fields(self) -> bool:
-        """Return whether a column was added to the table."""
-        if self.address.name:
-            return bool(self._field_notes(*self._target(self.address.name)[:2]))
-        ((schema,),) = self._ask("SELECT coalesce(current_schema(), 'public')")
-        return bool(self._files(schema, "name = %s", FIELD_NOTE))
-
-    def field_notes(self) -> dict[str, FieldNote]:
-        """Return the notes of the columns that were added to the table."""
-        notes = self._field_notes(*self.table.path)
-        return {name: note for name, note in notes.items() if name in self.table.types}
-
-    def _field_notes(self, schema: str, table: str) -> dict[str, FieldNote]:
-        stores = self._files(schema, "starts_with(store, %s) AND name = %s", f"{table}.", FIELD_NOTE, names="store")
-        return {store[len(table) + 1 :]: FieldNote.read(content, self.location) for store, content in stores}
-
-    def _is_main(self, row: Any) -> bool:
-        """Return whether a column is none that was added beside another one of its table."""
-        (schema, table, column), columns = row[:3], tables.vector_columns(self._ask)
-        note = self._field_notes(schema, table).get(column)
-        return note is None or (schema, table, note.old_field) not in {tuple(it[:3]) for it in columns}
-
-    @cached_property
-    def _beside(self) -> set[str]:
-        return self.vectors_beside()
-
-    def note_field(self, name: str, note: FieldNote) -> None:
-        """Write the note of a column."""
-        schema, table = self.table.path
-        self._write_files(schema, f"{table}.{name}", {FIELD_NOTE: note.as_bytes()})
-
-    def keep_field(self, name: str, note: FieldNote, content: Path) -> None:
-        """Put files beside a column with its note, in one transaction."""
-        schema, table = self.table.path
-        files = {path.name: read_file(path) for path in sorted(content.iterdir()) if path.is_file()}
-        self._write_files(schema, f"{table}.{name}", {**files, FIELD_NOTE: note.as_bytes()}, keeps_others=False)
-
-    def as_kept(self, vectors: Vectors) -> Vectors:
-        """Return vectors in the precision of the column."""
-        return vectors.astype(np.float16).astype(np.float32) if self.table.type == "halfvec" else vectors
-
-    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
-        """Add a column, fill it a batch a transaction, and index it while others write."""
-        table = self.table
-        if name not in table.types:
-            with self._transaction():
-                self._wait_for_locks()
-                kind = f"{table.type}({dim})"
-                self._ask(sql("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {kind}", table.path, name, kind=kind))
-        statement = sql(
-            "UPDATE {} t SET {} = v.vector FROM lead_migrate_batch v WHERE t.{} = v.id::{kind} AND t.{} IS NOT NULL "
-            "AND {where}",
-            table.path, name, self.key_column, table.column, kind=table.types[self.key_column], where=self.where,
-        )  # fmt: skip
-        if has_pace():  # see `_copy`
-            self._index_field(name, dim, is_empty=True)
-        for ids, vectors in batches:
-            with self._transaction():
-                columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
-                self._ask(sql("CREATE TEMP TABLE IF NOT EXISTS lead_migrate_batch {columns}", columns=columns))
-                rows = ((doc_id.encode(), vector) for doc_id, vector in zip(ids, _as_sent(vectors), strict=True))
-                self._copy_in(["lead_migrate_batch"], 2, rows)
-                self._ask("ANALYZE lead_migrate_batch")
-                self._ask(statement)
-        return self._index_field(name, dim)
+    @property
+    def fields(self) -> PgvectorFields:
+        """The columns."""
+        return PgvectorFields(self)
 
     def _wait_for_locks(self) -> None:
         """Let a transaction that changes the table give up soon, as others wait behind it."""
         self._ask("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
 
-    def _index_field(self, name: str, dim: int, *, is_empty: bool = False) -> list[str]:
-        """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
-        table, most = self.table, _MOST_INDEXED[self.table.type]
-        pairs = [pair for pair in tables.index_names(table, name) if pair[0].takes_rows or not is_empty]
-        if pairs and dim > most:
-            return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
-        if pairs and self._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
-            return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
-        with closing(connect(self.address.place)) as connection:  # of its own, as no transaction may hold it
-            connection.execute("SET maintenance_work_mem = '256MB'")
-            self._wait_for_builds()
-            for index, index_name in pairs:
-                path = (table.path[0], index_name)
-                question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
-                validity = self._ask(question, [quoted(path)])
-                if validity == [(False,)]:
-                    connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
-                if validity != [(True,)]:
-                    connection.execute(tables.index_like(table, index, index_name, name, dim))
-        self._ask(sql("ANALYZE {}", table.path))
-        return []
+    def _added(self, schema: str, table: str) -> dict[str, AddedField]:
+        """Return the columns that were added to a table, by their manifests, which lie beside stores."""
+        if self._ask("SELECT to_regclass(%s)", [quoted((schema, FILES))]) == [(None,)]:
+            return {}
+        question = sql(
+            "SELECT store, name, content FROM {} WHERE starts_with(store, %s) AND name = ANY(%s) ORDER BY 1, 2",
+            (schema, FILES),
+        )
+        added = {}
+        files = self._ask(question, [f"{table}.", [MANIFEST_NAME, UNFINISHED, REMOVED_NOTE]])
+        for store, name, content in files:
+            column = store[len(table) + 1 :]
+            if name == REMOVED_NOTE:
+                raise note_was_removed(self.location, column)
+            manifest = parse_manifest(content, "store", Path(f"{FILES} of {self.location}", name))
+            if manifest.store.added_beside is not None:
+                added[column] = AddedField(manifest, is_complete=name == MANIFEST_NAME)
+        return added
 
-    def _wait_for_builds(self) -> None:
-        """Wait until no index of the table is built: a server ends what a killed run has asked for.
+    def _is_main(self, row: Any) -> bool:
+        """Return whether a column is none that was added beside another one of its table."""
+        schema, table, column = row[:3]
+        columns = [it[2] for it in tables.vector_columns(self._ask) if it[:2] == (schema, table)]
+        return column in main_fields(columns, self._added(schema, table))
 
-        No statement may wait for that in the server, as the build waits for every statement there.
-        """
-        question = "SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = %s::bigint::oid)"
-        while self._ask(question, [self.table.oid]) == [(True,)]:
-            time.sleep(0.2)
-
-    def refuse_drop(self, name: str) -> None:
-        """Refuse a column that views, policies or other things depend on, by dropping it and taking that back."""
-        from psycopg import Rollback
-        from psycopg.errors import DependentObjectsStillExist
-
-        drop = sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", self.table.path, name)
-        try:
-            with self._connected() as connection, connection.transaction() as transaction:
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
-                connection.execute(drop)
-                raise Rollback(transaction)
-        except DependentObjectsStillExist as error:
-            detail = "; ".join((error.diag.message_detail or str(error)).splitlines())
-            raise UsageError(f"{self.location}: {detail}; change or drop what depends on the column, and run again: "
-                             "nothing was changed") from error  # fmt: skip
-
-    def drop_field(self, name: str) -> None:
-        """Drop a column, with what lies beside it."""
-        schema, table = self.table.path
-        with self._transaction():
-            self._wait_for_locks()
-            self._ask(sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", (schema, table), name))
-            files = [file for file, _ in self._files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
-            deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
-            if files:
-                self._ask(deletion, [f"{table}.{name}", files])
+    @cached_property
+    def _beside(self) -> set[str]:
+        return fields_beside(self.fields.added())
 
     # What lies beside stores.
 
@@ -643,13 +554,12 @@ class PgvectorDriver(Driver):
         self._write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
         return f"{FILES} of schema {schema}"
 
-    def _files(self, schema: str, condition: str, *values: str, names: str = "name") -> list[tuple[str, bytes]]:
-        """Return files that lie beside stores, by name; or one of each by its store, `names`."""
+    def _files(self, schema: str, condition: str, *values: str) -> list[tuple[str, bytes]]:
+        """Return files that lie beside stores, by name."""
         if self._ask("SELECT to_regclass(%s)", [quoted((schema, FILES))]) == [(None,)]:
             return []
-        question = sql(
-            "SELECT {}, content FROM {} WHERE {condition} ORDER BY 1", names, (schema, FILES), condition=condition
-        )
+        table = (schema, FILES)
+        question = sql("SELECT name, content FROM {} WHERE {condition} ORDER BY 1", table, condition=condition)
         return self._ask(question, values)
 
     def _write_files(self, schema: str, store: str, files: Mapping[str, bytes], *, keeps_others: bool = True) -> None:
@@ -946,6 +856,134 @@ class PgvectorDriver(Driver):
         schema, table, column = self._target(name)
         files = {} if record is None else {_SWITCH: canonical_json(dict(record)).encode()}
         self._write_files(schema, f"switch of {table}.{column}", files, keeps_others=False)
+
+
+class PgvectorFields(VectorFields):
+    """The columns of a table."""
+
+    def __init__(self, driver: PgvectorDriver) -> None:
+        self._driver = driver
+
+    def names(self) -> Collection[str]:
+        """Return the columns."""
+        return {*self._driver.table.types}
+
+    def added(self) -> Mapping[str, AddedField]:
+        """Return the columns that this tool has added, and that are there."""
+        added = self._driver._added(*self._driver.table.path)
+        return {name: field for name, field in added.items() if name in self.names()}
+
+    def begin(self, name: str, manifest: Manifest) -> None:
+        """Note that a column is being written."""
+        self._write_files(name, {UNFINISHED: canonical_json(manifest.as_json()).encode()})
+
+    def keep(self, name: str, content: Path) -> None:
+        """Put files beside a column."""
+        self._write_files(name, {path.name: read_file(path) for path in sorted(content.iterdir()) if path.is_file()})
+
+    def _write_files(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Put files in the place of all that lies beside a column, in one transaction."""
+        schema, table = self._driver.table.path
+        self._driver._write_files(schema, f"{table}.{name}", files, keeps_others=False)
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return vectors in the precision of the column."""
+        return vectors.astype(np.float16).astype(np.float32) if self._driver.table.type == "halfvec" else vectors
+
+    def write(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a column, fill it a batch a transaction, and index it while others write."""
+        driver = self._driver
+        table = driver.table
+        if name not in table.types:
+            with driver._transaction():
+                driver._wait_for_locks()
+                kind = f"{table.type}({dim})"
+                driver._ask(sql("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {kind}", table.path, name, kind=kind))
+        statement = sql(
+            "UPDATE {} t SET {} = v.vector FROM lead_migrate_batch v WHERE t.{} = v.id::{kind} AND t.{} IS NOT NULL "
+            "AND {where}",
+            table.path,
+            name,
+            driver.key_column,
+            table.column,
+            kind=table.types[driver.key_column],
+            where=driver.where,
+        )
+        if has_pace():  # see `_copy`
+            self._index_field(name, dim, is_empty=True)
+        for ids, vectors in batches:
+            with driver._transaction():
+                columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
+                driver._ask(sql("CREATE TEMP TABLE IF NOT EXISTS lead_migrate_batch {columns}", columns=columns))
+                rows = ((doc_id.encode(), vector) for doc_id, vector in zip(ids, _as_sent(vectors), strict=True))
+                driver._copy_in(["lead_migrate_batch"], 2, rows)
+                driver._ask("ANALYZE lead_migrate_batch")
+                driver._ask(statement)
+        return self._index_field(name, dim)
+
+    def _index_field(self, name: str, dim: int, *, is_empty: bool = False) -> list[str]:
+        """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
+        driver = self._driver
+        table = driver.table
+        most = _MOST_INDEXED[table.type]
+        pairs = [pair for pair in tables.index_names(table, name) if pair[0].takes_rows or not is_empty]
+        if pairs and dim > most:
+            return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
+        if pairs and driver._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
+            return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
+        with closing(connect(driver.address.place)) as connection:  # of its own, as no transaction may hold it
+            connection.execute("SET maintenance_work_mem = '256MB'")
+            self._wait_for_builds()
+            for index, index_name in pairs:
+                path = (table.path[0], index_name)
+                question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
+                validity = driver._ask(question, [quoted(path)])
+                if validity == [(False,)]:
+                    connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
+                if validity != [(True,)]:
+                    connection.execute(tables.index_like(table, index, index_name, name, dim))
+        driver._ask(sql("ANALYZE {}", table.path))
+        return []
+
+    def _wait_for_builds(self) -> None:
+        """Wait until no index of the table is built: a server ends what a killed run has asked for.
+
+        No statement may wait for that in the server, as the build waits for every statement there.
+        """
+        question = "SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = %s::bigint::oid)"
+        while self._driver._ask(question, [self._driver.table.oid]) == [(True,)]:
+            time.sleep(0.2)
+
+    def refuse_drop(self, name: str) -> None:
+        """Refuse a column that views, policies or other things depend on, by dropping it and taking that back."""
+        from psycopg import Rollback
+        from psycopg.errors import DependentObjectsStillExist
+
+        driver = self._driver
+        drop = sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", driver.table.path, name)
+        try:
+            with driver._connected() as connection, connection.transaction() as transaction:
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
+                connection.execute(drop)
+                raise Rollback(transaction)
+        except DependentObjectsStillExist as error:
+            detail = "; ".join((error.diag.message_detail or str(error)).splitlines())
+            raise UsageError(
+                f"{driver.location}: {detail}; change or drop what depends on the column, and run again: nothing was "
+                "changed"
+            ) from error
+
+    def drop(self, name: str) -> None:
+        """Drop a column, with what lies beside it."""
+        driver = self._driver
+        schema, table = driver.table.path
+        with driver._transaction():
+            driver._wait_for_locks()
+            driver._ask(sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", (schema, table), name))
+            files = [file for file, _ in driver._files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
+            deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
+            if files:
+                driver._ask(deletion, [f"{table}.{name}", files])
 
 
 def connect(url: str) -> Connection[Any]:

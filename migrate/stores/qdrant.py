@@ -7,6 +7,7 @@ is read from a copy, whose pickles are first held to be points and nothing else.
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import pickle
 import re
@@ -18,6 +19,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +32,10 @@ from migrate.errors import (
     UnsupportedStoreError,
     UsageError,
 )
+from migrate.files import state_folder
 from migrate.locations import scrub
 from migrate.pace import rest_for_pace, rows_at_once
+from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
 from migrate.stores.driver import Page, in_parts
@@ -62,7 +66,6 @@ class QdrantDriver(AliasDriver):
         "bounded on a server; a folder in memory",
     )
     options = ("id", "text", "vector")
-    adds_fields = True
     lock = ".lock"
 
     @classmethod
@@ -114,7 +117,7 @@ class QdrantDriver(AliasDriver):
         self.user_metadata = dict(self.config.metadata or {})
         self.own = self.user_metadata.pop(_OWN, None) or {}
         self.asked = {**{k: v for k, v in self.own.items() if k in self.options}, **self.address.options}
-        if "vector" not in self.address.options and self.asked.get("vector") not in self._dense:
+        if "vector" not in self.address.options and self.asked.get("vector") not in self.dense:
             self.asked.pop("vector", None)  # one that was dropped since
         self.vector, self.params = self._choose_vector(self.asked.get("vector"))
         self.dim, self.id_field = self.params.size, self.asked.get("id")
@@ -258,16 +261,16 @@ class QdrantDriver(AliasDriver):
         return None if settings is None else next(iter(type(settings).model_fields))
 
     @property
-    def _dense(self) -> dict[str, Any]:
+    def dense(self) -> dict[str, Any]:
         """The settings of the dense vectors by name; one without a name has an empty one."""
         vectors = self.config.params.vectors
         return vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
 
     def _choose_vector(self, requested: str | None) -> tuple[str, Any]:
-        names = [*self._dense]
-        names = names if requested in names else self.main_fields(names)
+        names = [*self.dense]
+        names = names if requested in names else main_fields(names, self.fields.added())
         name = choose(self.location, "vector", names, requested, "say #COLLECTION?vector=NAME for one")
-        params = self._dense[name]
+        params = self.dense[name]
         if params.multivector_config is not None:
             raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
         if params.distance.value not in _DISTANCES:
@@ -349,79 +352,15 @@ class QdrantDriver(AliasDriver):
     def _named(self, vector: list[float]) -> Any:
         return {self.vector: vector} if self.vector else vector
 
-    # Fields: named vectors.
+    def points_alone(self, ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Return the points of some ids, with no more of each than says which id it is."""
+        payload = False if self.id_field is None else [self.id_field]
+        return self._retrieve(ids, with_payload=payload, with_vectors=False)
 
     @property
-    def field_owner(self) -> str:
-        """The collection's own name, whatever alias leads to it."""
-        return self.collection_name
-
-    def field_names(self) -> Collection[str]:
-        """Return the names of all vectors."""
-        return {*self._dense, *(self.config.params.sparse_vectors or {})}
-
-    def refuse_field(self, name: str, dim: int | None) -> None:
-        """Refuse a client that cannot add one."""
-        if not hasattr(self.client, "create_vector_name"):
-            raise UsageError(f"{self.location}: this qdrant-client adds no vector to a collection; update it, or "
-                             "translate to a new store (-o) instead")  # fmt: skip
-
-    @property
-    def rounding(self) -> float:
-        """Return what the rounding of unit vectors may take."""
-        return 1e-6 if self.distance == "cosine" else 0.0
-
-    def as_kept(self, vectors: Vectors) -> Vectors:
-        """Return unit vectors where they are compared by cosine."""
-        return unit_rows(vectors) if self.distance == "cosine" else vectors
-
-    def write_field(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
-        """Add a named vector, and fill it a batch a call."""
-        most = max(min((4 << 20) // (24 * dim), self.at_once), 1)  # 4 MiB, of 24 bytes a number
-        with self.written_client() as client:
-            if name not in self.field_names():
-                self._add_vector(client, name, dim)
-            for ids, vectors in batches:
-                new = dict(zip(ids, vectors, strict=True))
-                doc_ids = {point.id: doc_id for doc_id, point in self._retrieve(ids, **self._ids_alone)}
-                present = client.retrieve(self.collection_name, [*doc_ids], with_payload=False, with_vectors=False)
-                points = [
-                    self.models.PointVectors(id=point.id, vector={name: new[doc_ids[point.id]].tolist()})
-                    for point in present
-                ]
-                for chunk in in_parts(points, most):
-                    client.update_vectors(self.collection_name, chunk, wait=True)
-        return []
-
-    @property
-    def _ids_alone(self) -> dict[str, Any]:
-        return {"with_payload": False if self.id_field is None else [self.id_field], "with_vectors": False}
-
-    def _add_vector(self, client: Any, name: str, dim: int) -> None:
-        settings = self.models.DenseVectorConfig(size=dim, distance=self.params.distance)
-        config = self.models.DenseVectorNameConfig(dense=settings)
-        try:
-            client.create_vector_name(self.collection_name, name, config, wait=True)
-        except Exception as error:
-            if getattr(error, "status_code", None) not in (404, 405):
-                raise
-            raise UsageError(
-                f"{self.location}: this server of Qdrant adds no vector to a collection; update it, and run again, or "
-                "translate to a new store (-o)"
-            ) from error
-
-    def refuse_drop(self, name: str) -> None:
-        """Refuse the vector without a name."""
-        if not name:
-            raise UsageError(f"{self.location}: Qdrant drops no vector that has no name, so the old one stays; leave "
-                             "it, or translate to a new store")  # fmt: skip
-
-    def drop_field(self, name: str) -> None:
-        """Drop a named vector."""
-        with self.written_client() as client:
-            if name in self.field_names():
-                client.delete_vector_name(self.collection_name, name, wait=True)
-        self.forget_field(name)
+    def fields(self) -> QdrantFields:
+        """The named vectors."""
+        return QdrantFields(self)
 
     # Folders.
 
@@ -491,7 +430,7 @@ class QdrantDriver(AliasDriver):
                 f"{self._quantization} quantization was rebuilt and is lossy: check its recall against exact search"
             )
         vector, named = self.params.model_copy(update=changed), isinstance(params.vectors, dict)
-        options = {**self.own, **self.asked, **({"vector": self.vector} if len(self._dense) > 1 else {})}
+        options = {**self.own, **self.asked, **({"vector": self.vector} if len(self.dense) > 1 else {})}
         same = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
         return {
             "vectors_config": {**params.vectors, self.vector: vector} if named else vector,
@@ -548,6 +487,84 @@ class QdrantDriver(AliasDriver):
             creation = models.CreateAlias(collection_name=collection, alias_name=alias)
             steps.append(models.CreateAliasOperation(create_alias=creation))
         self.client.update_collection_aliases(steps)
+
+
+class QdrantFields(FieldFolders, VectorFields):
+    """The named vectors of a collection."""
+
+    def __init__(self, driver: QdrantDriver) -> None:
+        self._driver = driver
+        owner = driver.collection_name  # whatever alias leads to it
+        folder = driver.folder / FIELDS / quote(owner, safe="")
+        if driver.is_server:
+            digest = hashlib.sha256(f"{driver.server}#{owner}".encode()).hexdigest()[:32]
+            folder = state_folder() / "fields" / digest
+        super().__init__(folder)
+
+    def names(self) -> Collection[str]:
+        """Return the names of all vectors."""
+        return {*self._driver.dense, *(self._driver.config.params.sparse_vectors or {})}
+
+    def refuse(self, name: str, dim: int | None) -> None:
+        """Refuse a client that cannot add one."""
+        if not hasattr(self._driver.client, "create_vector_name"):
+            raise UsageError(f"{self._driver.location}: this qdrant-client adds no vector to a collection; update it, "
+                             "or translate to a new store (-o) instead")  # fmt: skip
+
+    @property
+    def rounding(self) -> float:
+        """Return what the rounding of unit vectors may take."""
+        return 1e-6 if self._driver.distance == "cosine" else 0.0
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return unit vectors where they are compared by cosine."""
+        return unit_rows(vectors) if self._driver.distance == "cosine" else vectors
+
+    def write(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a named vector, and fill it a batch a call."""
+        driver, models = self._driver, self._driver.models
+        most = max(min((4 << 20) // (24 * dim), driver.at_once), 1)  # 4 MiB, of 24 bytes a number
+        with driver.written_client() as client:
+            if name not in self.names():
+                self._add_vector(client, name, dim)
+            for ids, vectors in batches:
+                new = dict(zip(ids, vectors, strict=True))
+                doc_ids = {point.id: doc_id for doc_id, point in driver.points_alone(ids)}
+                present = client.retrieve(driver.collection_name, [*doc_ids], with_payload=False, with_vectors=False)
+                points = [
+                    models.PointVectors(id=point.id, vector={name: new[doc_ids[point.id]].tolist()})
+                    for point in present
+                ]
+                for chunk in in_parts(points, most):
+                    client.update_vectors(driver.collection_name, chunk, wait=True)
+        return []
+
+    def _add_vector(self, client: Any, name: str, dim: int) -> None:
+        driver, models = self._driver, self._driver.models
+        settings = models.DenseVectorConfig(size=dim, distance=driver.params.distance)
+        config = models.DenseVectorNameConfig(dense=settings)
+        try:
+            client.create_vector_name(driver.collection_name, name, config, wait=True)
+        except Exception as error:
+            if getattr(error, "status_code", None) not in (404, 405):
+                raise
+            raise UsageError(
+                f"{driver.location}: this server of Qdrant adds no vector to a collection; update it, and run again, "
+                "or translate to a new store (-o)"
+            ) from error
+
+    def refuse_drop(self, name: str) -> None:
+        """Refuse the vector without a name."""
+        if not name:
+            raise UsageError(f"{self._driver.location}: Qdrant drops no vector that has no name, so the old one stays; "
+                             "leave it, or translate to a new store")  # fmt: skip
+
+    def drop(self, name: str) -> None:
+        """Drop a named vector."""
+        with self._driver.written_client() as client:
+            if name in self.names():
+                client.delete_vector_name(self._driver.collection_name, name, wait=True)
+        self.forget(name)
 
 
 def quiet(call: Any, *arguments: Any, **options: Any) -> Any:

@@ -189,10 +189,10 @@ def find_exchange(location: str) -> Exchange | None:
         return exchange
     if is_place:
         kind = next((kind for kind in _BUILT_IN if kind.recognises(Path(location))), None)
-        return kind.find_exchange(location) if isinstance(kind, DatabaseKind | ParquetKind) else None
+        return kind.find_exchange(location) if isinstance(kind, DatabaseKind) else None
     scheme = _SCHEME.fullmatch(location)
     named = None if scheme is None else _kind_called(scheme[1])
-    return named.find_exchange(scheme[2]) if scheme and isinstance(named, DatabaseKind | ParquetKind) else None
+    return named.find_exchange(scheme[2]) if scheme and isinstance(named, DatabaseKind) else None
 
 
 def _open(location: str) -> Store:

@@ -13,12 +13,11 @@ import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from migrate.errors import InputError, LeadMigrateError, StoreError, UsageError
+from migrate.errors import InputError, LeadMigrateError, UsageError
 from migrate.files import (
     SWITCH_MARK,
     atomic_file,
@@ -36,20 +35,17 @@ from migrate.files import (
 from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError, expect, parse_json, read_small
+from migrate.stores.added_fields import FIELDS
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.sources import SOURCES_NAME
 
 if TYPE_CHECKING:
     from migrate.stores.driver import Driver
-    from migrate.stores.field_notes import FieldPlace
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
-FIELDS: Final = ".lead-migrate-fields"
-"""The folder of what lies beside fields of vectors that were added to the records of a folder."""
-
 BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors", FIELDS)
 """Files beside a store: its manifest, confidence, checksums of the old vectors, state of the model, added fields."""
 
@@ -137,9 +133,6 @@ class Exchange:
             backend.swap({self.old: record["old"], self.new: record["new"]})
             backend.note(self.old, None)
 
-    def refuse_forget(self) -> None:
-        """Raise UsageError if the old store cannot be deleted, as far as that is known beforehand."""
-
     def forget(self) -> None:
         """Delete the old store, which stepped aside, and the record, and nothing else."""
         backend = self.places
@@ -164,80 +157,6 @@ class Exchange:
     def _alone(self) -> Iterator[None]:
         with self.places.errors(), self.places.alone((self.old, self.new)):
             yield
-
-
-class FieldExchange(Exchange):
-    """An old field of vectors and a new one of the same records, of which programs name the one that they ask.
-
-    Nothing in the database is changed but a note, until the old field is dropped.
-    """
-
-    def __init__(self, driver: FieldPlace, old: str, new: str) -> None:
-        self.driver, self.old, self.new = driver, old, new
-        self.check: Callable[[], None] = lambda: None
-
-    @classmethod
-    def of(cls, driver: FieldPlace) -> FieldExchange | None:
-        """Return the exchange that is recorded of fields of the records of a driver, which is open."""
-        switched = {name: note for name, note in driver.field_notes().items() if note.switch is not None}
-        return next((cls(driver, note.old_field, name) for name, note in switched.items()), None)
-
-    def record(self) -> Record | None:
-        """Return the record of the last switch."""
-        with self.driver.errors():
-            note = self.driver.field_notes().get(self.new)
-        return None if note is None else note.switch
-
-    def switch(self, record: Record) -> None:
-        """Record that programs ask the new field."""
-        if self.record() is None:
-            self.check()
-            self._check_dimension()
-            self._note(record)
-
-    def _check_dimension(self) -> None:
-        """Make sure that the new field is not one of another dimension, made by somebody else since."""
-        with self.driver.errors():
-            field = self.driver.of_field(self.new)
-            field.open()
-            manifest = field.manifest()
-        model = None if manifest is None else manifest.model
-        if model is not None and model.dim != field.dim:
-            raise StoreError(
-                f"{field.location}: the field has {field.dim:,} dimensions, and was made with {model.dim:,}: it is "
-                "another one of the same name; translate into a field of another name"
-            )
-
-    def rollback(self) -> None:
-        """Record that they ask the old field again."""
-        record = self.record()
-        with self.driver.errors():
-            is_there = self.old in self.driver.field_names()  # a `forget` that the database refused has dropped nothing
-        if record is not None and record.get("goal") == FORGOTTEN and not is_there:
-            raise UsageError(f"{record['old']}: the old field is deleted already; run `forget` again to finish it")
-        self._note(None)
-
-    def refuse_forget(self) -> None:
-        """Raise UsageError if the old field cannot be dropped."""
-        with self.driver.errors():
-            self.driver.refuse_drop(self.old)
-
-    def forget(self) -> None:
-        """Drop the old field, and nothing else."""
-        record = self.record()
-        if record is None:
-            return
-        self.refuse_forget()
-        self._note({**record, "goal": FORGOTTEN})
-        with self.driver.errors():
-            self.driver.drop_field(self.old)
-        self._note(None)
-
-    def _note(self, record: Record | None) -> None:
-        with self.driver.errors():
-            note = self.driver.field_notes().get(self.new)
-            if note is not None:
-                self.driver.note_field(self.new, replace(note, switch=None if record is None else dict(record)))
 
 
 def why_no_switch(old: Store, new: Store) -> str | None:

@@ -482,7 +482,7 @@ def translate_in_parts(old, stitch, location, state):
     migrate.translate(open_store(old), load_stitch(stitch), location)
 
 
-def translate_into(old, stitch, field):
+def translate_into(old, stitch, field, force=False):
     """Translate a few rows at a time into a field of the same records, which is written a few at a time."""
     import migrate.steps.translate.job as job
     import migrate.translate
@@ -493,7 +493,7 @@ def translate_into(old, stitch, field):
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
     if hasattr(store, "driver"):
         type(store.driver).at_once = 50
-    return migrate.translate(store, load_stitch(stitch), into=field).remarks
+    return migrate.translate(store, load_stitch(stitch), into=field, force=force).remarks
 
 
 def refusal_to_translate_into(old, stitch, field):

@@ -1,30 +1,27 @@
-"""New vectors in a further field of the same records: translated, audited, synced, switched to; by the real things."""
+"""New vectors in a further field of the same records: translated, asked, dropped; by the real things."""
 
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sync_tools as tools
 from children import call_in_child, run_command
-from switch_tools import write_report
-from sync_tools import Hashed, record, some_records, sync_billed, truth
+from sync_tools import Hashed, record, some_records, truth
 
 import migrate
-from migrate.cli.next_step import _is_forgotten_beside
-from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import state_folder
 from migrate.live.searcher import LiveSearcher
-from migrate.steps.reembed.fill import backfill_store
-from migrate.steps.switch import forget, rollback, switch
+from migrate.steps.switch import forget, switch
+from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.database import DatabaseStore
 from migrate.stores.faiss.search import open_search
-from migrate.stores.fields import field_place
-from migrate.stores.registry import find_exchange
-from migrate.stores.switching import FORGOTTEN
+from migrate.stores.parquet.kind import LocalParquetStore
 
 DATABASES = ["Pgvector", "Lance", "Qdrant", "QdrantServer"]
 KINDS = [*DATABASES, "Parquet"]
@@ -64,7 +61,18 @@ def stitch(old, tmp_path):
 
 
 def field_at(location, field=FIELD):
+    location = without_vector(location).rstrip("?&")
     return f"{location}{'&' if '?' in location.rpartition('#')[2] else '?'}vector={field}"
+
+
+def main_vector(location):
+    store = open_store(location)
+    return store.columns.vector if isinstance(store, LocalParquetStore) else store.driver.vector
+
+
+def without_vector(location):
+    """The location without the field that is asked for where none is added."""
+    return re.sub(r"vector=\w+&?", "", location)
 
 
 def vectors_by_id(location):
@@ -163,56 +171,6 @@ def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
     assert rows == [[1.5] * tools.TARGET_DIM] * len(some_records())
 
 
-@pytest.mark.slow
-def test_a_field_of_another_dimension_under_the_name_of_a_complete_one_is_not_switched_to(tmp_path):
-    import lancedb
-
-    old = tools.installed("Lance")().make(tmp_path / "old", some_records())
-    migrate.fit(old, Hashed(), kind="ridge", sample=40).save(tmp_path / "stitch")
-    migrate.translate(old, tmp_path / "stitch", into=FIELD)
-    place, name = str(old).removeprefix("lancedb:").split("#")
-    table = lancedb.connect(place).open_table(name)
-    table.drop_columns([FIELD])
-    table.add_columns({FIELD: "arrow_cast(make_array(1.5, 1.5, 1.5), 'FixedSizeList(3, Float32)')"})
-    with pytest.raises(StoreError, match="has 3 dimensions, and was made with 6: it is another one"):
-        switch(old, field_at(old), unproven=True)
-
-
-def make_anew(kind, location, dim):
-    """Drop the field, and make another of its name with vectors of somebody else."""
-    driver = open_store(location).driver
-    if isinstance(kind, tools.Pgvector):
-        import psycopg
-
-        with psycopg.connect(driver.address.place, autocommit=True) as connection:
-            table = driver.table.path[1]
-            connection.execute(f'ALTER TABLE "{table}" DROP COLUMN "{FIELD}"')
-            connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{FIELD}" vector({dim})')
-            connection.execute(f'UPDATE "{table}" SET "{FIELD}" = %s', [str([1.5] * dim)])
-        return
-    import lancedb
-
-    table = lancedb.connect(driver.address.place).open_table(driver.address.name)
-    table.drop_columns([FIELD])
-    values = f"arrow_cast(make_array({', '.join(['1.5'] * dim)}), 'FixedSizeList({dim}, Float32)')"
-    table.add_columns({FIELD: values})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Pgvector", "Lance"], indirect=True)
-@pytest.mark.parametrize(("dim", "words"), [(tools.TARGET_DIM, "none of the vectors"), (3, "3 dimensions and not 6")])
-def test_a_field_that_somebody_made_anew_is_not_replaced_by_force(kind, old, stitch, dim, words):
-    migrate.translate(old, stitch, into=FIELD)
-    migrate.translate(old, stitch, into=FIELD, force=True)
-    open_store(field_at(old)).put_vectors(["doc-003"], np.ones((1, tools.TARGET_DIM), np.float32))
-    migrate.translate(old, stitch, into=FIELD, force=True)  # with other vectors too it is still that field
-    make_anew(kind, field_at(old), dim)
-    theirs = vectors_by_id(field_at(old))
-    with pytest.raises(UsageError, match=f"{words}.* made it anew; choose another name"):
-        migrate.translate(old, stitch, into=FIELD, force=True)
-    assert same(vectors_by_id(field_at(old)), theirs)
-
-
 @pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
 def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
     with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
@@ -227,23 +185,40 @@ def later(records):
 
 
 @pytest.mark.parametrize("kind", DATABASES, indirect=True)
-def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_is_for_sync(kind, old, stitch):
+def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_run_brings_it(
+    kind, old, stitch, tmp_path
+):
     records = some_records()
     call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:2")
     kind.change(old, records, later(records))
     (remark,) = call_in_child(tools.translate_into, old, stitch, FIELD)
-    assert "1 documents were added, 1 changed and 1 deleted" in remark and "sync" in remark
+    assert "1 documents were added, 1 changed and 1 deleted: run `translate --into` again" in remark
     before = vectors_by_id(field_at(old))
     assert before.keys() == records.keys() - {"doc-007"}
-    done = migrate.sync(old, field_at(old), target=Hashed())
-    assert (done.counts.added, done.counts.changed, done.counts.deleted, done.remarks) == (1, 1, 0, ())
+    with pytest.raises(UsageError, match=r"a field of the records of .* `translate --into` again, with --force"):
+        migrate.sync(old, field_at(old), target=Hashed())
+    done = migrate.translate(old, stitch, into=FIELD, force=True, any_store=True)
+    migrate.translate(old, stitch, tmp_path / "new", any_store=True)
     now = vectors_by_id(field_at(old))
-    assert now.keys() == later(records).keys()
-    for name in ("doc-009", "doc-new"):
-        np.testing.assert_allclose(now[name], truth(later(records)[name][0].text), atol=1e-6)
-    assert same({name: now[name] for name in before if name != "doc-009"},
-                {name: before[name] for name in before if name != "doc-009"})  # fmt: skip
-    assert not migrate.sync(old, field_at(old), target=Hashed()).written
+    assert done.remarks == () and now.keys() == later(records).keys()
+    assert same(now, vectors_by_id(tmp_path / "new"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DATABASES, indirect=True)
+def test_a_field_is_replaced_where_it_is_and_a_run_that_was_killed_goes_on_by_force_alone(old, stitch, tmp_path):
+    migrate.translate(old, stitch, into=FIELD)
+    migrate.fit(old, Hashed("other"), kind="ridge", sample=100).save(tmp_path / "other")
+    call_in_child(tools.translate_into, old, tmp_path / "other", FIELD, True, point="batch written:2")
+    driver = open_store(old).driver
+    field = driver.of_field(FIELD)
+    field.open()  # programs find a vector in each record meanwhile
+    assert sum(len(page.ids) for page in field.pages()) == len(some_records())
+    assert "add `force=True`" in call_in_child(tools.refusal_to_translate_into, old, tmp_path / "other", FIELD)
+    call_in_child(tools.translate_into, old, tmp_path / "other", FIELD, True)
+    migrate.translate(old, tmp_path / "other", tmp_path / "new")
+    assert same(vectors_by_id(field_at(old)), vectors_by_id(tmp_path / "new"))
+    assert open_store(field_at(old)).info.manifest.model.spec == "other"
 
 
 def test_a_change_before_all_vectors_are_made_is_refused(kind, old, stitch):
@@ -254,39 +229,6 @@ def test_a_change_before_all_vectors_are_made_is_refused(kind, old, stitch):
         migrate.translate(old, stitch, into=FIELD)
     with pytest.raises(StoreError):
         open_store(field_at(old))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", DATABASES, indirect=True)
-@pytest.mark.parametrize("moment", ["recorded:2", "complete:1", "batch written:1", "field kept:1"])
-def test_a_sync_that_was_killed_goes_on_and_pays_once(kind, old, stitch, moment, tmp_path):
-    records = some_records()
-    migrate.translate(old, stitch, into=FIELD)
-    kind.change(old, records, tools.changed(records))
-    call_in_child(sync_billed, old, field_at(old), tmp_path / "cache.sqlite", tmp_path / "bill", point=moment)
-    call_in_child(sync_billed, old, field_at(old), tmp_path / "cache.sqlite", tmp_path / "bill")
-    paid = (tmp_path / "bill").read_text().split()
-    # elsewhere whole records are replaced, those with other metadata too
-    assert len(paid) == len(set(paid)) == (52 if isinstance(kind, tools.Pgvector) else 62)
-    now = vectors_by_id(field_at(old))
-    assert now.keys() == vectors_by_id(old).keys()
-    np.testing.assert_allclose(now["new-3"], truth("what is new, 3"), atol=1e-6)
-
-
-def test_a_backfill_puts_true_vectors_into_the_field(old, stitch, tmp_path):
-    migrate.translate(old, stitch, into=FIELD)
-    before, field = vectors_by_id(field_at(old)), open_store(field_at(old))
-    model, chosen = CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), list(field.documents(np.arange(100)))
-    model.embed(chosen, "document")
-    done = backfill_store(field, model, field_at(old))
-    assert done.n_before == 40 and done.n_true >= 100
-    now = vectors_by_id(field_at(old))
-    for document in chosen:
-        np.testing.assert_allclose(now[document.id], truth(document.text), atol=1e-6)
-    left = [name for name in now if name not in {document.id for document in chosen}]
-    assert same({name: now[name] for name in left}, {name: before[name] for name in left})
-    assert (stored_confidence(open_store(field_at(old))) == 1).sum() == done.n_true
-    assert not migrate.sync(old, field_at(old), target=Hashed()).written
 
 
 def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old, stitch, tmp_path):
@@ -303,91 +245,119 @@ def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old,
     assert same(vectors_by_id(old), before)
 
 
-def test_a_switch_says_what_to_change_and_forget_drops_the_old_field(old, stitch, tmp_path):
+def test_a_field_is_not_switched_to_and_the_error_says_what_to_do(old, stitch):
+    migrate.translate(old, stitch, into=FIELD)
+    with pytest.raises(
+        UsageError, match=rf"nothing is to be switched: let your programs ask '{FIELD}'; `forget` drops"
+    ):
+        switch(old, field_at(old), unproven=True)
+
+
+def test_forget_drops_the_old_field_and_the_new_one_stays(old, stitch):
+    main = main_vector(old)
     migrate.translate(old, stitch, into=FIELD)
     new = vectors_by_id(field_at(old))
-    with pytest.raises(InputError, match="no report"):
-        switch(old, field_at(old))
-    assert switch(old, field_at(old), write_report(tmp_path / "safe.json", old, field_at(old))).proven
-    rollback(old)
-    done = switch(old, field_at(old), unproven=True)
-    assert FIELD in done.change and done.model == "hashed"
-    assert same(vectors_by_id(done.aside), vectors_by_id(old))
-    assert not _is_forgotten_beside(open_store(field_at(old)))
-    assert switch(old, field_at(old), unproven=True).already
-    with pytest.raises(UsageError, match=r"was switched to, .* get theirs by `rollback`, `sync` and `switch` again"):
-        migrate.sync(old, field_at(old), target=Hashed())
-    with pytest.raises(UsageError, match="switched"):
-        migrate.translate(old, stitch, into=FIELD, force=True)
-    assert rollback(old).new == done.new
-    switch(old, field_at(old), unproven=True)
-    forget(old)
-    assert same(vectors_by_id(old), new) and same(vectors_by_id(field_at(old)), new)
-    assert open_store(old).info.manifest.model.spec == "hashed"
-    assert _is_forgotten_beside(open_store(old)) and _is_forgotten_beside(open_store(field_at(old)))
-    with pytest.raises(UsageError, match="added beside is gone"):
-        backfill_store(open_store(old), CachedEmbedder(Hashed(), tmp_path / "cache.sqlite"), old)
     with pytest.raises(UsageError, match="nothing was switched"):
         forget(old)
+    assert forget(field_at(old, main)).field.endswith(f"vector={main}")
+    plain = without_vector(old)
+    assert same(vectors_by_id(plain), new) and same(vectors_by_id(field_at(plain)), new)
+    assert open_store(plain).info.manifest.model.spec == "hashed"
+    with pytest.raises(UsageError, match="there is no such field, or none any more"):
+        forget(field_at(old, main))
 
 
-@pytest.mark.parametrize("kind", DATABASES, indirect=True)
-def test_a_store_that_was_written_to_since_the_audit_is_not_switched(kind, old, stitch, tmp_path):
-    records = some_records()
+def test_forget_drops_the_new_field_and_the_old_one_stays(old, stitch):
+    before, documents = vectors_by_id(old), list(open_store(old).documents())
     migrate.translate(old, stitch, into=FIELD)
-    report = write_report(tmp_path / "safe.json", old, field_at(old))
-    kind.change(old, records, later(records))
-    with pytest.raises(InputError, match="other vectors"):
-        switch(old, field_at(old), report)
+    forget(field_at(old))
+    assert same(vectors_by_id(old), before) and list(open_store(old).documents()) == documents
+    with pytest.raises(StoreError):
+        open_store(field_at(old))
+    assert migrate.translate(old, stitch, into=FIELD).count == len(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DATABASES, indirect=True)
+def test_forget_drops_a_field_that_is_half_written(old, stitch):
+    before = vectors_by_id(old)
+    call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:2")
+    forget(field_at(old))
+    assert FIELD not in open_store(old).driver.fields.names() and same(vectors_by_id(old), before)
+
+
+def test_a_field_that_stands_beside_none_is_not_dropped(old):
+    with pytest.raises(UsageError, match="nothing was switched here"):
+        forget(field_at(old, main_vector(old)))
+    assert len(vectors_by_id(old)) == len(some_records())
 
 
 @pytest.mark.slow
 def test_a_forget_that_was_killed_is_finished(kind, old, stitch):
+    main = main_vector(old)
     migrate.translate(old, stitch, into=FIELD)
     new = vectors_by_id(field_at(old))
-    switch(old, field_at(old), unproven=True)
-    call_in_child(forget, old, point="column exchanged:1" if isinstance(kind, tools.Parquet) else "field dropped:1")
-    with pytest.raises(UsageError, match="forget"):
-        rollback(old)
-    forget(old)
-    assert same(vectors_by_id(old), new)
+    point = "column exchanged:1" if isinstance(kind, tools.Parquet) else "field dropped:1"
+    call_in_child(forget, field_at(old, main), point=point)
+    with pytest.raises(UsageError, match="none any more"):
+        forget(field_at(old, main))
+    assert same(vectors_by_id(without_vector(old)), new)
+    if isinstance(kind, tools.Parquet):
+        place = Path(tools.place_of(old))
+        assert not [path for path in place.parent.iterdir() if path.name.endswith(".dropping")]
 
 
 @pytest.mark.slow
-def test_a_column_that_something_depends_on_is_not_forgotten_and_can_be_rolled_back(tmp_path):
+def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
     import psycopg
 
-    kind = tools.installed("Pgvector")()
-    old = kind.make(tmp_path / "old", some_records())
+    old = tools.installed("Pgvector")().make(tmp_path / "old", some_records())
     fitted = migrate.fit(old, Hashed(), kind="ridge", sample=40)
+    other = migrate.fit(old, Hashed("other", 5), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
     before, driver = vectors_by_id(old), open_store(old).driver
-    switch(old, field_at(old), unproven=True)
+    main = field_at(old, driver.vector)
     place, table = driver.address.place, driver.table.path[1]
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute(f'CREATE VIEW reading AS SELECT "{driver.vector}" FROM "{table}"')
         connection.execute("CREATE VIEW reading_further AS SELECT * FROM reading")
         try:
             with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
-                forget(old)
-            code, printed = run_command(["forget", old, "--dry-run"], tmp_path)
+                forget(main)
+            code, printed = run_command(["forget", main, "--dry-run"], tmp_path)
             assert code == 2 and "view reading depends" in printed
             assert same(vectors_by_id(old), before)
-            rollback(old)
-            switch(old, field_at(old), unproven=True)
-            rollback(old)
             connection.execute(f'CREATE VIEW reading_new AS SELECT "{FIELD}" FROM "{table}"')
             with pytest.raises(UsageError, match=r"view reading_new depends .* nothing was changed"):
-                migrate.translate(old, fitted, into=FIELD, force=True)
-            switch(old, field_at(old), unproven=True)
+                migrate.translate(old, other, into=FIELD, force=True)
+            assert len(vectors_by_id(field_at(old))) == len(before)
+            migrate.translate(old, fitted, into=FIELD, force=True)  # of the same dimension: no column is dropped
         finally:
             connection.execute("DROP VIEW IF EXISTS reading, reading_further, reading_new")
-    exchange = find_exchange(old)
-    exchange._note({**exchange.record(), "goal": FORGOTTEN})  # as an earlier version left it, which the server refused
-    rollback(old)
-    switch(old, field_at(old), unproven=True)
-    forget(old)
-    assert driver.vector not in open_store(old).driver.field_names()
+    forget(main)
+    assert driver.vector not in open_store(field_at(old)).driver.fields.names()
+
+
+def test_the_manifest_of_a_field_says_which_stitch_made_it(old, stitch):
+    main = main_vector(old)
+    migrate.translate(old, stitch, into=FIELD)
+    manifest = open_store(field_at(old)).info.manifest
+    assert (manifest.store.stitch, manifest.store.added_beside) == ("ridge", main)
+    assert load_stitch(stitch).manifest.stitch.files.items() <= manifest.inputs.items()
+    assert manifest.inputs["source rows"] == open_store(old).snapshot().rows_sha256
+
+
+def test_a_field_of_an_earlier_version_is_refused_by_the_commit_that_reads_it(kind, old, stitch):
+    migrate.translate(old, stitch, into=FIELD)
+    if isinstance(kind, tools.Pgvector):
+        driver = open_store(old).driver
+        schema, table = driver.table.path
+        driver._write_files(schema, f"{table}.{FIELD}", {"field.json": b"{}"})
+    else:
+        store = open_store(field_at(old))
+        (store.folder / "field.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"field\.json of the field 'embedding_new' was removed; the commit 0a3df1b0"):
+        open_store(old)
 
 
 def test_names_and_kinds_that_cannot_be_are_refused(old, stitch, tmp_path):
@@ -414,7 +384,7 @@ def test_a_field_is_replaced_by_force_alone(old, stitch, tmp_path):
 
 def test_a_field_of_others_is_left_alone(old, stitch):
     with pytest.raises(UsageError, match="not made by this tool"):
-        migrate.translate(old, stitch, into=field_place(open_store(old)).vector, force=True)
+        migrate.translate(old, stitch, into=main_vector(old), force=True)
 
 
 def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(qdrant_server, tmp_path):
@@ -422,8 +392,8 @@ def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(qdra
     before, fitted = vectors_by_id(old), migrate.fit(old, Hashed(), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
     assert same(vectors_by_id(old), before) and len(vectors_by_id(field_at(old))) == len(before)
-    switch(old, field_at(old), unproven=True)
     with pytest.raises(UsageError, match="has no name, so the old one stays"):
-        forget(old)
-    rollback(old)
+        forget(field_at(old, ""))
+    assert same(vectors_by_id(old), before)
+    forget(field_at(old))
     assert same(vectors_by_id(old), before)

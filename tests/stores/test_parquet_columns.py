@@ -2,19 +2,17 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import sync_tools as tools
 from children import call_in_child
 from pyarrow import parquet
-from switch_tools import write_report
-from sync_tools import Hashed, place_of, some_records, sync_billed, truth
+from sync_tools import Hashed, place_of, some_records
 from test_fields import FIELD, field_at, same, vectors_by_id
 
 import migrate
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.live.writing import writer_of
-from migrate.steps.switch import forget, switch
+from migrate.steps.switch import forget
 from migrate.stores import open_store
 from migrate.stores.confidence import stored_confidence
 
@@ -62,8 +60,7 @@ def test_all_other_columns_stay_as_they_were_to_the_bit(old, stitch):
         assert after[name].drop_columns([FIELD]).equals(table, check_metadata=True)
         assert after[name].column_names == [*table.column_names, FIELD]
     assert not any(name.startswith(".old") for name in names_in(old))
-    switch(old, field_at(old), unproven=True)
-    forget(old)
+    forget(field_at(old, "embedding"))
     assert {name: table.drop_columns(["embedding"]) for name, table in after.items()} == tables(old)
     assert not any(name.startswith(".old") for name in names_in(old))
 
@@ -87,8 +84,7 @@ def test_a_store_that_this_tool_wrote_keeps_its_list_of_files_and_is_as_its_mani
     store = open_store(made, verify=True)
     assert store.verify() and store.info.manifest.model == manifest.model
     assert same(vectors_by_id(made), before)
-    switch(made, f"{made}#?vector={FIELD}", unproven=True)
-    forget(made)
+    forget(f"{made}#?vector={open_store(made).columns.vector}")
     assert open_store(made, verify=True).info.manifest.model.spec == "third"
 
 
@@ -116,32 +112,16 @@ def test_what_a_program_wrote_after_a_run_was_killed_is_not_replaced(old, stitch
     assert tables(old) == theirs
 
 
-@pytest.mark.slow
-def test_a_sync_that_was_killed_does_not_replace_what_was_written_since(old, stitch, tmp_path):
-    migrate.translate(old, stitch, into=FIELD)
-    rewrite(old, with_a_text)
-    cache, bill = tmp_path / "cache.sqlite", tmp_path / "bill"
-    call_in_child(sync_billed, old, field_at(old), cache, bill, point="complete:1")
-    rewrite(old, lambda row: {**row, "page": 7})
-    theirs = tables(old)
-    with pytest.raises(StoreError, match=r"the files changed since .*restart"):
-        migrate.sync(old, field_at(old), target=Hashed())
-    assert tables(old) == theirs
-    migrate.sync(old, field_at(old), target=Hashed(), restart=True)
-    np.testing.assert_allclose(vectors_by_id(field_at(old))["doc-009"], truth("another text"), atol=1e-6)
-
-
-def test_rows_that_were_changed_get_their_vectors_by_sync(old, stitch):
+def test_rows_that_were_changed_get_their_vectors_by_another_run(old, stitch, tmp_path):
     migrate.translate(old, stitch, into=FIELD)
     before = vectors_by_id(field_at(old))
     rewrite(old, with_a_text)
-    done = migrate.sync(old, field_at(old), target=Hashed())
-    assert (done.counts.added, done.counts.changed, done.counts.deleted) == (0, 1, 0)
+    with pytest.raises(UsageError, match="`translate --into` again, with --force and --any-store"):
+        migrate.sync(old, field_at(old), target=Hashed())
+    migrate.translate(old, stitch, into=FIELD, force=True, any_store=True)
+    migrate.translate(old, stitch, tmp_path / "new", any_store=True)
     now = vectors_by_id(field_at(old))
-    np.testing.assert_allclose(now["doc-009"], truth("another text"), atol=1e-6)
-    others = now.keys() - {"doc-009"}
-    assert same({name: now[name] for name in others}, {name: before[name] for name in others})
-    assert not migrate.sync(old, field_at(old), target=Hashed()).written
+    assert same(now, vectors_by_id(tmp_path / "new")) and now.keys() == before.keys() - {"doc-007"}
 
 
 def test_what_lies_beside_the_column_is_found_by_ids_whatever_the_order_of_the_rows(old, stitch):
@@ -163,14 +143,6 @@ def test_a_row_without_the_new_vector_is_told_with_what_helps(old, stitch):
     assert len(vectors_by_id(field_at(old))) == len(some_records())
 
 
-def test_a_store_that_was_written_to_since_the_audit_is_not_switched(old, stitch, tmp_path):
-    migrate.translate(old, stitch, into=FIELD)
-    report = write_report(tmp_path / "safe.json", old, field_at(old))
-    rewrite(old, with_a_text)
-    with pytest.raises(InputError, match=r"of another store, or it changed since|another source"):
-        switch(old, field_at(old), report)
-
-
 def test_a_file_alone_and_a_folder_with_other_files_are_refused(old, stitch):
     folder = Path(place_of(old))
     with pytest.raises(UsageError, match="move the file into a folder of its own"):
@@ -187,12 +159,10 @@ def test_a_file_alone_and_a_folder_with_other_files_are_refused(old, stitch):
 def test_a_forget_that_was_killed_is_finished_where_further_columns_stand_beside(old, stitch):
     for column in (FIELD, "third"):
         migrate.translate(old, stitch, into=column)
-    switch(old, field_at(old), unproven=True)
-    call_in_child(forget, old, point="column exchanged:1")
-    forget(old)
+    call_in_child(forget, field_at(old, "embedding"), point="column exchanged:1")
     assert not any("embedding" in table.column_names for table in tables(old).values())
-    with pytest.raises(UsageError, match=r"nothing was switched|there are embedding_new, third"):
-        forget(field_at(old))
+    with pytest.raises(StoreError, match=r"there are embedding_new, third"):
+        open_store(old)
     assert open_store(field_at(old)).info.manifest.model.spec == "hashed"
 
 

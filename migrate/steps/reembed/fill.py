@@ -27,7 +27,6 @@ from migrate.selection.choosers import RECORDED, choosers_of
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.fields import field_over
 from migrate.stores.registry import output_of
 from migrate.stores.sources import stored_sources
 from migrate.translate import batch_rows
@@ -66,8 +65,6 @@ def backfill_store(
 ) -> Backfill:
     """Write `store` to the folder `output`, or to `KIND:...`, with the true vectors of all texts that are in the cache.
 
-    A field that was added to the records of a store is brought up to date where it is, if it is named as output too.
-
     Nothing is embedded, but for a few texts with which a model behind an API proves that the cache is still of it;
     without `prove` whoever calls has seen to that. A run that broke off is continued, if the cache has not grown since.
 
@@ -76,7 +73,7 @@ def backfill_store(
     or the model gives others than the cache has. InputError: the cache is damaged. UsageError, OutputError,
     LockedError: as `migrate.translate`.
     """
-    target = field_over(store, output) or output_of(output)
+    target = output_of(output)
     target.require_free(force=force)
     store.verify()
     snapshot = store.snapshot()

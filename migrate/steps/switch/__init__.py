@@ -10,7 +10,7 @@ from migrate.steps.base import Step, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.steps.base import StoreLike
-    from migrate.steps.switch.job import Switched
+    from migrate.steps.switch.job import Dropped, Switched
 
 _SWITCHED = argument("The store that was switched, or its path.", "store")
 
@@ -107,35 +107,36 @@ class Rollback(Step["Switched"]):
 
 
 @dataclass(frozen=True, eq=False)
-class Forget(Step["Switched"]):
-    """Delete the old store after a `switch`, and nothing else. It cannot be rolled back then.
+class Forget(Step["Switched | Dropped"]):
+    """Delete the old store after a `switch`, or a field of vectors that the location names by `?vector=`.
+
+    Nothing else is deleted. A switch cannot be rolled back then. A field is one that `translate --into` has added, or
+    one beside which it has added another.
 
     Raises
     ------
     UsageError
-        Nothing was switched there, or not to the end.
+        Nothing was switched there, or not to the end; or the field is none of these, or something depends on it.
     InputError, OutputError, RemoteError
         As `rollback`.
     """
 
-    old: StoreLike = field(metadata=_SWITCHED)
+    old: StoreLike = field(
+        metadata=argument("The store that was switched, or STORE?vector=FIELD for a field, or its path.", "store")
+    )
 
     @cached_property
-    def switched(self) -> Switched:
-        """The switch that is to be forgotten."""
-        from migrate.steps.switch.job import Switched, exchange_of
+    def planned(self) -> Switched | Dropped:
+        """The switch or the field that is to be forgotten."""
+        from migrate.steps.switch.job import plan_forget
 
-        exchange, record = exchange_of(self.old)
-        exchange.refuse_forget()
-        return Switched.of(record)
+        return plan_forget(self)
 
-    def execute(self) -> Switched:
-        """Delete the old store, and the record of the switch."""
-        from migrate.steps.switch.job import Switched, exchange_of
+    def execute(self) -> Switched | Dropped:
+        """Delete the old store and the record of the switch, or drop the field."""
+        from migrate.steps.switch.job import forget
 
-        exchange, record = exchange_of(self.old)
-        exchange.forget()
-        return Switched.of(record)
+        return forget(self)
 
 
 switch, rollback, forget = function(Switch), function(Rollback), function(Forget)

@@ -23,12 +23,13 @@ from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
 from migrate.stores.content import content_difference, content_of, is_content
+from migrate.stores.fields import NamedField
 from migrate.stores.registry import absolute_location, find_exchange, path_in
-from migrate.stores.switching import Exchange, FieldExchange, Record, moved
+from migrate.stores.switching import Exchange, Record, moved
 from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
-    from migrate.steps.switch import Switch
+    from migrate.steps.switch import Forget, Switch
 
 REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
@@ -59,8 +60,6 @@ class Switched:
     two_stage
         How many of the first documents have to be ranked again by true vectors, as the report is SAFE only so; None
         where the store is by itself.
-    change
-        What to change in programs, where the two are fields of the same records; None where they traded names.
     margin
         The share of retention that the report holds the new store to; None without one, or where it does not say.
     """
@@ -74,7 +73,6 @@ class Switched:
     all_true: bool = False
     already: bool = False
     two_stage: int | None = None
-    change: str | None = None
     margin: float | None = None
 
     @classmethod
@@ -82,6 +80,13 @@ class Switched:
         """Return the switch of a record."""
         values = {name: record[name] for name in cls.__slots__ if name in record}  # not all are in older records
         return replace(cls(**values), already=already)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A field of vectors that was dropped from the records of a store; `field` is the location that opened it."""
+
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +150,33 @@ def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
         two_stage=proof.two_stage,
         margin=proof.margin,
     )
-    if isinstance(exchange, FieldExchange):
-        aside = exchange.driver.of_field(exchange.old).location
-        was = repr(exchange.old) if exchange.old else "the vector without a name"
-        done = replace(done, aside=aside, change=f"in your programs, name {exchange.new!r} instead of {was}")
     exchange.check = partial(_refuse_changed, *stores)
     return exchange, asdict(done), done
+
+
+def plan_forget(step: Forget) -> Switched | Dropped:
+    """Return what is to be forgotten: a field that the location names, else the old store of a switch."""
+    if (field := _field_of(step)) is not None:
+        field.refuse_drop()
+        return Dropped(field.location)
+    return Switched.of(exchange_of(step.old)[1])
+
+
+def forget(step: Forget) -> Switched | Dropped:
+    """Drop a field, or delete the old store of a switch, with the record."""
+    if (field := _field_of(step)) is not None:
+        field.drop()
+        return Dropped(field.location)
+    exchange, record = exchange_of(step.old)
+    exchange.forget()
+    return Switched.of(record)
+
+
+def _field_of(step: Forget) -> NamedField | None:
+    """Return the field that is to be dropped; None where the store is part of a switch, or no field is named."""
+    location = location_of(step.old)
+    exchange = find_exchange(location)
+    return None if exchange is not None and exchange.record() is not None else NamedField.at(location)
 
 
 def location_of(store: Store | str | Path) -> str:

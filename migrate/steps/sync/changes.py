@@ -88,7 +88,6 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
             "translate again"
         )
     same_kind = old.info.kind == new.info.kind
-    in_place = old.is_beside(new)
     new_rows = _read(new, with_vectors=False, progress=progress)
     now = _read(old, with_vectors=True, progress=progress)
     rows = _rows_of(now.ids, new_rows.ids)
@@ -100,9 +99,7 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
         confidence = np.full(new.info.count, 1 if all_true else np.nan, np.float32)
     is_other = np.zeros(len(positions), bool)
     if sources is not None:
-        is_other = now.vectors[is_there] != sources[positions]
-        if not in_place:  # where both have one text, the old vector alone tells that it is another
-            is_other &= confidence[positions] != 1
+        is_other = (now.vectors[is_there] != sources[positions]) & (confidence[positions] != 1)
     has_other_text = now.texts[is_there] != new_rows.texts[positions]
     is_changed = has_other_text | is_other
     has_other_metadata = (now.metadata[is_there] != new_rows.metadata[positions]) & ~is_changed

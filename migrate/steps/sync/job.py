@@ -27,6 +27,7 @@ from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
+from migrate.stores.added_fields import field_is_translated
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of
@@ -80,8 +81,6 @@ class SyncInputs:
         """True where nothing is to be written; also not for what the old store has that is not compared."""
         counts = self.changes.counts
         differences = (counts.added, counts.changed, counts.metadata, counts.deleted)
-        if self.output.is_field:  # all else is in the same records
-            return not any(differences)
         return not any(differences) and self.manifest.store.source_state == state_of(self.old, self.before[0])
 
     @cached_property
@@ -122,6 +121,8 @@ def compare(step: Sync) -> SyncInputs:
     old, new = store_of(step.old, verify=True), store_of(step.new, verify=True)
     old.verify()
     new.verify()
+    if old.is_beside(new):
+        raise field_is_translated(old.info.location, new.info.location)
     refuse_switched(old, new)
     # one that is given is held against the store after the order of the two is known to be right
     target = step.target
@@ -167,7 +168,7 @@ def sync(step: Sync) -> Synced:
             step.progress,
         )
         details = write_store(comparison.output, job, force=True, restart=step.restart, progress=step.progress)
-        remarks = (*details["remarks"], *comparison.output.remarks)
+        remarks = tuple(details["remarks"])
     remarks = (*comparison.remarks, *remarks) if written else ()
     wall_s = time.perf_counter() - started
     return Synced(

@@ -9,11 +9,9 @@ from migrate.manifest import Manifest
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.fields import field_beside
 from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import find_exchange, output_of, path_in
-from migrate.stores.switching import FieldExchange
 
 
 def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
@@ -22,8 +20,6 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     Raises UsageError: the new store is not as a translation of the old one would be, or something else lies in its
     folder.
     """
-    if (field := field_beside(old, new)) is not None:
-        return field
     files, location = as_files(new), new.info.location
     # what lies beside a table that was switched may have a folder of its own in that of the database
     path = path_in(location) if files is None else files.folder
@@ -68,11 +64,6 @@ def refuse_switched(*stores: Store) -> None:
         location = store.info.location
         exchange = find_exchange(location)
         record = None if exchange is None else exchange.record()
-        if record is not None and isinstance(exchange, FieldExchange):
-            raise UsageError(
-                f"{location}: {record['new']} was switched to, and programs write its vectors themselves; records that "
-                "have the old ones alone get theirs by `rollback`, `sync` and `switch` again"
-            )
         if record is not None:
             raise UsageError(
                 f"{location}: the stores were switched, and {record['new']} answers in the place of {record['old']}: "

@@ -114,7 +114,7 @@ class TranslateJob:
     @property
     def caution(self) -> str | None:
         """A note on what programs must do before the work begins; None where there is nothing."""
-        return self.output.caution(self.fitted.dim) if self.output.is_field else None
+        return None if self.step.into is None else self.output.caution(self.fitted.dim)
 
     @cached_property
     def source(self) -> Store:

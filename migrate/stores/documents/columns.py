@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from migrate.errors import StoreError
-from migrate.stores.field_notes import FieldNote, fields_beside, main_fields
+from migrate.stores.added_fields import AddedField, fields_beside, main_fields
 from migrate.stores.records import choose, choose_text
 from migrate.vectors import Document
 
@@ -96,7 +96,7 @@ def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = 
 
 
 def columns_of_store(
-    schema: Any, location: str, named: Mapping[str, str], added: Mapping[str, FieldNote] = MappingProxyType({})
+    schema: Any, location: str, named: Mapping[str, str], added: Mapping[str, AddedField] = MappingProxyType({})
 ) -> Columns:
     """Choose the columns of a store; `named` has those for `vector`, `id`, `text` and `metadata`.
 

@@ -386,7 +386,8 @@ class JoinedStore(Store):
     @property
     def adds_fields(self) -> bool:
         """True if each of them can get a further vector."""
-        return all(isinstance(store, DatabaseStore) and store.driver.adds_fields for store in self.members.values())
+        stores = self.members.values()
+        return all(isinstance(store, DatabaseStore) and store.driver.fields is not None for store in stores)
 
     @property
     def example(self) -> str:

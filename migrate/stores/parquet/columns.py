@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +36,17 @@ from migrate.files import (
     write_json,
 )
 from migrate.locations import options_text
-from migrate.manifest import Manifest, StoreFacts, find_manifest
+from migrate.manifest import StoreFacts, find_manifest
 from migrate.reading import MalformedError, as_table, parse_json
+from migrate.stores.added_fields import fields_beside, refuse_name, taken
 from migrate.stores.base import Store, all_ids
 from migrate.stores.export import IDS_NAME, IdIndex
-from migrate.stores.field_notes import FieldNote, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256, hash_files
-from migrate.stores.kept import new_token, sync_tree, token_in
+from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, read_shards
 from migrate.stores.parquet.output import ParquetWriter, leaves
-from migrate.stores.parquet.store import OWN, notes_at
+from migrate.stores.parquet.store import OWN, folders_at
 from migrate.stores.switching import BESIDE
 from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
@@ -63,11 +63,9 @@ _SOURCE: Final = "source.json"
 
 
 class ColumnOutput(Output):
-    """A further column of the files of a store; with `updates` one that is there, which gets other vectors."""
+    """A further column of the files of a store."""
 
-    is_field = True
-
-    def __init__(self, store: LocalParquetStore, column: str, *, updates: bool = False) -> None:
+    def __init__(self, store: LocalParquetStore, column: str) -> None:
         location = column_location(store, column)
         if not store.files.is_folder:
             raise UsageError(
@@ -75,7 +73,7 @@ class ColumnOutput(Output):
                 "into a folder of its own, and name that"
             )
         super().__init__(real_path(store.files.folder), location)
-        self.column, self.updates = column, updates
+        self.column, self._old_column = column, store.columns.vector
         self._store: LocalParquetStore | None = store
 
     def __getstate__(self) -> dict[str, Any]:
@@ -101,7 +99,7 @@ class ColumnOutput(Output):
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return by which name the column is opened."""
-        return StoreFacts(index=f"?vector={self.column}").as_details()
+        return StoreFacts(index=f"?vector={self.column}", added_beside=self._old_column).as_details()
 
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run of which only the work folder is left over."""
@@ -117,27 +115,19 @@ class ColumnOutput(Output):
         """Make sure that the folder may be replaced, and that the column is a new one, or one that this tool added."""
         store = self.store
         refuse_existing(self.path, force=True)
-        if strangers := [name for name in store.strangers() if not name.startswith(".lead-migrate-")]:
-            raise UsageError(
-                f"{self.location}: other files lie in the folder, which is replaced as a whole: "
-                f"{', '.join(strangers[:5])}; move the store into a folder of its own"
-            )
-        if not self.updates:
-            self._refuse_column(force=force)
+        _refuse_strangers(store, self.location, "move the store into a folder of its own")
+        refuse_name(self.location, self.column)
+        is_added = self.column in store.added
+        if self.column == store.columns.vector or (self.column in store.schemas[0].names and not is_added):
+            raise taken(self.location, self.column)
+        if is_added and not force:
+            raise already_exists(self.location)
         with output_errors(self.path), tempfile.TemporaryDirectory(prefix=".", dir=self.path.parent) as trial:
             folders = Path(trial, "first"), Path(trial, "second")
             for folder in folders:
                 folder.mkdir()
             if not exchange_paths(*folders):
                 raise self._no_exchange()
-
-    def _refuse_column(self, *, force: bool) -> None:
-        store = self.store
-        refuse_name(self.location, self.column)
-        note = None if self.column == store.columns.vector else store.field_notes.get(self.column)
-        refuse_taken(self.location, self.column, note, is_there=self.column in store.schemas[0].names)
-        if note is not None and not force:
-            raise already_exists(self.location)
 
     def _no_exchange(self) -> UsageError:
         return UsageError(
@@ -147,8 +137,8 @@ class ColumnOutput(Output):
 
     def is_published(self, content: Path) -> bool:
         """Return whether the folder has the column of this work, or any if `content` is gone."""
-        note = notes_at(self.path).read().get(self.column)
-        return note is not None and token_in(content) in (None, note.token)
+        added = folders_at(self.path).added().get(self.column)
+        return added is not None and (not content.is_dir() or added.manifest == find_manifest(content, "store"))
 
     def publish(self, content: Path, *, force: bool) -> None:
         """Complete the new folder, and let it trade places with the old one."""
@@ -162,11 +152,7 @@ class ColumnOutput(Output):
                 )
             _copy_beside(self.path, folder, BESIDE)
             _note_hashes(self.path, folder)
-            note = notes_at(self.path).read().get(self.column)
-            old_column = note.old_field if note is not None and self.updates else store.columns.vector
-            switch = note.switch if note is not None and self.updates else None
-            new_note = FieldNote(old_column, str(token_in(content)), True, switch)
-            notes_at(folder).keep(self.column, new_note, content)
+            folders_at(folder).keep(self.column, content)
             sync_tree(folder)
             if not exchange_paths(folder, self.path):
                 raise self._no_exchange()
@@ -186,7 +172,7 @@ class ColumnWriter(ParquetWriter):
         return self._index.order
 
     def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write the files that are left, their list if there was one, and a token by which the column is known."""
+        """Write the files that are left, and their list if there was one."""
         super().finish(rows, shards)
         source, content = self.columns_of, self.folder.parent / "content"
         with output_errors(self.folder):
@@ -196,8 +182,6 @@ class ColumnWriter(ParquetWriter):
             _list_shards(source.files.folder, self.folder)
             write_json(self.folder.parent / _SOURCE, _versions(source))
             self._index.save(content / IDS_NAME)
-            if token_in(content) is None:
-                new_token(content)
 
     @property
     def columns_of(self) -> LocalParquetStore:
@@ -205,114 +189,81 @@ class ColumnWriter(ParquetWriter):
         return cast("LocalParquetStore", self.source)  # as `field_of` has seen to
 
 
-class ParquetColumns:
-    """The columns of vectors of a folder, of which one may be switched to and another be dropped.
+def refuse_drop_column(store: LocalParquetStore) -> None:
+    """Raise UsageError if the folder cannot be replaced by one without some column."""
+    if not store.files.is_folder:
+        raise UsageError(f"{store.info.location}: a column is dropped from a folder; name that")
+    refuse_existing(real_path(store.files.folder), force=True)
+    _refuse_strangers(store, store.info.location, "move them away first")
 
-    It is a `migrate.stores.field_notes.FieldPlace`.
-    """
 
-    def __init__(self, store: LocalParquetStore, vector: str | None = None) -> None:
-        self._store = store
-        self.vector = store.columns.vector if vector is None else vector
-        self.location = column_location(store, self.vector)
+def discard_dropped(store: LocalParquetStore) -> None:
+    """Remove what a killed call has left beside the folder: the new files, or the old ones after the exchange."""
+    place = real_path(store.files.folder)
+    with output_errors(place), output_lock(place):
+        if os.path.lexists(beside := hidden_sibling(place, "dropping")):
+            shutil.rmtree(beside)
 
-    @property
-    def dim(self) -> int:
-        """The dimension of the vectors."""
-        return self._store.dim
 
-    def open(self) -> None:
-        """Read the files as they are now."""
-        self._store = self._store.of_column(self.vector)
+def drop_column(store: LocalParquetStore, name: str) -> None:
+    """Write the files of a store without a column beside their folder, and let the two trade places."""
+    place = real_path(store.files.folder)
+    beside = hidden_sibling(place, "dropping")
+    with output_errors(place), output_lock(place):
+        beside.mkdir()
+        try:
+            _write_without(store, name, beside)
+            if not store.is_as_opened():
+                raise StoreError(
+                    f"{store.info.location}: the files changed while they were written without the column; nothing "
+                    "was dropped, run again"
+                )
+            if not exchange_paths(beside, place):
+                raise UsageError(
+                    f"{store.info.location}: the file system cannot exchange two folders in one step; drop the column "
+                    "in your own program"
+                )
+            sync_path(place.parent)
+        finally:  # the new files where something failed, else the old ones
+            shutil.rmtree(beside, ignore_errors=True)
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Turn what the system refuses into one line."""
-        with output_errors(self._store.files.folder):
-            yield
 
-    def manifest(self) -> Manifest | None:
-        """Return the manifest of the column."""
-        return self._store.info.manifest
+def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
+    """Write the files of a store without a column of vectors, and copy what lies beside them."""
+    import pyarrow.parquet
 
-    def of_field(self, field: str) -> Self:
-        """Return another column of the same files, not opened yet."""
-        return type(self)(self._store, field)
+    is_main = name not in store.added
+    vectors = fields_beside(store.added) - {name}
+    for shard, schema in zip(store.shards, store.schemas, strict=True):
+        schema = _without(schema, name)
+        encoded = leaves(schema, but=vectors)
+        with pyarrow.parquet.ParquetWriter(folder / shard.name, schema, use_dictionary=encoded) as writer:
+            for batch in store.whole(shard, 8_192):
+                columns = [batch.column(column) for column in schema.names]
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+        _give_like(Path(shard.path), folder / shard.name)
+    _give_like(store.files.folder, folder)
+    _copy_beside(store.files.folder, folder, BESIDE[-1:] if is_main else BESIDE)
+    if not is_main:
+        folders_at(folder).forget(name)
+        _note_hashes(store.files.folder, folder)
+    if (store.files.folder / SHARDS_NAME).is_file():
+        entries = [
+            {"name": shard.name, "bytes": (folder / shard.name).stat().st_size, "rows": rows}
+            | {"sha256": sha256_file(folder / shard.name)}
+            for shard, rows in zip(store.shards, store.file_rows, strict=True)
+        ]
+        write_json(folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": entries})
+    sync_tree(folder)
 
-    def field_names(self) -> list[str]:
-        """Return the names of all columns."""
-        return list(self._store.schemas[0].names)
 
-    def field_notes(self) -> dict[str, FieldNote]:
-        """Return the notes of the columns that were added."""
-        notes = notes_at(self._store.files.folder).read()
-        return {name: note for name, note in notes.items() if name in self.field_names()}
-
-    def note_field(self, name: str, note: FieldNote) -> None:
-        """Write the note of a column."""
-        notes_at(self._store.files.folder).write(name, note)
-
-    def refuse_drop(self, name: str) -> None:
-        """Raise UsageError if the folder cannot be replaced by one without the column."""
-        refuse_existing(real_path(self._store.files.folder), force=True)
-        if strangers := [one for one in self._store.strangers() if not one.startswith(".lead-migrate-")]:
-            raise UsageError(
-                f"{self.location}: other files lie in the folder, which is replaced as a whole: "
-                f"{', '.join(strangers[:5])}; move them away first"
-            )
-
-    def drop_field(self, name: str) -> None:
-        """Write the files without a column beside the folder, and let the two trade places; safe to repeat."""
-        place = real_path(self._store.files.folder)
-        beside = hidden_sibling(place, "dropping")
-        with output_errors(place), output_lock(place):
-            if os.path.lexists(beside):  # of a killed call: the new files, or the old ones after the exchange
-                shutil.rmtree(beside)
-            if name not in self.field_names():
-                return
-            beside.mkdir()
-            try:
-                self._write_without(name, beside)
-                if not self._store.is_as_opened():
-                    raise StoreError(
-                        f"{self.location}: the files changed while they were written without the column; nothing was "
-                        "dropped, run again"
-                    )
-                if not exchange_paths(beside, place):
-                    raise UsageError(
-                        f"{self.location}: the file system cannot exchange two folders in one step; drop the column "
-                        "in your own program"
-                    )
-                sync_path(place.parent)
-            finally:  # the new files where something failed, else the old ones
-                shutil.rmtree(beside, ignore_errors=True)
-
-    def _write_without(self, name: str, folder: Path) -> None:
-        import pyarrow.parquet
-
-        store, is_main = self._store, name not in self._store.field_notes
-        for shard, schema in zip(store.shards, store.schemas, strict=True):
-            schema = _without(schema, name)
-            vectors = {column for column in (store.columns.vector, *store.field_notes) if column != name}
-            encoded = leaves(schema, but=vectors)
-            with pyarrow.parquet.ParquetWriter(folder / shard.name, schema, use_dictionary=encoded) as writer:
-                for batch in store.whole(shard, 8_192):
-                    columns = [batch.column(column) for column in schema.names]
-                    writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
-            _give_like(Path(shard.path), folder / shard.name)
-        _give_like(store.files.folder, folder)
-        _copy_beside(store.files.folder, folder, BESIDE[-1:] if is_main else BESIDE)
-        if not is_main:
-            notes_at(folder).forget(name)
-            _note_hashes(store.files.folder, folder)
-        if (store.files.folder / SHARDS_NAME).is_file():
-            entries = [
-                {"name": shard.name, "bytes": (folder / shard.name).stat().st_size, "rows": rows}
-                | {"sha256": sha256_file(folder / shard.name)}
-                for shard, rows in zip(store.shards, store.file_rows, strict=True)
-            ]
-            write_json(folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": entries})
-        sync_tree(folder)
+def _refuse_strangers(store: LocalParquetStore, location: str, remedy: str) -> None:
+    """Raise UsageError if other files lie in the folder of a store."""
+    if strangers := [name for name in store.strangers() if not name.startswith(".lead-migrate-")]:
+        raise UsageError(
+            f"{location}: other files lie in the folder, which is replaced as a whole: {', '.join(strangers[:5])}; "
+            f"{remedy}"
+        )
 
 
 def column_location(store: LocalParquetStore, column: str) -> str:

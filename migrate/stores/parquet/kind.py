@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
@@ -21,18 +20,18 @@ from migrate.files import (
 )
 from migrate.locations import Address, place_of
 from migrate.manifest import MANIFEST_NAME, Manifest
+from migrate.stores.added_fields import field_is_asked
 from migrate.stores.base import KindSupport, Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.columns import ParquetColumns, column_location
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
-from migrate.stores.parquet.store import OPTIONS, ParquetStore, notes_at
+from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
-from migrate.stores.switching import BESIDE, FIELDS, Exchange, FieldExchange, Folders
+from migrate.stores.switching import BESIDE, Exchange, Folders
 
 
 class ParquetKind:
@@ -64,20 +63,6 @@ class ParquetKind:
             return RemoteParquetStore(location, RemoteFiles(path, path), address.options)
         refuse_old_chroma(path)
         return LocalParquetStore(location, LocalFiles(root, path), address.options)
-
-    def find_exchange(self, location: str) -> FieldExchange | None:
-        """Return the switch that is recorded of two columns of a folder of this machine."""
-        address = Address(location) if Path(location).exists() else Address.parse(location)
-        folder = place_of(address.place)
-        if isinstance(folder, str) or not (folder / FIELDS).is_dir():
-            return None
-        switched = [name for name, note in notes_at(folder).read().items() if note.switch is not None]
-        for column in switched:
-            with suppress(StoreError, UsageError):  # whoever opens the store next tells
-                options = {**address.options, "vector": column}
-                store = LocalParquetStore(location, LocalFiles(address.place, folder), options)
-                return FieldExchange.of(ParquetColumns(store))
-        return None
 
     def output(self, location: str) -> Output:
         """Return a folder that is not there yet, or a prefix of object storage with nothing under it."""
@@ -138,11 +123,6 @@ class LocalParquetStore(ParquetStore, FileStore):
         """The column of its vectors, if it was added beside another."""
         return None if self.column_folder is None else self.columns.vector
 
-    def of_column(self, column: str) -> LocalParquetStore:
-        """Open the same files, as they are now, with the vectors of another column."""
-        files, options = LocalFiles(self.files.location, self.files.path), {**self.named_options, "vector": column}
-        return LocalParquetStore(column_location(self, column), files, options)
-
     def is_beside(self, other: Store) -> bool:
         """Return whether another store is of other vectors of the same rows."""
         if not isinstance(other, LocalParquetStore) or other.columns.vector == self.columns.vector:
@@ -158,13 +138,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         if not isinstance(new, LocalParquetStore):
             raise UsageError(f"{new.info.location}: this is not a Parquet store; switch stores of one kind")
         if self.is_beside(new):
-            note = self.field_notes.get(new.columns.vector)
-            if note is None or note.old_field != self.columns.vector:
-                raise UsageError(
-                    f"{new.info.location}: this field was not added beside {self.columns.vector}; name one that "
-                    "`translate --into` has added to it"
-                )
-            return FieldExchange(ParquetColumns(self), self.columns.vector, new.columns.vector)
+            raise field_is_asked(self.info.location, new.info.location, new.columns.vector)
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
         return Folders.exchange(

@@ -178,9 +178,7 @@ class ParquetWriter(StoreWriter):
             schema = self._schema_like(self._like, self._like.schemas[number])
             records = self._like.whole(self._like.shards[number], self._at_once, but=vector)
         at, row = schema.get_field_index(vector), shard.start
-        vector_columns = (
-            {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.field_notes}
-        )
+        vector_columns = {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.added}
         encoded = leaves(schema, but=vector_columns)  # numbers of vectors are hardly ever the same
         folder = self.folder if self._storage is None else Path(tempfile.gettempdir())
         with output_errors(folder), tempfile.NamedTemporaryFile(prefix=_UNFINISHED, dir=folder, delete=False) as file:

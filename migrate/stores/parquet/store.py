@@ -23,6 +23,7 @@ from migrate.files import cache_folder, real_path, sha256_json, write_json
 from migrate.locations import place_of
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
+from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import (
@@ -35,11 +36,9 @@ from migrate.stores.documents.arrow import (
 )
 from migrate.stores.documents.base import LazyIds, repeated
 from migrate.stores.documents.columns import columns_of_store, list_type, to_document
-from migrate.stores.field_notes import FieldNote, FieldNotes
 from migrate.stores.file_store import own_manifest
 from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
 from migrate.stores.records import Distance, read_metric
-from migrate.stores.switching import FIELDS
 from migrate.vectors import Batch, Document, Vectors
 
 OWN: Final = b"lead-migrate"
@@ -50,9 +49,9 @@ _TICK_NS: Final = 2_000_000_000
 """Within so long a file may be written to twice and show one time only."""
 
 
-def notes_at(folder: Path) -> FieldNotes:
-    """Return the notes of the columns that were added to the files of a folder."""
-    return FieldNotes(folder / FIELDS / "parquet")
+def folders_at(folder: Path) -> FieldFolders:
+    """Return what lies beside the columns that were added to the files of a folder."""
+    return FieldFolders(folder / FIELDS / "parquet")
 
 
 class ParquetStore(Store):
@@ -84,7 +83,7 @@ class ParquetStore(Store):
             **{key: own_options[key] for key in OPTIONS if isinstance(own_options.get(key), str)},
             **options,
         }
-        self.columns = columns_of_store(self.schemas[0], files.location, self.options, self.field_notes)
+        self.columns = columns_of_store(self.schemas[0], files.location, self.options, self.added)
         first_rows = self._read_first()
         self._check_ids()
         distance = self.options.get("distance")
@@ -124,20 +123,20 @@ class ParquetStore(Store):
         )
 
     @cached_property
-    def field_notes(self) -> dict[str, FieldNote]:
-        """The notes of the columns that were added beside others, and are there."""
+    def added(self) -> dict[str, AddedField]:
+        """The columns that were added beside others, and are there."""
         if not isinstance(self.files, LocalFiles):
             return {}
-        notes = notes_at(self.files.folder).read()
-        return {name: note for name, note in notes.items() if name in self.schemas[0].names}
+        added = folders_at(self.files.folder).added()
+        return {name: field for name, field in added.items() if name in self.schemas[0].names}
 
     @property
     def column_folder(self) -> Path | None:
         """The folder with what lies beside the column of vectors, if it is one that was added."""
-        note = self.field_notes.get(self.columns.vector)
-        if note is None or not isinstance(self.files, LocalFiles) or not self.files.is_folder:
+        is_added = self.columns.vector in self.added
+        if not is_added or not isinstance(self.files, LocalFiles) or not self.files.is_folder:
             return None  # what lies there is of all files of the folder
-        return notes_at(self.files.folder).folder_of(self.columns.vector) / note.token
+        return folders_at(self.files.folder).folder_of(self.columns.vector)
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Yield the vectors of rows `start` to `stop` with their ids."""
@@ -404,7 +403,7 @@ class ParquetStore(Store):
         return vectors_of_lists(column, self.dim)
 
     def _bad_row(self, row: int, length: str) -> StoreError:
-        is_added = self.columns.vector in self.field_notes
+        is_added = self.columns.vector in self.added
         remedy = "`translate --into` it again, with --force" if is_added else "remove the row"
         return StoreError(
             f"{self.files.location}: row {row} has no vector {length} in column {self.columns.vector}; {remedy}"
