@@ -37,8 +37,8 @@ from migrate.audit.measures import overlap
 from migrate.embedders import load_embedder
 from migrate.report.terminal import table
 from migrate.search.runs import Rankings, search
+from migrate.stitch.affine import fit_spread
 from migrate.stitch.base import Pairing, Stitch, cross_predict, fold_rows
-from migrate.stitch.prior import fit_spread
 from migrate.stitch.scores import Neighbours, Sphere, standard_error
 from migrate.stitch.select import some_of, tune
 from migrate.stitch.text_features import TextRows
