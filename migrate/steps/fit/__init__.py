@@ -81,7 +81,7 @@ class Fit(PaidStep["FittedStitch"]):
     prior: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch of the same two models from another corpus for a `ridge` to lean on; helps most with a small sample.",
+            "Stitch of the same two models from another corpus for a `ridge` to lean on; helps a small sample most.",
             "stitch",
             metavar="STITCH",
             is_seldom=True,
