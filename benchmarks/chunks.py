@@ -19,12 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.cost.chunks import chunk_size, count_unread, cut_documents
+from migrate.cost.unread import count_unread
 from migrate.datasets.beir import load_beir
-from migrate.datasets.chunking import chunk_documents
 from migrate.embedders import load_embedder
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import Counts
+from migrate.lab.embed.chunking import chunk_documents
+from migrate.lab.embed.sizes import chunk_size, cut_documents
 from migrate.vectors import Document
 
 MODEL = "packaged:all-MiniLM-L6-v2"
