@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 from simulated_audits import Labels, Table
 
-from migrate.audit.drawn_queries import weighting_of
-from migrate.audit.verdict import CONFIDENCE, FEWEST_QUERIES, Weighting, mean_bounds, ratio_bounds, weighted_sums
+from migrate.audit.verdict import CONFIDENCE, FEWEST_QUERIES, Grouping, mean_bounds, ratio_bounds, weighted_sums
 
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lower and upper bounds of each audit."""
@@ -28,28 +27,18 @@ def own_bounds(
 
 def grouped_bounds(arm: Table, full: Table, groups: Labels, rng: np.random.Generator, resamples: int) -> Sides:
     """As `Bootstrap.retention` does with groups, numbers below n of each query and audit; fewer than 20 say nothing."""
-    weightings = [Weighting(np.ones(len(own)), 1.0, groups=own) for own in groups.T]
-    audits = len(weightings)
-    rows = np.zeros((max(one.count for one in weightings), 2 * audits))
-    for audit, one in enumerate(weightings):
+    groupings = [Grouping(own) for own in groups.T]
+    audits = len(groupings)
+    rows = np.zeros((max(one.count for one in groupings), 2 * audits))
+    for audit, one in enumerate(groupings):
         rows[: one.count, [audit, audits + audit]] = one.rows(np.stack([arm[:, audit], full[:, audit]], axis=1))
     sums, unseen = weighted_sums(rows, seed=int(rng.integers(1 << 32)), resamples=resamples)
     lower, upper = np.zeros(audits), np.full(audits, np.inf)
-    for audit, one in enumerate(weightings):
+    for audit, one in enumerate(groupings):
         if one.count >= FEWEST_QUERIES:
             own = sums[:, [audit]], sums[:, [audits + audit]]
-            (lower[audit],), (upper[audit],) = ratio_bounds(*own, unseen, CONFIDENCE, weighting=one)
+            (lower[audit],), (upper[audit],) = ratio_bounds(*own, unseen, CONFIDENCE, grouping=one)
     return lower, upper
-
-
-def drawn_bounds(
-    arm: Table, full: Table, chances: Table, rng: np.random.Generator, resamples: int, *, limited: bool = True
-) -> Sides:
-    """As `Bootstrap.retention` does with the weighting of drawn queries; chances are of each query and audit."""
-    audits, scores = arm.shape[1], np.hstack([arm / chances, full / chances])
-    sums, unseen = weighted_sums(scores, seed=int(rng.integers(1 << 32)), resamples=resamples)
-    weighting = weighting_of(chances[:, 0], limited=limited)
-    return ratio_bounds(sums[:, :audits], sums[:, audits:], unseen, CONFIDENCE, weighting=weighting)
 
 
 def own_lower(

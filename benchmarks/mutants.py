@@ -82,7 +82,7 @@ _ROOMS = {
     "verdict": Room(
         ("audit/verdict.py", "audit/rules.py", "audit/unjudged.py", "audit/query_groups.py"),
         "audit/test_verdict.py audit/test_bounds.py audit/test_power.py"
-        " audit/test_query_groups.py audit/test_drawn_queries.py audit/test_statistics.py"
+        " audit/test_query_groups.py audit/test_statistics.py"
         " audit/test_pool.py::test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower"
         " audit/test_unjudged.py audit/test_audit.py"
         " -k 'not (seldom_called or by_a_pool or run_takes or audit_of or command or synthetic)'",
@@ -99,8 +99,8 @@ _ROOMS = {
         " -k 'not (next_to_nothing or shorter_codes)'",
     ),
     "who may judge": Room(
-        ("audit/held_out.py", "audit/drawn_queries.py", "selection/choosers.py"),
-        "audit/test_drawn_queries.py audit/test_held_out.py audit/test_choosers.py"
+        ("audit/held_out.py", "selection/choosers.py"),
+        "audit/test_held_out.py audit/test_choosers.py"
         " -k 'not (version_before or built_for or held_out_judge or second_round)'",
     ),
     "shards": Room(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from retrieval import TARGET, Collection, Space, load_space, run_over
 
-from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.measures import Scores, ndcg
 from migrate.datasets.beir import load_beir
 from migrate.search.runs import Rankings
@@ -122,22 +121,6 @@ class Resampled:
         return np.where(rng.random((n, audits)) < self.lost, 0.0, self.arm[drawn]), self.full[drawn]
 
 
-@dataclass(frozen=True, eq=False)
-class Pool(Resampled):
-    """As `Resampled`, with the greatest change that any judgements could have made to each query's difference."""
-
-    changes: Scores = field(default_factory=lambda: np.empty(0))
-
-    def draw_chosen(self, rng: np.random.Generator, n: int, audits: int) -> tuple[Table, Table, Table]:
-        """Scores of the arm and of the full re-embed for queries that were drawn by chances, and these chances.
-
-        As many as are wanted: what a log that is long enough gives (`migrate.audit.drawn_queries.draw_queries`).
-        """
-        chances = chances_of(self.changes)
-        drawn = rng.choice(len(chances), size=(n, audits), p=chances / chances.sum())
-        return self.arm[drawn], self.full[drawn], chances[drawn]
-
-
 Labels = NDArray[np.int64]
 """The topic of each query of each audit, (n, audits)."""
 
@@ -185,7 +168,7 @@ TOPICS, CANDIDATES = 40, 30
 _GRADES = (0.88, 0.06, 0.04, 0.02)
 
 
-def graded_pool(name: str, *, noise: float, same: float = 0.0, lost: float = 0.0, topics: int = 0) -> Pool:
+def graded_pool(name: str, *, noise: float, same: float = 0.0, lost: float = 0.0, topics: int = 0) -> Resampled:
     """Rankings of 5,000 queries with graded judgements, from 0 to 3, of some of 30 candidates each.
 
     The arm's scores have `noise` of their own, but for a share `same` of queries. A share `lost` of queries, or all
@@ -205,50 +188,16 @@ def graded_pool(name: str, *, noise: float, same: float = 0.0, lost: float = 0.0
         for scores in (arm, full)
     ]
     reached, possible = (ndcg(run, qrels, ids, 10) for run in runs)
-    return Pool(name, reached, possible, changes=greatest_change(runs[0], runs[1], ids))
+    return Resampled(name, reached, possible)
 
 
-def extreme_pool(name: str, *, sign: int, hit: float, same: float = 0.6, least: float = 0.05) -> Pool:
-    """Queries of which a share `hit` changes as much as it can: lost for a `sign` of -1, won for 1; no other does."""
-    rng = np.random.default_rng(0)
-    changes = np.where(rng.random(20_000) < same, 0.0, rng.uniform(least, 1, 20_000))
-    least_score = (1 - changes) * rng.beta(2, 2, len(changes))
-    moved = rng.random(len(changes)) < hit
-    low, high = least_score, least_score + changes
-    kept = np.where(rng.random(len(changes)) < 0.5, low, high)
-    arm, full = (low, high) if sign < 0 else (high, low)
-    return Pool(name, np.where(moved, arm, kept), np.where(moved, full, kept), changes=changes)
-
-
-def graded_cases() -> tuple[Pool, ...]:
-    """Graded judgements; harm of whole topics; changes as great as rankings allow."""
+def graded_cases() -> tuple[Resampled, ...]:
+    """Graded judgements; harm of single queries and of whole topics."""
     return (
         graded_pool("graded, noise everywhere", noise=0.5),
         graded_pool("graded, noise in 30 %", noise=1.0, same=0.7),
         graded_pool("graded, 3 % the wrong way round", noise=0.2, same=0.5, lost=0.03),
         graded_pool("graded, 2 topics of 40 the wrong way round", noise=0.1, same=0.8, topics=2),
-    )
-
-
-def graded_arms() -> tuple[Pool, ...]:
-    """Arms that are SAFE or NOT SAFE at a margin of 0.95, by graded judgements."""
-    return (
-        graded_pool("the same for 90 %", noise=0.5, same=0.9),
-        graded_pool("the same for 50 %, little noise", noise=0.2, same=0.5),
-        graded_pool("little noise everywhere", noise=0.2),
-        graded_pool("the same for 70 %, else much noise", noise=1.5, same=0.7),
-        graded_pool("the same for 80 %, 10 % the wrong way round", noise=0.2, same=0.8, lost=0.1),
-    )
-
-
-def extreme_cases() -> tuple[Pool, ...]:
-    """Changes as great as rankings allow, rare and frequent."""
-    return (
-        extreme_pool("1 % lose what they can", sign=-1, hit=0.01),
-        extreme_pool("10 % lose what they can", sign=-1, hit=0.1),
-        extreme_pool("3 % lose what they can, all little", sign=-1, hit=0.03, same=0.95, least=0.02),
-        extreme_pool("5 % win what they can", sign=1, hit=0.05),
-        extreme_pool("20 % can lose, and do", sign=-1, hit=1.0, same=0.8, least=0.02),
     )
 
 
@@ -265,8 +214,7 @@ def real_cases(data: Path, pairs: int = 2_000) -> Iterator[Resampled]:
             source = load_space(data, name, space, collection)
             run = _run(collection, target, translated(source, target, pairs))
             arm = ndcg(run, collection.qrels, collection.query_ids, 10)
-            changes = greatest_change(run, full_run, collection.query_ids)
-            yield Pool(f"{name} from {space}", arm, full, changes=changes)
+            yield Resampled(f"{name} from {space}", arm, full)
 
 
 def _run(collection: Collection, target: Space, vectors: Vectors) -> Rankings:

@@ -32,7 +32,7 @@ from intervals import Sides, grouped_bounds, own_bounds
 from simulated_audits import LOST, Labels, Topics
 
 from migrate.audit.query_groups import alike
-from migrate.audit.verdict import CONFIDENCE, MARGIN, Weighting
+from migrate.audit.verdict import CONFIDENCE, MARGIN, Grouping
 from migrate.report.terminal import table
 from migrate.vectors import Vectors
 
@@ -179,7 +179,7 @@ def real_queries(data: Path, effort: Effort) -> None:
         half = len(queries) // 2
         for part, vectors in (("first half", queries[:half]), ("second half", queries[half:]), ("all", queries)):
             groups = alike(vectors)
-            one = Weighting(np.ones(len(groups)), 1.0, groups=groups)
+            one = Grouping(groups)
             cells = [f"{len(groups):,}", f"{one.count:,}", f"{one.sizes.max()}", f"{one.size:.2f}"]
             rows.append([name, model, part, *cells])
         groups = alike(queries)

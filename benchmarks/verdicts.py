@@ -9,7 +9,6 @@ out as for `retrieval.py`, queries are drawn from the real ones of two sets as w
 wrong verdicts   the truth is exactly at the margin: SAFE, and NOT SAFE, may each be said in 5 % of the audits. Beside
                  the tool's bounds stand the percentile bootstrap, BCa, Student's t, and the percentile bootstrap with
                  one worst-case query added
-drawn queries    the same where queries were drawn by how much their judgements could matter, beside as many at random
 staying          the arm is as good as staying on average: how often it is said to be worse, or better
 several arms     six arms, all at the margin: how often any of their lower bounds is above
 power            how often the verdict is what it should be
@@ -32,7 +31,6 @@ import numpy as np
 from intervals import (
     Sides,
     bootstrap_bounds,
-    drawn_bounds,
     own_bounds,
     own_difference,
     own_lower,
@@ -46,11 +44,8 @@ from simulated_audits import (
     WINS,
     Case,
     Harm,
-    Pool,
     Table,
-    extreme_cases,
     full_scores,
-    graded_arms,
     graded_cases,
     real_cases,
 )
@@ -119,56 +114,6 @@ def wrong_verdicts(cases: Sequence[Case], effort: Effort) -> tuple[float, float]
     for outcome, rows in ((Outcome.SAFE, safe), (Outcome.NOT_SAFE, unsafe)):
         print(f"\n{outcome} is said, % of {effort.audits:,} audits\n\n{table([head, *rows])}", flush=True)
     return worst[0], worst[1]
-
-
-FEW_SIZES = (20, 50, 100, 150, 300)
-
-
-def drawn_queries(pools: Sequence[Pool], effort: Effort) -> tuple[float, float]:
-    """Print how often SAFE, and NOT SAFE, is said at the margin of drawn queries; the greatest share of each."""
-    rows: list[list[str]] = []
-    worst = [0.0, 0.0]
-    for pool in pools:
-        for n in FEW_SIZES:
-            drawn = [
-                drawn_bounds(*pool.draw_chosen(effort.rng, n, size), effort.rng, effort.resamples)
-                for size in effort.sizes
-            ]
-            even = [own_bounds(*scores, effort.rng, effort.resamples) for scores in effort.chunks(pool, n)]
-            cells = []
-            for said in (0, 1):
-                shares = [share([_beyond(b, pool.truth)[said] for b in found]) for found in (drawn, even)]
-                worst[said] = max(worst[said], shares[0])
-                cells += [effort.shown(shares[0]), f"{100 * shares[1]:.1f}"]
-            rows.append([pool.name, f"{pool.truth:.3f}", f"{n:,}", *cells])
-    head = ["truth at the margin", "margin", "queries", "SAFE, drawn", "at random", "NOT SAFE, drawn", "at random"]
-    print(f"\ndrawn queries, % of {effort.audits:,} audits\n\n{table([head, *rows])}", flush=True)
-    return worst[0], worst[1]
-
-
-def drawn_power(effort: Effort) -> None:
-    """Print how often the verdict is what it should be, of queries drawn by what judgements could change."""
-    rows = []
-    for pool in graded_arms():
-        outcome = Outcome.SAFE if pool.truth > MARGIN else Outcome.NOT_SAFE
-        cells = [" ".join(f"{100 * value:.0f}" for value in _decided(pool, n, effort)) for n in FEW_SIZES]
-        rows.append([pool.name, f"{pool.truth:.3f}", outcome, *cells])
-    head = ["arm", "truth", "verdict", *(f"{n:,} queries" for n in FEW_SIZES)]
-    print(
-        f"\n% of audits that say it at the margin of {MARGIN:g}: at random, drawn\n\n{table([head, *rows])}", flush=True
-    )
-
-
-def _decided(pool: Pool, n: int, effort: Effort) -> tuple[float, float]:
-    even = [own_bounds(*scores, effort.rng, effort.resamples) for scores in effort.chunks(pool, n)]
-    drawn = [drawn_bounds(*pool.draw_chosen(effort.rng, n, k), effort.rng, effort.resamples) for k in effort.sizes]
-    right = np.sign(pool.truth - MARGIN)
-    first, second = (share([said_of(bounds, MARGIN) == right for bounds in found]) for found in (even, drawn))
-    return first, second
-
-
-def _beyond(bounds: Sides, truth: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return bounds[0] >= truth + _EDGE, bounds[1] < truth - _EDGE
 
 
 LEVEL = 0.9
@@ -312,14 +257,8 @@ def main() -> int:
     effort = Effort(arguments.audits, arguments.resamples, np.random.default_rng(arguments.seed))
     pools, real = graded_cases(), tuple(real_cases(arguments.data)) if arguments.data else ()
     safe, unsafe = wrong_verdicts([*AT_THE_MARGIN, *pools, *real], effort)
-    drawn_safe, drawn_unsafe = drawn_queries(
-        [*pools, *extreme_cases(), *(case for case in real if isinstance(case, Pool))],
-        replace(effort, rng=np.random.default_rng(arguments.seed + 1)),
-    )
-    safe, unsafe = max(safe, drawn_safe), max(unsafe, drawn_unsafe)
     others = max(staying(effort), several_arms(effort))
     power(replace(effort, audits=min(500, effort.audits)))
-    drawn_power(replace(effort, audits=min(500, effort.audits), rng=np.random.default_rng(arguments.seed + 2)))
     queries_asked_for(effort)
     same_as_the_tool(effort)
     print(

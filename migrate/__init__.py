@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from migrate.inspect import inspect as inspect
     from migrate.lab.compare.compare import compare as compare
     from migrate.lab.compare.comparison import StoresComparison as StoresComparison
+    from migrate.lab.embed.step import embed as embed
     from migrate.live.searcher import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
     from migrate.pipeline import run as run
     from migrate.pipeline.choose import choose as choose
     from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
-    from migrate.steps.embed import embed as embed
     from migrate.steps.fit import fit as fit
     from migrate.steps.reembed import reembed as reembed
     from migrate.steps.stamp import stamp as stamp
@@ -84,7 +84,7 @@ _MODULES = {
     "steps.assess": "assess",
     "audit.step": "audit",
     "steps.stamp": "stamp",
-    "steps.embed": "embed",
+    "lab.embed.step": "embed",
     "steps.fit": "fit",
     "steps.reembed": "reembed",
     "steps.switch": "forget rollback switch",

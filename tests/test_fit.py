@@ -7,11 +7,13 @@ from dataclasses import replace
 import faiss
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import migrate
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError, StitchError, StoreError, UsageError, VectorError
-from migrate.manifest import Manifest
+from migrate.files import sha256_file
+from migrate.manifest import Manifest, read_manifest
 from migrate.selection import Pairs, random_order
 from migrate.steps.fit import Fit
 from migrate.steps.fit.job import fit_pairs, fit_query_pairs, fit_reader
@@ -263,8 +265,22 @@ def test_a_prior_is_remembered_by_its_hash_and_leaned_on(fit, prior, tmp_path):
     assert again.manifest.stitch.prior == prior.digest() and again.digest() == fitted.digest()
 
 
+def test_a_kernel_stitch_that_leans_on_a_prior_is_refused_in_one_line(fit, reading, tmp_path):
+    reading.save(tmp_path / "stitch")
+    weights = tmp_path / "stitch" / "weights.safetensors"
+    save_file({**load_file(weights), "stitch.base": np.zeros((32, 24), dtype=np.float32)}, weights)
+    manifest = read_manifest(tmp_path / "stitch", "stitch")
+    files = {**manifest.details["files"], weights.name: sha256_file(weights)}
+    replace(manifest, details={**manifest.details, "files": files}).write(tmp_path / "stitch")
+    with pytest.raises(StitchError, match=r"the stitch 'ridge\+text' with a prior was removed; the commit") as told:
+        load_stitch(tmp_path / "stitch")
+    assert "\n" not in str(told.value)
+
+
 def test_of_a_prior_that_reads_texts_the_fallback_is_taken(fit, reading):
-    assert fit(sample=20, prior=reading).manifest.stitch.prior == reading.digest()
+    fitted = fit(sample=20, prior=reading)
+    assert fitted.manifest.stitch.prior == reading.digest()
+    assert [row.stitch for row in fitted.selection.candidates if not row.is_control] == ["ridge"]
 
 
 @pytest.mark.parametrize(
@@ -273,6 +289,13 @@ def test_of_a_prior_that_reads_texts_the_fallback_is_taken(fit, reading):
         ("ridge", "tfidf:20", {}, StitchError, "leads from 32 to 24 dimensions, not from 32 to 20; take a stitch"),
         ("mean", "tfidf:24", {}, StitchError, "is mean, which has no linear map; fit it with --kind ridge"),
         ("ridge", "tfidf:24", {"direction": "query"}, UsageError, "--prior is for stitches that map documents"),
+        (
+            "ridge",
+            "tfidf:24",
+            {"kind": "procrustes"},
+            UsageError,
+            "--prior is for the stitch ridge alone; leave --kind",
+        ),
     ],
 )
 def test_a_prior_that_does_not_suit_is_refused_before_anything_is_embedded(

@@ -53,7 +53,14 @@ GROUND_FLOOR = {
 }
 
 # The commands of rooms that the core never imports
-COMMANDS = ["live/command", "lab/carry/command", "lab/compare/command", "lab/labels/command", "lab/private/command"]
+COMMANDS = [
+    "live/command",
+    "lab/carry/command",
+    "lab/compare/command",
+    "lab/embed/command",
+    "lab/labels/command",
+    "lab/private/command",
+]
 
 HOMES = {
     "click": ["cli/", *COMMANDS],
@@ -71,7 +78,7 @@ HOMES = {
     "rank_bm25": ["search/bm25"],
     "langchain_core": ["check/guard/", "embedders/langchain", "langchain.py", "live/langchain"],
     "llama_index": ["check/guard/", "live/llamaindex"],
-    "langchain_text_splitters": ["datasets/chunking"],
+    "langchain_text_splitters": ["lab/embed/chunking"],
     "apsw": ["stores/sqlite_vec"],
     "chromadb": ["stores/chroma"],
     "lancedb": ["stores/lancedb"],

@@ -14,9 +14,9 @@ from migrate.cost.count import count_texts
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
+from migrate.lab.embed.step import Embed
 from migrate.pipeline import Run
 from migrate.steps.base import PaidStep
-from migrate.steps.embed import Embed
 from migrate.steps.fit import Fit
 from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync

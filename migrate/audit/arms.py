@@ -292,5 +292,5 @@ def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     scores = all_scores(answer.run, None if retriever.in_pool else retriever.search(FULL).run, query_set)
     if not query_set.is_judged:
         scores = {query_set.measure: retriever.deciding_scores(answer.run), **scores}
-    cost, weights = arm.cost(), None if query_set.chances is None else query_set.weighting().values
-    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking, weights)
+    cost = arm.cost()
+    return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)

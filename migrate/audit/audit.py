@@ -14,7 +14,6 @@ from migrate.audit import findings as find
 from migrate.audit.arms import measure_arms
 from migrate.audit.by_collection import harmed, judge_collections
 from migrate.audit.diagnostics import diagnose
-from migrate.audit.drawn_queries import draw_unjudged
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.locations import locations_of
@@ -60,7 +59,6 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     held_out = audit_held_out(retriever, true | unexplained, findings, pool.outside if pool else None)
     findings += find.of_true_vectors(retriever, choosers, true, unexplained, held_out)
     diagnostics = diagnose(retriever, rules, scores)
-    findings += find.drawn_queries(rules)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
     findings += unused_fields(diagnostics.slices, audit.slice)
     findings += searched_exactly(retriever)
@@ -68,10 +66,9 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     collections = judge_collections(retriever, rules, scores, (TRANSLATED, *measures.family), findings)
     verdict = harmed(verdict, collections.get(TRANSLATED, ()))
-    left_to_judge = None if query_set.chances is None else query_set.ungraded
     stores = {"translated": audit.translated, "source": audit.source_store}
     report = AuditReport(
-        verdict=replace(verdict, remedy=pool.remedy if pool else None, left_to_judge=left_to_judge),
+        verdict=replace(verdict, remedy=pool.remedy if pool else None),
         arms=tuple(results.values()),
         comparisons=measures.comparisons,
         measure=query_set.measure,
@@ -89,7 +86,6 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
         reference=retriever.proof,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
-        unjudged=() if audit.judge_next is None else draw_unjudged(retriever),
         reference_at=None if audit.full is None else audit.full.info.location,
         is_kept=audit.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},

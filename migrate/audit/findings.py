@@ -6,7 +6,6 @@ Each function returns the findings of one kind, none where there is nothing to s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 
 import numpy as np
 
@@ -66,13 +65,12 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
-    if not doubts and (query_set.chances is not None or judged >= 0.9):  # what rankings found has been graded
+    if not doubts and judged >= 0.9:  # what rankings found has been graded
         yield from unrelated_grades(query_set, full, bootstrap)
     verdict = rules.verdict(arm, full)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
         agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
-        limited = rules.bootstrap(limited=rules.is_limited)
-        yield from contradicted(verdict.retention, limited.retention(*agreements))
+        yield from contradicted(verdict.retention, bootstrap.retention(*agreements))
 
 
 def of_inputs(query_set: QuerySet, translated: Store, keys: Keys) -> list[Finding]:
@@ -149,29 +147,16 @@ def repeated_texts(query_set: QuerySet, translated: Store, keys: Keys) -> list[F
 
 def groups(query_set: QuerySet) -> list[Finding]:
     """Return a note where some queries are not independent of each other."""
-    weighting, queries = query_set.weighting(), len(query_set.distinct)
-    if weighting.count == queries:
+    grouping = query_set.grouping
+    queries = len(query_set.distinct)
+    if grouping.groups is None or grouping.count == queries:
         return []
     field = "" if query_set.group_field is None else f" and their field {query_set.group_field!r}"
     text = (
-        f"{queries:,} queries are in {weighting.count:,} independent groups by their vectors{field}, the largest of "
-        f"{weighting.sizes.max():,}; the bounds count each group as one observation"
+        f"{queries:,} queries are in {grouping.count:,} independent groups by their vectors{field}, the largest of "
+        f"{grouping.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
-
-
-def drawn_queries(rules: Rules) -> list[Finding]:
-    """Return a note where queries were drawn by what their judgements could change."""
-    if rules.query_set.chances is None:
-        return []
-    count = len(rules.query_set.distinct)
-    note = f"{count:,} queries were drawn by what judgements could change; means are of all queries"
-    if not rules.is_limited:
-        note += (
-            "; but they were drawn for other rankings than these, so bounds are wider than need be: draw again with "
-            "--judge-next"
-        )
-    return [Finding("note", note)]
 
 
 def _quotes(retriever: Retriever) -> list[Finding]:
@@ -328,7 +313,7 @@ def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list
         lost += len(relevant - translated_top), len(relevant - full_top)
         n_relevant += len(relevant)
     signs["relevant"] = (ndcg(translated, qrels, ids, CUT) - ndcg(full, qrels, ids, CUT)).tolist()
-    reason = "as where users could click only what it showed; judge what both find: --judge-next"
+    reason = "as where users could click only what it showed; judge what both find"
     for sign, differences in signs.items():
         more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
         if _tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
@@ -353,10 +338,10 @@ def unrelated_grades(query_set: QuerySet, full: Scores, bootstrap: Bootstrap) ->
 
     To be used where grades of 0 are there too: of documents that are all relevant no order is any better.
 
-    `full` are the full re-embed's nDCG@10, (c,). Each query counts the same here, however it was drawn.
+    `full` are the full re-embed's nDCG@10, (c,).
     """
     shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, CUT))
-    bounds = replace(bootstrap, weighting=query_set.weighting(by_chance=False)).retention(shuffled, full)
+    bounds = bootstrap.retention(shuffled, full)
     if bounds.upper < MARGIN:  # they are shown to lose more than is lost in any SAFE translation
         return []
     text = (
@@ -379,7 +364,7 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
     text = (
         f"the judgements show a retention of at least {percent(judged.lower)}, where agreement@10 with the full "
         f"re-embed, which needs none ({agreement.estimate:.3f}), allows {percent(most)} at most: clicks on what this "
-        "store or the old one showed look like that; judge what both rankings find: --judge-next"
+        "store or the old one showed look like that; judge what both rankings find"
     )
     return [doubt(text)]
 
@@ -447,8 +432,8 @@ def sampled(
         return []
     text = (
         f"{lucky:,} of the {len(relevant):,} relevant documents have true vectors, and {percent(share, 0)} of all "
-        "documents: these judgements are of the sample, not of the translation; judge what both rankings find, with "
-        "--judge-next, or queries of other documents"
+        "documents: these judgements are of the sample, not of the translation; judge what both rankings find, "
+        "or queries of other documents"
     )
     return [doubt(text)]
 

@@ -134,7 +134,7 @@ def _retention(
         run = search(_batches(keys, vectors), ids, queries, metric=store.info.metric)
         return answered.merged(ndcg(without_self(run) if answered.exclude_self else run, qrels, ids, CUT))
 
-    bounds = Bootstrap(answered.weighting(), seed).retention(score(compared.stored), score(_as_stored(compared)))
+    bounds = Bootstrap(answered.grouping, seed).retention(score(compared.stored), score(_as_stored(compared)))
     return JudgedRetention(len(answered.distinct), Share(bounds.estimate, bounds.lower, bounds.upper))
 
 

@@ -31,20 +31,13 @@ AGAIN = 3 * ASKED_AGAIN
 
 def check_request(audit: Audit) -> None:
     """Make sure, before anything is embedded, that stores, queries and arms go together."""
-    translated, query_set = audit.translated, audit.query_set
+    translated = audit.translated
     check_target(translated, audit.embedder)
     if audit.source_store is not None:
         _check_collections(audit.source_store, translated)
     _check_effort(audit)
     _check_plan(audit)
-    if query_set.chances is not None and audit.is_pooled:
-        raise UsageError(
-            f"the queries of {query_set.name} were drawn by the rankings of a full re-embed, which a pool lacks; use "
-            "--reference build or a store, or judge by queries that were drawn evenly"
-        )
     _check_bridge(audit)
-    if audit.judge_next is not None:
-        _check_drawing(audit)
 
 
 def _check_collections(source: Store, translated: Store) -> None:
@@ -117,25 +110,6 @@ def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
 def _name(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision[:12]}" if model.revision else ""
     return f"{model.spec} ({model.dim} dimensions{revision})"
-
-
-def _check_drawing(audit: Audit) -> None:
-    """Make sure that there is something to draw queries for judging from."""
-    name = audit.query_set.name
-    if audit.query_set.exclude_self:
-        raise UsageError(
-            f"--judge-next: {name}: these queries are documents, or made from them; give --queries FILE with some that "
-            "users ask"
-        )
-    if audit.query_set.is_judged:
-        raise UsageError(
-            f"--judge-next: the queries of {name} are judged already; give --queries FILE with others that users ask"
-        )
-    if audit.is_pooled:
-        raise UsageError(
-            "--judge-next: queries are drawn by the rankings of a full re-embed, which a pool lacks; use --reference "
-            "build or a store"
-        )
 
 
 def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:

@@ -457,7 +457,8 @@ def ratio_of_losses(
                 predicted[position] = room.loss(outsiders)
     if not predicted.any():
         return 1.0, 1.0
-    weighting, confidence = replace(query_set.weighting(), evenly=True), 1 - FLOOR_SHARE * error
+    grouping = replace(query_set.grouping, evenly=True)
     observed_loss, expected = (query_set.merged(np.minimum(values, 1)) for values in (observed, predicted))
-    bounds = replace(bootstrap, weighting=weighting, confidence=confidence).retention(observed_loss, expected)
+    evenly = replace(bootstrap, grouping=grouping, confidence=1 - FLOOR_SHARE * error)
+    bounds = evenly.retention(observed_loss, expected)
     return bounds.estimate, bounds.upper

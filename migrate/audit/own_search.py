@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from migrate.audit.measures import CUT, Scores
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
@@ -77,11 +75,11 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
     has_old = name == TRANSLATED and STAY in retriever.stores
     stay = retriever.deciding_scores(retriever.search(STAY).run) if has_old else None
     by_index, exactly = rules.verdict(scores, full), rules.verdict(exact, full, stay)
-    kept_share = _share_of_exact(scores, exact, rules)
+    kept_share = _share_of_exact(scores, exact)
     setting = retriever.setting(name)
     value, share = None, None
     if kept_share < ENOUGH and setting is not None:
-        value, share = _smallest_enough(name, retriever, rules, setting, exact)
+        value, share = _smallest_enough(name, retriever, setting, exact)
     index = _index_name(retriever.stores[name].info, setting)
     remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
     estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
@@ -103,22 +101,21 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
 
 
 def _smallest_enough(
-    name: str, retriever: Retriever, rules: Rules, setting: SearchSetting, exact: Scores
+    name: str, retriever: Retriever, setting: SearchSetting, exact: Scores
 ) -> tuple[int | None, float | None]:
     """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
     for value in _values(setting):
         scores = retriever.deciding_scores(retriever.by_index(name, effort=value, depths=(CUT,)).run)
-        share = _share_of_exact(scores, exact, rules)
+        share = _share_of_exact(scores, exact)
         if share >= ENOUGH:
             return value, share
     return None, None
 
 
-def _share_of_exact(scores: Scores, exact: Scores, rules: Rules) -> float:
+def _share_of_exact(scores: Scores, exact: Scores) -> float:
     """Return the mean score over that of exact search; 1 where that finds nothing."""
-    weighting = rules.bootstrap().weighting
-    exact_mean = float(np.mean(weighting.of(exact)))
-    return float(np.mean(weighting.of(scores))) / exact_mean if exact_mean else 1.0
+    exact_mean = float(exact.mean())
+    return float(scores.mean()) / exact_mean if exact_mean else 1.0
 
 
 def _values(setting: SearchSetting) -> Iterator[int]:

@@ -18,17 +18,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.drawn_queries import weighting_of
 from migrate.audit.keys import PARENT_FIELD, key_of
 from migrate.audit.measures import Qrels, Scores
 from migrate.audit.results import AGREEMENT, NDCG
-from migrate.audit.verdict import FEWEST_QUERIES, Weighting
+from migrate.audit.verdict import FEWEST_QUERIES, UNGROUPED, Grouping
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
-from migrate.datasets.graded import read_graded
 from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
+from migrate.removed import removal
 from migrate.selection import random_order
 from migrate.selection.choosers import digest_of, is_chooser
 from migrate.stores.base import Store
@@ -50,8 +49,7 @@ class QuerySet:
 
     `exclude_self` drops a document with the query's own id from every run, for sets whose queries are their documents.
     `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
-    it is empty where users asked them. `chances` are those with which the queries were drawn from all that there are,
-    by query id (`migrate.audit.drawn_queries`); None where all were the same. `ungraded` is how many more were drawn.
+    it is empty where users asked them.
     `group_field` is the metadata field of a query that says which ones are not independent, besides those that their
     vectors show, None for none; `groups` are the numbers of the groups by query id, once the queries are embedded
     (`migrate.audit.query_groups`).
@@ -66,8 +64,6 @@ class QuerySet:
     exclude_self: bool = False
     notes: tuple[str, ...] = ()
     made_from: str = ""
-    chances: Mapping[str, float] | None = None
-    ungraded: int = 0
     group_field: str | None = None
     groups: Mapping[str, int] | None = None
 
@@ -114,15 +110,12 @@ class QuerySet:
         """The measure that a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`)."""
         return NDCG if self.is_judged else AGREEMENT
 
-    def weighting(self, *, limited: bool = False, by_chance: bool = True) -> Weighting:
-        """Return how each distinct text counts, (c,): by its group and, as `weighting_of`, by its chance."""
-        numbers, groups = self.groups, None
-        if numbers is not None:
-            groups = np.array([numbers[query.id] for query in self.distinct], dtype=np.int64)
-        if self.chances is None or not by_chance:
-            return Weighting(np.ones(len(self.distinct)), 1.0, groups=groups)
-        chances = np.array([self.chances[query.id] for query in self.distinct])
-        return replace(weighting_of(chances, limited=limited), groups=groups)
+    @property
+    def grouping(self) -> Grouping:
+        """The grouping of the distinct texts, (c,), by what is one observation."""
+        if self.groups is None:
+            return UNGROUPED
+        return Grouping(np.array([self.groups[query.id] for query in self.distinct], dtype=np.int64))
 
     def group_of(self, query: Query) -> str | None:
         """Return what the field that groups queries says of one; None where it says nothing."""
@@ -146,11 +139,11 @@ def only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
 
 
 def load_questions(location: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
-    """Return queries and judgements of a BEIR folder, a set by name, which is fetched, or a graded file."""
-    path = Path(location)
-    if path.is_file():
-        graded = read_graded(path)
-        return QuerySet(graded.queries, graded.qrels, path.stem, chances=graded.chances, ungraded=graded.ungraded)
+    """Return queries and judgements of a BEIR folder, or of a set by name, which is fetched."""
+    if Path(location).is_file():
+        raise DatasetError(
+            f"{location} is a file, where --judged takes a BEIR folder; {removal('judging by a graded file')}"
+        )
     folder, split = split_of(location, split)
     loaded = load_beir(resolve_beir(folder, progress=progress), split=split)
     if loaded.qrels is None:
@@ -214,9 +207,9 @@ def synthetic_queries(
     order, height = random_order(store, seed, 3), 1_000
     blocks = (order[start : start + height] for start in range(0, len(order), height))
     drawn = (document for rows in blocks for document in store.documents(rows))
-    drawn_queries = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
-    queries = [Query(doc_id, query.text) for doc_id, query in drawn_queries]
-    counts = Counter(query.origin for _, query in drawn_queries)
+    asked_of = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
+    queries = [Query(doc_id, query.text) for doc_id, query in asked_of]
+    counts = Counter(query.origin for _, query in asked_of)
     if len(queries) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {location} has {len(queries)} documents with a title or a first sentence to make queries "

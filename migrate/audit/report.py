@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics
-from migrate.audit.drawn_queries import Unjudged
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
 from migrate.audit.measures import Scores
@@ -46,8 +45,8 @@ class AuditReport:
     vectors, None where there are none. `reference` is how the standard was
     shown to be one. `findings` are whatever else is to be known: with a doubt among them nothing is SAFE. `pool` is
     what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
-    `unjudged` are queries to judge next, where `Audit.judge_next` asks for some. `reference_at` is the location
-    of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is cached.
+    `reference_at` is the location of the full re-embed, None where none is left after the audit; `is_kept` says whether
+    what was embedded is cached.
     `query_texts` are in the order of `query_ids`.
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
@@ -73,7 +72,6 @@ class AuditReport:
     reference: ReferenceProof | None = None
     pool: PoolSummary | None = None
     made_from: str = ""
-    unjudged: tuple[Unjudged, ...] = ()
     reference_at: str | None = None
     is_kept: bool = False
     query_texts: tuple[str, ...] = ()

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
 from migrate.audit.verdict import Bounds
 from migrate.cost.estimate import dollars
@@ -93,8 +91,7 @@ class ArmResult:
     `scores` maps a measure (`nDCG@10`, `recall@100`, `MRR@10`, `judged@10`, `overlap@1`, `overlap@10`, `overlap@100`,
     `RBO`) to one value for each distinct query text (`QuerySet.distinct`); without judgements only `agreement@10` and
     the others against the full re-embed are there. `seconds` is the time to rank, without embedding. `tokens`, `usd`
-    and `reranking` are those of `ArmCost`. `weights` are those of the queries in a mean, (c,), None where all count the
-    same.
+    and `reranking` are those of `ArmCost`.
     """
 
     name: str
@@ -104,11 +101,10 @@ class ArmResult:
     tokens: float | None = None
     usd: float | None = None
     reranking: Reranking | None = None
-    weights: Scores | None = None
 
     def mean(self, measure: str) -> float | None:
         """Return mean over all distinct queries, or None where the measure could not be taken."""
-        return float(np.average(self.scores[measure], weights=self.weights)) if measure in self.scores else None
+        return float(self.scores[measure].mean()) if measure in self.scores else None
 
 
 @dataclass(frozen=True, slots=True)

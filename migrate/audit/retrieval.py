@@ -10,7 +10,6 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.drawn_queries import chances_of, greatest_change
 from migrate.audit.keys import Keys, Rows
 from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.query_set import QuerySet
@@ -116,7 +115,7 @@ class Retriever:
 
     def rules(self, floor: Floor | None = None) -> Rules:
         """Return the rules by which the rankings are judged; `floor` is that of a pool."""
-        return Rules(self.query_set, self.settings, self.n_documents, self._is_limited, floor)
+        return Rules(self.query_set, self.settings, self.n_documents, floor)
 
     @property
     def n_documents(self) -> int:
@@ -497,12 +496,3 @@ class Retriever:
                 scores_of |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
                 scores[i, : len(top)] = [scores_of.get(doc_id, worst) for doc_id in top]
         return -scores if metric == "l2" else scores
-
-    @property
-    def _is_limited(self) -> bool:
-        """True where drawn queries have the chances that the two rankings give them which the verdict compares."""
-        chances, ids = self.query_set.chances, [query.id for query in self.query_set.distinct]
-        if chances is None or self.left_out:
-            return False
-        changes = greatest_change(self.search(TRANSLATED).run, self.search(FULL).run, ids)
-        return bool(np.allclose(chances_of(changes), [chances[query_id] for query_id in ids], rtol=0, atol=1e-6))

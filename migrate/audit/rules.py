@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, TRANSLATED, ArmResult, Comparison, win_tie_loss
+from migrate.audit.results import FULL, ArmResult, Comparison, win_tie_loss
 from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Bounds, Floor, Verdict, decide
 
 
@@ -36,35 +36,33 @@ class Settings:
 class Rules:
     """The rules of an audit of one query set; scores are one for each distinct text, (c,).
 
-    `n_documents` are searched. `is_limited` says that drawn queries have the chances that the two rankings give them
-    which the verdict compares. `floor` is under the scores of the full re-embed, or of any arm's agreement, where a
+    `n_documents` are searched. `floor` is under the scores of the full re-embed, or of any arm's agreement, where a
     pool stands for it.
     """
 
     query_set: QuerySet
     settings: Settings
     n_documents: int
-    is_limited: bool = False
     floor: Floor | None = None
 
-    def bootstrap(self, *, limited: bool = False, in_pool: bool = False) -> Bootstrap:
+    def bootstrap(self, *, in_pool: bool = False) -> Bootstrap:
         """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
-        weighting, floor = self.query_set.weighting(limited=limited), self.floor if in_pool else None
-        return Bootstrap(weighting, self.settings.seed, self.settings.resamples, floor=floor)
+        floor = self.floor if in_pool else None
+        return Bootstrap(self.query_set.grouping, self.settings.seed, self.settings.resamples, floor=floor)
 
     def at(self, rows: NDArray[np.int64], confidence: float) -> Bootstrap:
         """Return the rules for a verdict on some of the queries, by their places."""
-        whole = self.bootstrap(limited=self.is_limited, in_pool=True)
+        whole = self.bootstrap(in_pool=True)
         floor = whole.floor
         if floor is not None:
             floor = replace(floor, expected=floor.expected[rows], least=floor.least[rows])
-        return replace(whole, weighting=whole.weighting.at(rows), floor=floor, confidence=confidence)
+        return replace(whole, grouping=whole.grouping.at(rows), floor=floor, confidence=confidence)
 
     def verdict(
         self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE
     ) -> Verdict:
         """Return the verdict on the translated store, in whatever state; scores are by the deciding measure."""
-        is_judged, bootstrap = self.query_set.is_judged, self.bootstrap(limited=self.is_limited, in_pool=True)
+        is_judged = self.query_set.is_judged
         return decide(
             arm,
             full,
@@ -72,14 +70,13 @@ class Rules:
             margin=self.settings.margin,
             provisional=not is_judged,
             n_documents=self.n_documents,
-            bootstrap=replace(bootstrap, confidence=confidence),
+            bootstrap=replace(self.bootstrap(in_pool=True), confidence=confidence),
         )
 
     def compare(self, arm: ArmResult, standard: ArmResult) -> Comparison:
         """Return the retention of an arm, and the queries it wins, ties and loses against its standard."""
         scores, reference = (scores_of.scores[self.query_set.measure] for scores_of in (arm, standard))
-        limited = (arm.name, standard.name) == (TRANSLATED, FULL) and self.is_limited
-        bootstrap = self.bootstrap(limited=limited, in_pool=standard.name == FULL)
+        bootstrap = self.bootstrap(in_pool=standard.name == FULL)
         return Comparison(bootstrap.retention(scores, reference), *win_tie_loss(scores, reference), standard.name)
 
     def quality(self, full: Scores, *, confidence: float = CONFIDENCE) -> Bounds:

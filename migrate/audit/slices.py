@@ -85,10 +85,9 @@ def find_slices(retriever: Retriever, rules: Rules, arm: Scores, full: Scores) -
     bootstrap, slices = rules.bootstrap(), []
     for by, labels in _labellings(retriever, retriever.settings.slices).items():
         for value, rows in _groups(labels).items():
-            weighting = bootstrap.weighting.at(rows)
-            bounds = replace(bootstrap, weighting=weighting).retention(arm[rows], full[rows])
-            full_mean, arm_mean = (float(np.average(scores[rows], weights=weighting.values)) for scores in (full, arm))
-            slices.append(Slice(by, value, len(rows), full_mean, arm_mean, bounds))
+            grouped = replace(bootstrap, grouping=bootstrap.grouping.at(rows))
+            bounds = grouped.retention(arm[rows], full[rows])
+            slices.append(Slice(by, value, len(rows), float(full[rows].mean()), float(arm[rows].mean()), bounds))
     return tuple(slices)
 
 

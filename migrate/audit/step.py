@@ -13,7 +13,6 @@ from migrate.audit.judged import JudgedStep
 from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE_REPORTS,
-    QUERIES,
     argument,
     function,
     option,
@@ -111,17 +110,6 @@ class Audit(JudgedStep["AuditReport"]):
             **_ARMS,
         ),
     )
-    judge_next: Path | str | None = field(
-        default=None,
-        metadata=option(
-            "File for up to 300 queries of --queries FILE that settle most, with documents to grade. Replace each "
-            "null by a grade, 0 for not relevant, and give the file back with --judged.",
-            "path",
-            metavar="FILE",
-            section=QUERIES,
-            is_seldom=True,
-        ),
-    )
     target: ModelLike | None = field(
         default=None,
         metadata=option("Model to embed the queries with.  [default: the store's own]", "text", metavar="SPEC"),
@@ -173,7 +161,7 @@ class Audit(JudgedStep["AuditReport"]):
     )
     force: bool = field(
         default=False,
-        metadata={**FORCE_REPORTS, "help": "Replace the files of --report and --judge-next if they exist."},
+        metadata=FORCE_REPORTS,
     )
     resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
 
@@ -335,7 +323,6 @@ class Audit(JudgedStep["AuditReport"]):
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and audit."""
         from migrate.audit.audit import audit_store
-        from migrate.audit.drawn_queries import write_unjudged
         from migrate.check.again import prove_model
 
         _ = self.judging  # before anything is embedded
@@ -344,10 +331,7 @@ class Audit(JudgedStep["AuditReport"]):
             if self.reference == BUILD:
                 prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
                 full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
-            report = audit_store(self, full)
-        if self.judge_next is not None:
-            write_unjudged(Path(self.judge_next), report.unjudged, force=self.force)
-        return report
+            return audit_store(self, full)
 
 
 @contextmanager

@@ -53,68 +53,45 @@ UNKNOWN = Bounds(nan, 0.0, inf)
 
 
 @dataclass(frozen=True, eq=False)
-class Weighting:
-    """The weights of queries that were not drawn evenly (`migrate.audit.drawn_queries`), or not each for itself.
-
-    `values` are the inverse of the chance with which each was drawn, (n,), and none can be more than `heaviest`.
-    `limited` says that arm and full re-embed differ, for any query, by no more than the chance with which it is drawn;
-    else they may differ by 1 where a query weighs most.
+class Grouping:
+    """Groups of queries that are one observation each.
 
     `groups` are numbers, (n,), that queries share which are one observation (`migrate.audit.query_groups`); None where
     each is one. Groups are what is drawn, and the imagined query is a group of `size`; `evenly` says that it may be won
     as a whole, as it may be lost.
     """
 
-    values: Scores
-    heaviest: float
-    limited: bool = False
     groups: NDArray[np.int64] | None = None
     evenly: bool = False
 
     @property
-    def worst(self) -> float:
-        """The most by which weighted scores can differ for a group that was not seen."""
-        return self.size * (1.0 if self.limited else self.heaviest)
-
-    @property
-    def most(self) -> float:
-        """The most that such a group weighs."""
-        return self.size * self.heaviest
-
-    @property
     def won(self) -> float:
-        """The most by which the arm may win in such a group: kinds of queries are lost as a whole, but won one by one.
+        """The most by which the arm may win in a group that was not seen: kinds are lost as a whole, won one by one.
 
         What is lost in translation is lost for all that ask for it; nothing in a stitch answers what its target cannot.
         """
-        return self.worst if self.evenly else self.worst / self.size
+        return self.size if self.evenly else 1.0
 
-    def of(self, scores: Scores) -> Scores:
-        """Return weighted scores."""
-        weighted: Scores = self.values * scores
-        return weighted
-
-    def rows(self, weighted: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return what is drawn: the sums of weighted scores, (n,) or (n, c), over each group."""
+    def rows(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return what is drawn: the sums of scores, (n,) or (n, c), over each group."""
         if self.groups is None:
-            return np.asarray(weighted, dtype=np.float64)
-        sums = np.zeros((self.count, *weighted.shape[1:]))
-        np.add.at(sums, self._numbers, weighted)
+            return np.asarray(scores, dtype=np.float64)
+        sums = np.zeros((self.count, *scores.shape[1:]))
+        np.add.at(sums, self._numbers, scores)
         return sums
 
-    def at(self, positions: NDArray[np.int64]) -> Weighting:
-        """Return the weighting of some of the queries."""
-        groups = None if self.groups is None else self.groups[positions]
-        return replace(self, values=self.values[positions], groups=groups)
+    def at(self, positions: NDArray[np.int64]) -> Grouping:
+        """Return the grouping of some of the queries."""
+        return self if self.groups is None else replace(self, groups=self.groups[positions])
 
     @property
     def count(self) -> int:
-        """The number of groups."""
+        """The number of groups; 0 where each query is one."""
         return len(self.sizes)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of queries of each group."""
+        """The number of queries of each group; none where each query is one."""
         return np.bincount(self._numbers)
 
     @cached_property
@@ -124,21 +101,20 @@ class Weighting:
         That is how much each has to do with how far a mean is off. The largest group alone would make a hundred queries
         out of one; the plain mean is too small where the harm is in large groups (`benchmarks/verdicts.py`).
         """
-        if self.groups is None or not len(self.groups):
+        if not self.count:
             return 1.0
         return float((self.sizes**3).sum() / (self.sizes**2).sum())
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
         """The number of each query's group, in the order in which groups come."""
-        if self.groups is None:
-            return np.arange(len(self.values))
+        groups = [] if self.groups is None else self.groups.tolist()
         numbers: dict[int, int] = {}
-        return np.array([numbers.setdefault(group, len(numbers)) for group in self.groups.tolist()], dtype=np.int64)
+        return np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
 
 
-EVEN = Weighting(np.ones(1), 1.0)
-"""Queries that count the same, each for itself."""
+UNGROUPED = Grouping()
+"""Queries that are one observation each."""
 
 FLOOR_SHARE = 0.2
 """Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
@@ -178,12 +154,11 @@ class Floor:
 class Bootstrap:
     """The rules by which all bounds of an audit are drawn.
 
-    All scores are between 0 and 1, (n,), in the same order; means are weighted. With a `floor`, scores are those in a
-    pool: one of the bounds of retention is then that of these, and the other that of the floor, with the error that the
-    floor leaves.
+    All scores are between 0 and 1, (n,), in the same order. With a `floor`, scores are those in a pool: one of the
+    bounds of retention is then that of these, and the other that of the floor, with the error that the floor leaves.
     """
 
-    weighting: Weighting = EVEN
+    grouping: Grouping = UNGROUPED
     seed: int = 0
     resamples: int = 10_000
     confidence: float = CONFIDENCE
@@ -196,7 +171,7 @@ class Bootstrap:
             return bounds
         level = 1 - (1 - FLOOR_SHARE) * (1 - self.confidence)
         wide = self.floor.widen(bounds, self._shares(*self.floor.extreme(arm, full), level))
-        likely = _ratio(*map(self.weighting.of, self.floor.likely(arm, full)))
+        likely = _ratio(*self.floor.likely(arm, full))
         return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
 
     def family(self, arms: Mapping[str, Scores], full: Scores, *, n_others: int = 0) -> dict[str, Bounds]:
@@ -214,25 +189,23 @@ class Bootstrap:
         """Return the mean score of the arm minus that of the other; the imagined query is all won, or all lost."""
         if not len(arm):
             return Bounds(0.0, -np.inf, np.inf)
-        weighting = self.weighting
-        weighted = np.column_stack([weighting.of(arm - rival), weighting.of(np.ones(len(arm)))])
-        sums, unseen = weighted_sums(weighting.rows(weighted), seed=self.seed, resamples=self.resamples)
-        lower, upper = mean_bounds(sums[:, :1], sums[:, 1], weighting.most * unseen, self.confidence)
-        return Bounds(float(weighted[:, 0].sum() / weighted[:, 1].sum()), float(lower[0]), float(upper[0]))
+        differences = arm - rival
+        rows = self.grouping.rows(np.column_stack([differences, np.ones(len(arm))]))
+        sums, unseen = weighted_sums(rows, seed=self.seed, resamples=self.resamples)
+        lower, upper = mean_bounds(sums[:, :1], sums[:, 1], self.grouping.size * unseen, self.confidence)
+        return Bounds(float(differences.mean()), float(lower[0]), float(upper[0]))
 
     def is_less(self, less: Scores, more: Scores) -> bool:
         """Return whether scores are significantly lower than others."""
         return self.difference(more, less).lower > 0
 
     def _shares(self, arm: Scores, full: Scores, confidence: float) -> Bounds:
-        weighting = self.weighting
-        perfect = bool((full == 1).all()) and weighting.heaviest == 1
-        arm, full = weighting.of(arm), weighting.of(full)
         if not full.any():
             return Bounds(_ratio(arm, full), 0.0, np.inf)
-        rows = weighting.rows(np.column_stack([full, arm]))
+        grouping, perfect = self.grouping, bool((full == 1).all())
+        rows = grouping.rows(np.column_stack([full, arm]))
         sums, unseen = weighted_sums(rows, seed=self.seed, resamples=self.resamples)
-        lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, weighting=weighting)
+        lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, grouping=grouping)
         return Bounds(_ratio(arm, full), float(lower[0]), float(upper[0]))
 
     def queries_needed(self, arm: Scores, full: Scores, margin: float) -> int | None:
@@ -245,16 +218,16 @@ class Bootstrap:
         An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
         query leave open, NOT SAFE where it is as far below; that mean is taken as normal.
         """
-        weighting = self.weighting
-        above = weighting.rows(weighting.of(arm - margin * full))  # what a group has is what it adds
+        above = self.grouping.rows(arm - margin * full)  # what a group has is what it adds
         if len(above) < 2 or not full.any():
             return None
         each = len(arm) / len(above)
         n = np.unique(np.geomspace(max(len(above) + 1, FEWEST_QUERIES), MOST_QUERIES / each, 400).astype(int))
-        best = weighting.won + (weighting.most - weighting.won) * (1 - margin)
-        if weighting.heaviest == 1 and (full == 1).all():
-            best = weighting.most * (1 - margin)
-        least = margin * weighting.worst
+        size, won = self.grouping.size, self.grouping.won
+        best = won + (size - won) * (1 - margin)
+        if (full == 1).all():
+            best = size * (1 - margin)
+        least = margin * size
         settled = _settled(n, above, least, self.confidence) + _settled(n, -above, best, self.confidence)
         enough = n[settled >= 0.8]  # as much power as is usual (Cohen 1988)
         return ceil(enough[0] * each) if len(enough) else None
@@ -296,15 +269,16 @@ def ratio_bounds(
     confidence: float,
     *,
     perfect: bool = False,
-    weighting: Weighting = EVEN,
+    grouping: Grouping = UNGROUPED,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return lower and upper bounds of arm / full from their weighted sums, (resamples, k) or (resamples, 1).
 
     For the upper one the arm answers the unseen query perfectly, and the full re-embed does not unless it is `perfect`.
     """
-    lost, won, most = (mass * unseen[:, None] for mass in (weighting.worst, weighting.won, weighting.most))
+    most = grouping.size * unseen[:, None]
+    won = grouping.won * unseen[:, None]
+    low = arms / (full + most)
     # What arm and full re-embed share moves the ratio towards 1: it is there where that is for the worse
-    low = np.minimum(arms / (full + lost), (arms + most - lost) / (full + most))
     high = np.maximum((arms + won) / (full + won * perfect), (arms + most) / (full + most - won * (not perfect)))
     return np.quantile(low, 1 - confidence, axis=0), np.quantile(high, confidence, axis=0)
 
@@ -332,6 +306,9 @@ FEWEST_QUERIES = 20
 """Fewer queries than this are INCONCLUSIVE, whatever they show: resamples of a handful repeat the handful."""
 
 MOST_QUERIES = 100_000
+
+_MOST_TO_JUDGE = 1_000
+"""More queries than this nobody judges for an audit."""
 
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
@@ -411,10 +388,9 @@ class Verdict:
     `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
     say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
-    `remedy` is what would settle an inconclusive verdict where that is not queries. `left_to_judge` is how many queries
-    were drawn to be judged and are not yet, None where none were drawn. `n_groups` is how many groups the queries are
-    in that are independent of each other, None where each is one. `harm` is what makes it NOT SAFE in one collection of
-    several, where it is not on the whole.
+    `remedy` is what would settle an inconclusive verdict where that is not queries. `n_groups` is how many groups
+    the queries are in that are independent of each other, None where each is one. `harm` is what makes it NOT SAFE in
+    one collection of several, where it is not on the whole.
     """
 
     outcome: Outcome
@@ -430,7 +406,6 @@ class Verdict:
     remedy: str | None = None
     harmful: float | None = None
     stands_for: float | None = None
-    left_to_judge: int | None = None
     n_groups: int | None = None
     harm: str | None = None
 
@@ -482,9 +457,7 @@ class Verdict:
         """True where as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
         if self.queries_needed is None:
             return False
-        # More than 1,000 queries nobody judges for an audit
-        most = 1_000 if self.left_to_judge is None else self.left_to_judge
-        return self.provisional or self.queries_needed - self.n_queries <= most
+        return self.provisional or self.queries_needed - self.n_queries <= _MOST_TO_JUDGE
 
     @property
     def lacks_documents(self) -> bool:
@@ -537,8 +510,7 @@ class Verdict:
             return f"{span}; {limits.sentence}, and no number of queries decides the rest; judge some of them"
         needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
         if not (self.provisional or self.within_reach):
-            those = "queries that people judge" if self.left_to_judge is None else "the queries that were drawn"
-            settled = f", too close for {those}: it would take {needed} of them"
+            settled = f", too close for queries that people judge: it would take {needed} of them"
         else:
             settled = f"; {needed} queries would settle 8 of 10 audits like this one"
         return f"{span}; {self._nearest} lies within the bounds{settled}"
@@ -609,8 +581,8 @@ def decide(
 ) -> Verdict:
     """Judge an arm against the full re-embed, and against staying where that is possible.
 
-    Repeated queries are merged before (`QuerySet.merged`); the weighting of the `bootstrap` has the groups of those
-    that are not independent. Of fewer than `FEWEST_DOCUMENTS` to search, `n_documents`, harm that shows is NOT SAFE,
+    Repeated queries are merged before (`QuerySet.merged`); the grouping of the `bootstrap` has those that are not
+    independent. Of fewer than `FEWEST_DOCUMENTS` to search, `n_documents`, harm that shows is NOT SAFE,
     and all else INCONCLUSIVE. `provisional` scores are agreement@10: they are held against what stands for the
     `margin`.
 
@@ -621,7 +593,7 @@ def decide(
     retention = bootstrap.retention(arm, full)
     gain = None if stay is None else bootstrap.difference(arm, stay)
     limits = limits_of(margin) if provisional else Limits(margin, margin)
-    groups = None if bootstrap.weighting.groups is None else bootstrap.weighting.count
+    groups = None if bootstrap.grouping.groups is None else bootstrap.grouping.count
     enough = (len(arm) if groups is None else groups) >= FEWEST_QUERIES
     outcome = _outcome(retention, gain, limits) if enough else Outcome.INCONCLUSIVE
     verdict = Verdict(

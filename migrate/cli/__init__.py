@@ -26,7 +26,7 @@ SECTIONS = {
         "stamp": "Record which model a store's vectors come from.",
     },
     "Lab": {
-        "embed": "Embed a corpus into a new store.",
+        "embed": "",
         "compare": "",
         "carry": "",
         "labels": "",

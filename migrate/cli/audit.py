@@ -16,7 +16,7 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few
-from migrate.files import free_path, refuse_file
+from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations
@@ -74,8 +74,6 @@ def command(
         target=request.target,
     )
     outputs.refuse(*paths, force=request.force)  # refused before anything is spent
-    if request.judge_next is not None:
-        refuse_file(Path(request.judge_next), *paths, force=request.force)
     with progress_bar() as progress:
         step = _opened(step, model, progress)
         if request.is_pooled and request.hold_out is None:
@@ -87,11 +85,9 @@ def command(
             step = replace(step, judged=queries)
         locations = _locations_of(step, request, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]
-        writes = [*outputs.report, request.judge_next]
-        stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
         report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
     paid.finish()
-    _advise_judging(step, report)
     page = outputs.first(".html")
     code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=request.force)
     if not as_json:
@@ -131,23 +127,6 @@ def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> Audit
         paid.agree(step, progress=step.progress)
     step.cap.cap_usd = paid.cap_usd
     return replace(step.execute(), documents_per_s=None if deal is None else deal.documents_per_s)
-
-
-def _advise_judging(step: Audit, report: AuditReport) -> None:
-    """Say how the queries that were drawn are graded, or that some can be drawn."""
-    from migrate.audit.verdict import Outcome
-
-    verdict = report.verdict
-    if step.judge_next is not None:
-        advise(
-            f"{step.judge_next}: grade the documents of its {len(report.unjudged):,} queries from the first on, as "
-            "many as you decide on beforehand: replace each null by a whole number, 0 for not relevant; then audit "
-            f"again with --judged {step.judge_next}",
-        )
-    elif verdict.outcome is Outcome.INCONCLUSIVE and not verdict.doubts and step.judging.chances is None:
-        advise(
-            "to settle it with few judgements, let the audit draw what to judge: --queries LOG --judge-next FILE",
-        )
 
 
 def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:

@@ -21,7 +21,7 @@ from migrate.files import free_path, refuse_output
 from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:
-    from migrate.cost.chunks import Unread
+    from migrate.cost.unread import Unread
     from migrate.manifest import Manifest
     from migrate.stitch.fitted import Direction, FittedStitch
 

@@ -29,7 +29,7 @@ from migrate.version import __version__
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-ROOMS = {"compare": "lab", "carry": "lab", "labels": "lab", "private": "private", "live": "live"}
+ROOMS = {"embed": "lab", "compare": "lab", "carry": "lab", "labels": "lab", "private": "private", "live": "live"}
 """Commands that come by entry points of `lead_migrate.commands`, as others may, and the extras that install them."""
 
 _BESIDE = {"rollback": "switch", "forget": "switch"}

@@ -40,10 +40,7 @@ _TO_FILL_IN = {
 _MODEL = ("base_url", "cache")
 """Options of models, which the next command wants too."""
 
-_PASSING = (
-    {"report", "judge_next"}
-    | {"as_json", "quiet", "verbose", "force", "restart"}
-)  # fmt: skip
+_PASSING = {"report", "as_json", "quiet", "verbose", "force", "restart"}
 """Parameters of what a command leaves behind, and of how it prints."""
 
 

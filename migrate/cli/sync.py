@@ -31,7 +31,7 @@ def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, a
     Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
     vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
     """
-    from migrate.cost.chunks import count_unread
+    from migrate.cost.unread import count_unread
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
     from migrate.steps.sync.place import refuse_switched
     from migrate.stores import open_store

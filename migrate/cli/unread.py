@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from migrate.audit.query_set import QuerySet
-    from migrate.cost.chunks import Unread
+    from migrate.cost.unread import Unread
     from migrate.embedders.base import Embedder
     from migrate.steps.fit import Fit
     from migrate.stores.base import Store
@@ -27,7 +27,7 @@ def warn_of_unread(unread: Unread | None, subject: str, remedy: str) -> None:
 
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
     """Count what a model will leave unread of a store's documents, say so, and return it."""
-    from migrate.cost.chunks import count_unread_of_store
+    from migrate.cost.unread import count_unread_of_store
 
     if not store.info.has_texts:
         return None
@@ -38,7 +38,7 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
 
 def count_unread_of_sample(step: Fit) -> Unread | None:
     """Count the same for the sample of a fit, of which `warn_of_store` has warned; only one at random is drawn here."""
-    from migrate.cost.chunks import count_unread
+    from migrate.cost.unread import count_unread
 
     target = step.inputs.embedder.loaded_profile()
     is_random = step.query_log is None and step.strategy in (None, "random")
@@ -57,7 +57,7 @@ def with_unread(
     """
     from dataclasses import replace
 
-    from migrate.cost.chunks import count_unread, count_unread_of_store
+    from migrate.cost.unread import count_unread, count_unread_of_store
 
     profile = embedder.loaded_profile()
     counted = {

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from migrate.cost.answers import answers, full_is_better, priced
-from migrate.cost.chunks import Chunking, chunk_long
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.estimate import dollars
 from migrate.cost.plans import QUERIES, Plan, Planner, StoreBytes, best_within, cheapest_for, store_bytes
@@ -41,7 +40,6 @@ class Assessment:
     store: StoreInfo
     target: Profile
     count: TextCount
-    chunking: Chunking | None
     size: StoreBytes | None
     rate: Rate | None
     plans: tuple[Plan, ...]
@@ -111,7 +109,6 @@ def assess_store(
     if keep is not None:
         plans += planner.for_quality(keep)
     plans.append(_two_stage(store, planner, queries, progress))
-    chunking = chunk_long(count, target)
     old_model = None if info.manifest is None else info.manifest.model
     old, new = None if old_model is None else facts_of(old_model.spec, old_model.revision), facts_of(target.spec)
     can_stay = old is None or not old.is_off(today())
@@ -125,9 +122,9 @@ def assess_store(
         sentences += (f"{heading}: {best.name} ({priced(best)}), {best.known.sentence}",)
     elif keep is not None:
         sentences += (f"{heading}: none; a full re-embed keeps all ({priced(full)})",)
-    notes = _notes(planner, chunking, store)
+    notes = _notes(planner, store)
     return Assessment(
-        info, target, count, chunking, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
+        info, target, count, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
     )
 
 
@@ -163,7 +160,7 @@ def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progres
     return planner.two_stage(min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
 
 
-def _notes(planner: Planner, chunking: Chunking | None, store: Store) -> tuple[str, ...]:
+def _notes(planner: Planner, store: Store) -> tuple[str, ...]:
     target, count, size = planner.target, planner.count, planner.size
     notes = [f"tokens: {target.counter.sentence}"]
     if target.price_usd_per_mtok is None:
@@ -175,7 +172,7 @@ def _notes(planner: Planner, chunking: Chunking | None, store: Store) -> tuple[s
         notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
     notes.append(_time_note(planner.rate, target))
     if count.over_limit:
-        notes.append(_long_note(count, chunking, target))
+        notes.append(_long_note(count, target))
     notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
     if isinstance(store, DatabaseStore):
         exported = f"{store.export_bytes / 1e6:,.2f} MB"
@@ -196,15 +193,6 @@ def _time_note(rate: Rate | None, target: Profile) -> str:
     return "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
 
 
-def _long_note(count: TextCount, chunking: Chunking | None, target: Profile) -> str:
+def _long_note(count: TextCount, target: Profile) -> str:
     fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
-    sentence = (
-        f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
-    )
-    if chunking is None:
-        return sentence
-    about = "about " if chunking.is_sampled else ""
-    return (
-        f"{sentence}; as chunks of {chunking.chunk_tokens} tokens they would be {about}{chunking.chunks:,} of "
-        f"{chunking.tokens:,} tokens"
-    )
+    return f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"

@@ -1,1 +1,1 @@
-"""BEIR folders, corpora, chunking, and the embedded demo corpus."""
+"""BEIR folders, corpora, and the embedded demo corpus."""

@@ -134,8 +134,7 @@ def _logged_queries(path: Path) -> Iterator[Query]:
 
 def query_metadata(record: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a query: those of its "metadata", where that is an object, and its own but id and text."""
-    drawn = ("chance", "documents")  # what `datasets/graded.py` reads
-    fields = {name: value for name, value in record.items() if name not in ("_id", "id", "text", "metadata", *drawn)}
+    fields = {name: value for name, value in record.items() if name not in ("_id", "id", "text", "metadata")}
     metadata = record.get("metadata")
     return {**fields, **metadata} if isinstance(metadata, dict) else fields
 

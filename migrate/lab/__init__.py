@@ -1,1 +1,1 @@
-"""Tools beside a migration, which no step of it imports: `compare`, `carry` and `private`."""
+"""Tools beside a migration, which no step of it imports: `embed`, `compare`, `carry`, `labels` and `private`."""

@@ -103,7 +103,6 @@ def size_text(count: int | None) -> str:
 def assess_document(assessment: Assessment) -> dict[str, Any]:
     """Return everything an assessment knows, as values that JSON holds."""
     count, target, info = assessment.count, assessment.target, assessment.store
-    counted = {name: value for name, value in as_plain(count).items() if name != "long_documents"}
     content = {
         "store": {"path": info.location, "format": info.kind, "index_type": info.index_type, "dim": info.dim},
         "target": {
@@ -115,8 +114,7 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
             "batch_price_usd_per_mtok": target.batch_price_usd_per_mtok,
         },
         "tokens": {"source": target.counter.source, "exact": target.counter.exact, "error": target.counter.error},
-        "texts": {**counted, "distinct": count.distinct, "to_embed": count.to_embed},
-        "chunking": assessment.chunking,
+        "texts": {**as_plain(count), "distinct": count.distinct, "to_embed": count.to_embed},
         "bytes": None
         if assessment.size is None
         else {**as_plain(assessment.size), "after": assessment.size.total_after},

@@ -85,10 +85,9 @@ QUERY_LOG = option(
 )
 
 JUDGED = option(
-    "Judged queries: a BEIR folder, the name of a BEIR set to download, or a graded file of `audit "
-    "--judge-next`; NAME:dev for the split of qrels/dev.tsv.",
+    "Judged queries: a BEIR folder, or the name of a BEIR set to download; NAME:dev for the split of qrels/dev.tsv.",
     "text",
-    metavar="DIR|NAME|FILE",
+    metavar="DIR|NAME",
     section=QUERIES,
 )
 UNJUDGED = option(

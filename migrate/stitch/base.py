@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
-from migrate.stitch.prior import AffineMap
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.reach import Reach
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
@@ -61,8 +61,6 @@ class Stitch(ABC):
     """True if it needs the texts as well as the vectors; other stitches ignore them."""
     reach: Reach | None = None
     """The region that the sample covers, after `with_reach`."""
-    prior: AffineMap | None = None
-    """A map from elsewhere, which a stitch that knows how may lean on."""
 
     @property
     def spec(self) -> str:

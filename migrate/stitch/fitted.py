@@ -28,7 +28,6 @@ from migrate.files import atomic_folder, sha256_file, sha256_json, write_bytes, 
 from migrate.locations import place_of
 from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Sphere
 from migrate.stitch.select import Selection, select_stitch
@@ -80,12 +79,12 @@ class FallbackUse:
         )
 
 
-def fit_fallback(pairs: Pairing, selection: Selection, *, prior: AffineMap | None = None) -> Fallback:
+def fit_fallback(pairs: Pairing, selection: Selection) -> Fallback:
     """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
     best = selection.best_of_vectors
     bare = replace(pairs, texts=None)
     specs = () if best is None else (best.stitch,)
-    judged = select_stitch(bare, specs=specs, prior=prior, tuned=selection.tuned)
+    judged = select_stitch(bare, specs=specs, tuned=selection.tuned)
     return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
 
 
@@ -172,7 +171,7 @@ class FittedStitch:
     models that normalise. `sample` is empty in a stitch for queries, because every document has an old vector.
     `state` holds the files that a target model fitted on the corpus needs to embed queries the same way later; they
     travel with the stitch and with every store it translates. `reader` turns texts into views; `fallback` is used where
-    there are no texts. `prior` is the map from elsewhere that the fit might lean on, for the next fit.
+    there are no texts.
     """
 
     stitch: Stitch
@@ -183,7 +182,6 @@ class FittedStitch:
     state: Mapping[str, bytes] = field(default_factory=dict)
     reader: TextReader | None = None
     fallback: Fallback | None = None
-    prior: AffineMap | None = None
 
     def __repr__(self) -> str:
         old, new = self.manifest.source_model, self.manifest.model
@@ -330,8 +328,6 @@ class FittedStitch:
     def _save(self, folder: Path, *, force: bool) -> None:
         spare = {} if self.fallback is None else self.fallback.stitch.saved()
         arrays = {**self._arrays(), **{f"fallback.{name}": array for name, array in spare.items()}}
-        if self.prior is not None:
-            arrays |= {"prior.matrix": self.prior.matrix, "prior.offset": self.prior.offset}
         with atomic_folder(folder, force=force) as temporary:
             write_bytes(temporary / WEIGHTS_NAME, save({n: np.ascontiguousarray(array) for n, array in arrays.items()}))
             write_json(temporary / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Arrays, Pairing, Prediction, Split, StretchableStitch, check_pairs
 from migrate.stitch.kernel import (
     GaussianPart,
@@ -32,7 +33,6 @@ from migrate.stitch.kernel import (
     restore_parts,
     spread,
 )
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.reach import DIRECTIONS
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
@@ -137,7 +137,6 @@ class Additive(StretchableStitch):
         over them, and of the directions that explain the variance
     offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
     companions_ : (c, n, q) float32, coefficients of the prediction of each companion
-    leant_ : float32, what the rest is the residual of, if anything: "base", (p, q), the share of a prior's matrix
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
     """
@@ -151,7 +150,6 @@ class Additive(StretchableStitch):
     alpha_: Vectors
     offset_: Vectors
     companions_: Vectors
-    leant_: dict[str, Vectors]
     dim_: int
     penalty_: float
     parts_: tuple[KernelPart, ...]
@@ -175,10 +173,6 @@ class Additive(StretchableStitch):
         truth = target[rows].astype(np.float64)
         search = Search(grams, truth)
         weighing = search.best(start)
-        if self.prior is not None and self.reads_vectors:
-            prior = self.prior.of(source[rows])
-            weighing = search.lean(weighing, prior)
-            search.residual = (search.target - weighing.share * prior).astype(np.float32)
         if not self.has_companions:
             return weighing
         return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
@@ -193,10 +187,10 @@ class Additive(StretchableStitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source, target, texts)
         truth = target.astype(np.float64)
-        system = KernelSystem(kernels.total(weighing), truth - self._lean(weighing, source, target))
+        system = KernelSystem(kernels.total(weighing), truth)
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
-            search = Search({"all": system.gram}, truth, system.target)
+            search = Search({"all": system.gram}, truth)
             penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
         solved = [(system.coefficients(penalty), system.means)]
         factor = penalty / weighing.total_penalty
@@ -206,29 +200,18 @@ class Additive(StretchableStitch):
         self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
 
-    def _lean(self, weighing: Weighing, source: Vectors, target: Vectors) -> Matrix:
-        """Return what the weighing takes of a prior, (n, q); `predict` adds it by what is kept."""
-        self.leant_ = {}
-        self._base_offset = np.zeros(target.shape[1])
-        leant = np.zeros(target.shape)
-        if self.prior is not None and weighing.share:
-            self.leant_["base"] = (weighing.share * self.prior.matrix).astype(np.float32)
-            self._base_offset = weighing.share * self.prior.offset
-            leant += weighing.share * self.prior.of(source)
-        return leant
-
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         landmark_texts = None if texts is None else texts.take(rows)
         kernels = self._kernels(source[rows], landmark_texts, self.mean_)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], landmark_texts)
         every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
-        residual = target.astype(np.float64) - self._lean(weighing, source, target)
+        truth = target.astype(np.float64)
         solved = [
-            solve_on_landmarks(every.parts(regression), rows, residual, regression.total_penalty)
+            solve_on_landmarks(every.parts(regression), rows, truth, regression.total_penalty)
             for _, regression in weighing.regressions
         ]
-        system = KernelSystem(kernels.total(weighing), residual)
+        system = KernelSystem(kernels.total(weighing), truth)
         self._keep(kernels.parts(weighing), weighing, system, solved, weighing.total_penalty)
         return self
 
@@ -239,14 +222,13 @@ class Additive(StretchableStitch):
         source, target, texts = pairs.source, pairs.target, pairs.texts
         kernels = self._kernels(source, texts)
         weighing = self.weighing or self._weigh(kernels, source, target, texts)
-        leant_on = copy.copy(self)._lean(weighing, source, target)
-        residual = target - leant_on
+        truth = target.astype(np.float64)
         several = [(share, regression, kernels.total(regression)) for share, regression in weighing.regressions]
         for fit_rows, held_out in splits:
-            vectors = leant_on[held_out]
+            vectors = np.zeros((len(held_out), target.shape[1]))
             predictions: list[Prediction] = []
             for share, regression, total in several:
-                system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], residual[fit_rows])
+                system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
                 prior = np.diag(total)[held_out] if with_variance and not predictions else None
                 predictions.append(_predict(system, total[np.ix_(held_out, fit_rows)], prior, regression.total_penalty))
                 vectors += share * predictions[-1].vectors
@@ -293,7 +275,7 @@ class Additive(StretchableStitch):
         )
         pairs = zip(weighing.regressions, solved, strict=True)
         shift = np.sum([share * (means @ coefficients) for (share, _), (coefficients, means) in pairs], axis=0)
-        offset = np.r_[system.mean - shift + self._base_offset, system.means.mean(), -system.means @ directions]
+        offset = np.r_[system.mean - shift, system.means.mean(), -system.means @ directions]
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
         self.parts_ = in_order(parts)
@@ -311,8 +293,6 @@ class Additive(StretchableStitch):
         prior += self.offset_[q] - 2 * columns[:, q]
         explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
-        for matrix in self.leant_.values():
-            predicted += vectors @ matrix
         return Prediction(predicted, prior - explained)
 
     @property
@@ -338,7 +318,6 @@ class Additive(StretchableStitch):
         """Multiply the coefficients and the offset of the prediction."""
         q = self.dim_
         self.companions_ = (self.companions_ @ spread.matrix).astype(np.float32)
-        self.leant_ = {name: (rows @ spread.matrix).astype(np.float32) for name, rows in self.leant_.items()}
         self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
         self.offset_ = np.r_[spread.of(self.offset_[:q]).astype(np.float32), self.offset_[q:]]
         return self
@@ -358,7 +337,7 @@ class Additive(StretchableStitch):
 
     def arrays(self) -> Arrays:
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
-        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_, **self.leant_}
+        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
         arrays["dim"] = np.array([self.dim_], dtype=np.int64)
         if len(self.companions_):
             arrays["companions"] = self.companions_
@@ -370,7 +349,6 @@ class Additive(StretchableStitch):
         """Restore what `arrays` returned."""
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_ = int(arrays["dim"][0])
-        self.leant_ = {name: arrays[name] for name in ("base",) if name in arrays}
         self.parts_ = restore_parts(arrays, len(self.alpha_))
         none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
         self.companions_ = arrays.get("companions", none)
@@ -381,9 +359,6 @@ class Additive(StretchableStitch):
             raise ValueError(
                 f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
             )
-        for name, matrix in self.leant_.items():
-            if matrix.shape != (len(self.mean_), self.dim_):
-                raise ValueError(f"the {name} {matrix.shape} for {len(self.mean_)} and {self.dim_} dimensions")
         return self
 
     def kind_facts(self) -> dict[str, float]:
@@ -391,12 +366,11 @@ class Additive(StretchableStitch):
         if self.weighing is None:
             return {}
         weights = self.weighing.weights
-        share = {} if self.prior is None else {"share of prior": self.weighing.share}
         shown = {f"weight {name}": weight for name, weight in weights.items()}
         for share_of, companion in self.weighing.companions:
             name = "vector alone" if companion.weights.keys() <= {VECTOR, NEAR} else "texts alone"
             shown[f"share {name}"] = share_of
-        return {"lambda": self.penalty_ / sum(weights.values()), **shown, **share}
+        return {"lambda": self.penalty_ / sum(weights.values()), **shown}
 
 
 class TextAlone(Additive):

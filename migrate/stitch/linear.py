@@ -15,8 +15,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from migrate.errors import StitchError
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch, StretchableStitch, centred, check_pairs
-from migrate.stitch.prior import SHARES, AffineMap
 from migrate.stitch.scores import Neighbours, standard_error
 from migrate.stitch.text_features import AnyMatrix, Matrix, TextRows
 from migrate.vectors import Vectors, squared_norms, unit_rows
@@ -267,24 +267,36 @@ class Procrustes(Affine):
         return rotation
 
 
+_SHARES = (0.5, 1.0)
+"""Shares of a prior that are tried, besides nothing."""
+
+_CLEARLY = 2.0
+"""Standard errors of the gain from which on a prior helps: by one, a tenth of random maps would seem to."""
+
+
 class Ridge(Affine):
     """Least squares with a penalty whose weight λ is chosen by retrieval among exact leave-one-out predictions.
 
-    With a `share` of a prior x A + a it shrinks towards that share of A in the place of 0.
+    With a `prior` P, a map of the same two models from another corpus, it shrinks towards a `share` of that in the
+    place of 0: it predicts share * P(x) and a regression of what that leaves over. The share, 0 among others, is chosen
+    by retrieval among predictions for pairs that were left out; the prior has not seen any of them.
     """
 
     kind: ClassVar[str] = "ridge"
     cost: ClassVar[int] = 5
     lambda_: float
 
-    def __init__(self, penalties: Matrix = RELATIVE_GRID, share: float = 0.0) -> None:
+    def __init__(
+        self, penalties: Matrix = RELATIVE_GRID, *, prior: AffineMap | None = None, share: float = 0.0
+    ) -> None:
         self.penalties = penalties
+        self.prior = prior
         self.share = share
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A ridge with the one penalty, in units of the mean eigenvalue, that is best for these pairs.
 
-        It leans on `prior`, if there is one, where that helps by more than a standard error.
+        It leans on `prior`, if there is one, where that clearly helps.
         """
         check_pairs(source, target)
         x, (y, mean) = centred(source)[0], centred(target)
@@ -295,10 +307,10 @@ class Ridge(Affine):
         if self.prior is not None:
             predicted, judge, best = self.prior.of(source), Neighbours(target), 0.0
             shares = judge.overlap(narrow(target - plain.loo_residuals))
-            for share in SHARES:
+            for share in _SHARES:
                 leaned = ridge_path(x, centred(narrow(target - share * predicted))[0], loss=loss)
                 gain = judge.overlap(narrow(target - leaned.loo_residuals)) - shares
-                if gain.mean() > max(standard_error(gain), best):
+                if gain.mean() > max(_CLEARLY * standard_error(gain), best):
                     tuned.share, path, best = share, leaned, float(gain.mean())
         tuned.penalties = RELATIVE_GRID[path.best : path.best + 1]
         return tuned

@@ -23,7 +23,6 @@ from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
 from migrate.removed import removal
 from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, Fallback, FittedStitch, TrueVectors, input_dim
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import REMOVED, new_stitch
 from migrate.stitch.select import Selection
 from migrate.stitch.text_reader import READER_FILES, TextReader
@@ -102,6 +101,7 @@ def _load(folder: Path) -> FittedStitch:
             )
         ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop("sample.vectors"), ids_and_copies["copies"])
+        _refuse_leaning(folder, spec, tensors)
         stitch = new_stitch(spec).restore_saved(_group(tensors, "stitch"))
         fallback = None
         if details.fallback is not None:
@@ -114,8 +114,7 @@ def _load(folder: Path) -> FittedStitch:
         learned = _group(tensors, "reader")
         with _loading_models(folder):
             reader = TextReader.restore(learned, tokenizer) if learned else None
-        prior = AffineMap(**arrays) if (arrays := _group(tensors, "prior")) else None
-        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback, prior)
+        fitted = FittedStitch(stitch, norm, sample, selection, manifest, state, reader, fallback)
         _check_sample(folder, sample)
         source_dim = input_dim(manifest, source=str(folder))
         _check_map(folder, fitted, source_dim)
@@ -149,6 +148,12 @@ def _read_spec(folder: Path, spec: str | None) -> str:
     return spec
 
 
+def _refuse_leaning(folder: Path, spec: str, tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a kernel stitch that leans on a prior, without which it would translate worse."""
+    if {"stitch.base", "fallback.base"} & tensors.keys():
+        raise StitchError(f"{folder}: {removal(f'the stitch {spec!r} with a prior')}; fit it again")
+
+
 def _required(value: Fact | None, name: str) -> Fact:
     if value is None:
         raise LookupError(f"its manifest has no {name!r}")
@@ -171,10 +176,6 @@ def _read_selection(details: Mapping[str, Any]) -> Selection:
 
 def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
     arrays: tuple[NDArray[Any], ...] = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
-    if fitted.prior is not None:
-        arrays += (fitted.prior.matrix, fitted.prior.offset)
-        if (*fitted.prior.matrix.shape, *fitted.prior.offset.shape) != (source_dim, fitted.dim, fitted.dim):
-            raise StitchError(f"{folder}: the prior is of other dimensions than the stitch; fit it again")
     if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
         raise StitchError(f"{folder}: the weights of the stitch hold NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:

@@ -19,11 +19,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.stitch.affine import fit_spread
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict, fold_rows
 from migrate.stitch.confidence import Confidence, PartialCurve
 from migrate.stitch.kernel_ridge import RidgeText, TextAlone
 from migrate.stitch.linear import Adjoint, Identity, MeanVector, Procrustes, Ridge
-from migrate.stitch.prior import AffineMap, fit_spread
 from migrate.stitch.registry import find_kind, new_stitch
 from migrate.stitch.scores import HeldOutScores, Neighbours, score_predictions, standard_error
 from migrate.vectors import Progress, Vectors, no_progress, unit_rows
@@ -336,7 +336,6 @@ def select_stitch(
     pairs: Pairing,
     *,
     specs: Sequence[str] = (),
-    prior: AffineMap | None = None,
     tuned: Mapping[str, Stitch] | None = None,
     progress: Progress = no_progress,
 ) -> Selection:
@@ -352,7 +351,6 @@ def select_stitch(
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
 
-    `prior` is a map from elsewhere that `ridge` and the kernel stitches may lean on.
     What `tuned` has of the candidates, on the same pairs, is not tuned again.
 
     Raises StitchError: fewer than two pairs, or no texts for a stitch that reads them. UsageError: a spec that is no
@@ -365,7 +363,7 @@ def select_stitch(
     judged = []
     for done, spec in enumerate(choices):
         progress("fit candidates", done, len(choices))
-        judged.append(_judge(spec, pairs, neighbours, prior=prior, tuned=(tuned or {}).get(spec)))
+        judged.append(_judge(spec, pairs, neighbours, tuned=(tuned or {}).get(spec)))
     chosen, choice = _choose(judged, pairs, neighbours)
     stitches = {judgement.row.stitch: judgement.stitch for judgement in judged}
     rows = [candidate.row for candidate in judged] + _controls(choices, stitches.get(RidgeText.kind), pairs, neighbours)
@@ -416,17 +414,12 @@ def some_of(pairs: Pairing) -> Pairing:
     return pairs.take(np.sort(np.random.default_rng(pairs.seed).permutation(len(pairs))[:LARGEST_JUDGED]))
 
 
-def tune(
-    spec: str, pairs: Pairing, *, prior: AffineMap | None = None, tuned: Stitch | None = None
-) -> tuple[Stitch, Vectors]:
+def tune(spec: str, pairs: Pairing, *, tuned: Stitch | None = None) -> tuple[Stitch, Vectors]:
     """An unfitted stitch with all that is chosen for these pairs, and its predictions for held-out ones, (n, q).
 
-    `prior` is what it may lean on; `tuned` is one whose options are chosen already.
+    `tuned` is one whose options are chosen already.
     """
-    stitch = tuned or new_stitch(spec)
-    if tuned is None:
-        stitch.prior = prior
-        stitch = stitch.tuned(pairs.source, pairs.target, pairs.texts)
+    stitch = tuned or new_stitch(spec).tuned(pairs.source, pairs.target, pairs.texts)
     if isinstance(stitch, StretchableStitch):
         stitch.spread = None  # what an earlier round has found; it is found anew
     vectors = cross_predict(stitch, pairs, with_variance=False).vectors
@@ -441,12 +434,11 @@ def _judge(
     pairs: Pairing,
     neighbours: Neighbours,
     *,
-    prior: AffineMap | None = None,
     tuned: Stitch | None = None,
     is_control: bool = False,
 ) -> _Judged:
     started = time.perf_counter()
-    stitch, vectors = tune(spec, pairs, prior=prior, tuned=tuned)
+    stitch, vectors = tune(spec, pairs, tuned=tuned)
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(vectors)
     scores = score_predictions(vectors, pairs.target, shares, neighbours.sphere)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch, centred
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors
 

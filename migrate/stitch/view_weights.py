@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from migrate.stitch.kernel import KernelSystem, centre, combined
-from migrate.stitch.prior import SHARES
-from migrate.stitch.scores import Neighbours, standard_error
+from migrate.stitch.scores import Neighbours
 from migrate.stitch.text_features import AnyMatrix, Matrix
 
 SEARCH_SIZE = 1_000
@@ -28,14 +27,13 @@ _LEAST_GAIN = 0.002
 class Weighing:
     """Weights by view, the penalty in units of the mean diagonal, and the leave-one-out overlap@10 they give.
 
-    They are for what `share` of a prior leaves over. `companions` are regressions of their own over some of the views;
+    `companions` are regressions of their own over some of the views;
     their predictions enter the average with the shares that stand beside them, this one's with what is left of 1.
     """
 
     weights: Mapping[str, float]
     penalty: float
     overlap: float
-    share: float = 0.0
     companions: tuple[tuple[float, Weighing], ...] = ()
 
     @property
@@ -58,14 +56,12 @@ class Search:
     """Looks for weights and penalty on Gram matrices of spread 1, (n, n), and targets, (n, q).
 
     In float32, which moves an overlap by less than a document does: the matrices are centred before, since a view of
-    little spread consists of its mean. With a `residual`, (n, q), that is fitted, and what is missing of the target
-    is taken for predicted.
+    little spread consists of its mean.
     """
 
-    def __init__(self, grams: Mapping[str, Matrix], target: Matrix, residual: Matrix | None = None) -> None:
+    def __init__(self, grams: Mapping[str, Matrix], target: Matrix) -> None:
         self.grams = {name: centre(matrix).astype(np.float32) for name, matrix in grams.items()}
         self.target = target.astype(np.float32)
-        self.residual = self.target if residual is None else residual.astype(np.float32)
         self.neighbours = Neighbours(self.target)
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
@@ -78,7 +74,7 @@ class Search:
         return max(tried, key=lambda weighing: weighing.overlap)
 
     def _system(self, weights: Mapping[str, float]) -> KernelSystem:
-        return KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.residual)
+        return KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
 
     def best(self, start: Mapping[str, float]) -> Weighing:
         """One pass over the views: leave each out, or give it a third or three times its weight, where that helps.
@@ -95,23 +91,6 @@ class Search:
                 better = max(better, near, key=lambda weighing: (weighing.overlap, weighing.penalty))
                 best = better if better.overlap > best.overlap + _LEAST_GAIN else best
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
-
-    def lean(self, weighing: Weighing, prior: Matrix) -> Weighing:
-        """The same weights on what a share of a prior leaves over, where that helps beyond its standard error.
-
-        `prior` is what it predicts, (n, q).
-        """
-        own_system = self._system(weighing.weights)
-        plain = self._shares(own_system.solve(weighing.total_penalty).residuals)
-        best, least = weighing, _LEAST_GAIN
-        for share in SHARES:
-            system = KernelSystem(own_system.gram, (self.residual - share * prior).astype(np.float32))
-            for factor in (1 / 3, 1.0, 3.0, 10.0, 30.0):  # the residual may be worth a larger penalty than the whole
-                tried = replace(weighing, penalty=weighing.penalty * factor, share=share)
-                gain = self._shares(system.solve(tried.total_penalty).residuals) - plain
-                if gain.mean() > max(standard_error(gain), least):
-                    best, least = replace(tried, overlap=float((plain + gain).mean())), float(gain.mean())
-        return best
 
     def accompanied(self, weighing: Weighing, texts: Collection[str]) -> Weighing:
         """The weighing with companions: one that reads the views `texts` alone, and one that reads the others alone.
@@ -144,9 +123,6 @@ class Search:
 
     def _overlaps(self, predicted: AnyMatrix) -> Matrix:
         return self.neighbours.overlap(predicted.astype(np.float32))
-
-    def _shares(self, residuals: AnyMatrix) -> Matrix:
-        return self._overlaps(self.target - residuals)
 
 
 def overlap_of(target: AnyMatrix, residuals: AnyMatrix, neighbours: Neighbours | None = None) -> float:

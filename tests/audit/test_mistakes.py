@@ -205,7 +205,7 @@ def test_judgements_that_flatter_a_poor_store_do_not_make_it_safe(name, poor, au
     assert report["verdict"]["retention"]["lower"] >= 0.93
     doubts = doubts_of_judgements(report)
     assert code == 3 and doubts
-    assert all(doubt in report["verdict"]["sentence"] and "--judge-next" in doubt for doubt in doubts)
+    assert all(doubt in report["verdict"]["sentence"] and "judge what both" in doubt for doubt in doubts)
 
 
 def test_clicks_on_a_store_like_it_do_not_make_it_safe_in_a_pool(poor, told, tmp_path):

@@ -414,7 +414,6 @@ def test_a_query_is_not_answered_by_its_own_document(tmp_path):
     [
         (1, QUERY_SET, {}, UsageError, "1 is too few documents a query; give 2 or more"),
         (10, UNJUDGED, {}, UsageError, r"pool_depth=10 is too few documents a query; give 20 or more, as nothing is"),
-        (None, UNJUDGED, {"judge_next": "next.jsonl"}, UsageError, "which a pool lacks; use --reference build"),
         (None, QUERY_SET, {"source_model": TARGET}, StoreError, "is the audited store itself"),
         (None, QUERY_SET, {"embedder": ManyTopics(seed=5)}, StoreError, "was not translated for"),
     ],

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from paired_scores import alternating, judge
 
-from migrate.audit.verdict import MOST_QUERIES, Bootstrap, Outcome, Weighting
+from migrate.audit.verdict import MOST_QUERIES, Bootstrap, Grouping, Outcome
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +64,8 @@ def test_neither_nothing_nor_more_queries_than_can_be_asked_for_are_estimated():
 def test_no_more_are_estimated_where_queries_come_in_groups(margin, is_known):
     """Some 10,000 groups of four are 40,000 queries; 40,000 groups are more than can be asked for."""
     means, full = alternating(400, 0.901, 0.3)
-    groups = Weighting(np.ones(1_600), 1.0, groups=np.repeat(np.arange(400), 4))
-    needed = Bootstrap(weighting=groups).queries_needed(np.repeat(means, 4), np.repeat(full, 4), margin)
+    groups = Grouping(np.repeat(np.arange(400), 4))
+    needed = Bootstrap(grouping=groups).queries_needed(np.repeat(means, 4), np.repeat(full, 4), margin)
     alone = needed_of(means, full, margin)
     assert (alone < MOST_QUERIES / 4) == is_known and alone < MOST_QUERIES
     assert needed == (pytest.approx(4 * alone, rel=0.1) if is_known else None)

@@ -6,19 +6,17 @@ import pytest
 from paired_scores import all_of, judge
 from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown
 
-from migrate.audit.drawn_queries import Unjudged, write_unjudged
 from migrate.audit.findings import groups as group_notes
 from migrate.audit.query_groups import alike, centred, usual_cosine, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_unjudged
-from migrate.audit.verdict import EVEN, Bootstrap, Outcome, Weighting
-from migrate.datasets.graded import read_graded
+from migrate.audit.verdict import UNGROUPED, Bootstrap, Grouping, Outcome
 from migrate.errors import UsageError
 from migrate.report.document import audit_document
 from migrate.vectors import Query
 
 
 def grouped(groups):
-    return Weighting(np.ones(len(groups)), 1.0, groups=np.asarray(groups))
+    return Grouping(np.asarray(groups))
 
 
 def scores(n=120, seed=0):
@@ -30,28 +28,28 @@ def scores(n=120, seed=0):
 def test_queries_each_in_a_group_of_its_own_change_no_bound():
     arm, full = scores()
     alone = grouped(np.random.default_rng(1).permutation(len(arm)))
-    assert all_of(Bootstrap(weighting=alone), arm, full) == all_of(Bootstrap(), arm, full)
+    assert all_of(Bootstrap(grouping=alone), arm, full) == all_of(Bootstrap(), arm, full)
 
 
 def test_groups_of_equal_size_count_as_their_means():
     arm, full = scores()
     groups = np.repeat(np.arange(40), 3)
-    found = Bootstrap(weighting=grouped(groups)).retention(arm, full)
+    found = Bootstrap(grouping=grouped(groups)).retention(arm, full)
     means = [values.reshape(40, 3).mean(axis=1) for values in (arm, full)]
     each = Bootstrap().retention(*means)
     assert found.estimate == pytest.approx(arm.mean() / full.mean())
     assert found.lower == pytest.approx(each.lower)
     assert found.upper < each.upper  # a kind is lost as a whole, but won one by one
-    gain, other = Bootstrap(weighting=grouped(groups)).difference(arm, full), Bootstrap().difference(*means)
+    gain, other = Bootstrap(grouping=grouped(groups)).difference(arm, full), Bootstrap().difference(*means)
     assert (gain.lower, gain.upper) == pytest.approx((other.lower, other.upper))
-    needed = Bootstrap(weighting=grouped(groups)).queries_needed(arm, full, 0.7)
+    needed = Bootstrap(grouping=grouped(groups)).queries_needed(arm, full, 0.7)
     assert needed == pytest.approx(3 * Bootstrap().queries_needed(*means, 0.7), rel=0.05)
 
 
 @pytest.mark.parametrize("groups", [np.arange(60) // 3, np.repeat([0, 1, 2], [20, 39, 1]), np.arange(60) % 7])
 def test_groups_change_no_estimate(groups):
     arm, full = scores(60)
-    plain, found = Bootstrap().retention(arm, full), Bootstrap(weighting=grouped(groups)).retention(arm, full)
+    plain, found = Bootstrap().retention(arm, full), Bootstrap(grouping=grouped(groups)).retention(arm, full)
     assert found.estimate == plain.estimate
     assert found.lower < plain.lower and found.upper > plain.upper
 
@@ -59,8 +57,7 @@ def test_groups_change_no_estimate(groups):
 def test_fewer_than_twenty_groups_say_nothing():
     arm, full, stay = np.ones(600), np.ones(600), np.zeros(600)
     few, enough = (
-        judge(arm, full, stay, margin=0.5, weighting=grouped(np.arange(600) // size), resamples=500)
-        for size in (32, 30)
+        judge(arm, full, stay, margin=0.5, grouping=grouped(np.arange(600) // size), resamples=500) for size in (32, 30)
     )
     assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
     assert "600 queries in 19 independent groups are too few for a verdict, which needs at least 20" in few.sentence
@@ -74,7 +71,7 @@ def test_topics_that_are_lost_as_a_whole_make_no_false_safe(size):
     for _ in range(200):
         full = rng.random(600)
         arm = np.where(rng.random(len(groups))[groups] < 0.05, 0, full)
-        bounds = [Bootstrap(weighting=one, resamples=300).retention(arm, full) for one in (EVEN, grouped(groups))]
+        bounds = [Bootstrap(grouping=one, resamples=300).retention(arm, full) for one in (UNGROUPED, grouped(groups))]
         said += [one.lower >= 0.95 for one in bounds]
     assert said[0] / 200 > 0.15
     assert said[1] / 200 <= 0.05
@@ -174,7 +171,7 @@ def test_a_field_adds_to_the_groups_of_vectors():
     vectors[6] = vectors[5]
     vectors[1] = vectors[0]
     found = with_groups(by_field(QuerySet(queries, None, "q"), "topic"), vectors)
-    assert parts(found.weighting().groups) == {frozenset(part) for part in ([0, 1, 2], [3, 4], [5, 6], [7])}
+    assert parts(found.grouping.groups) == {frozenset(part) for part in ([0, 1, 2], [3, 4], [5, 6], [7])}
     assert found.groups["again"] == found.groups["q0"]
     (note,) = group_notes(found)
     assert note.level == "note" and note.text.startswith(
@@ -224,14 +221,7 @@ def test_a_value_of_its_own_for_each_query_takes_no_group_apart():
     topics = np.repeat(np.arange(10), 6)
     vectors = topical(topics, 0.9)
     found = with_groups(replace(QuerySet(asked(range(60)), None, "q"), group_field="topic"), vectors)
-    assert parts(found.weighting().groups) == parts(alike(vectors)) == parts(topics)
-
-
-def test_metadata_of_graded_queries_is_read(tmp_path):
-    path = tmp_path / "graded.jsonl"
-    write_unjudged(path, [Unjudged(Query("q", "t", {"user": "u"}), 1.0, {"d": "t"})])
-    path.write_text(path.read_text().replace("null", "1"))
-    assert read_graded(path).queries[0].metadata == {"user": "u"}
+    assert parts(found.grouping.groups) == parts(alike(vectors)) == parts(topics)
 
 
 @pytest.mark.parametrize("reference", ["store", "pool"])
@@ -254,8 +244,8 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
 
 
 def test_a_sample_that_is_left_out_leaves_the_groups(tmp_path):
-    assert QUESTIONS.weighting().groups is None
+    assert QUESTIONS.grouping.groups is None
     vectors = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float32)
     found = with_groups(by_field(QuerySet(asked([n // 4 for n in range(60)]), QRELS, "q"), "topic"), vectors)
     left = replace(found, queries=found.queries[30:])
-    assert left.weighting().count == 8 and left.weighting().sizes.sum() == 30
+    assert left.grouping.count == 8 and left.grouping.sizes.sum() == 30

@@ -8,7 +8,7 @@ from scipy.stats import binom, binomtest, ecdf, expon, exponnorm, norm, ttest_1s
 from migrate.audit.findings import sampled
 from migrate.audit.outside import ErrorTail
 from migrate.audit.reference import SPOT_CHECKS
-from migrate.audit.verdict import Bootstrap, Outcome, Weighting, decide
+from migrate.audit.verdict import Bootstrap, Grouping, Outcome, decide
 from migrate.embedders.again import ASKED_AGAIN
 
 statsmodels = pytest.importorskip("statsmodels.api", reason="the extra `test` has it")
@@ -44,7 +44,7 @@ def test_bounds_of_groups_are_those_of_a_regression_with_clustered_errors():
     groups = rng.integers(N // 5, size=N)
     full = rng.choice([0.3, 0.5, 0.63, 1], size=N)
     arm = full * rng.uniform(0.4, 1, size=N // 5)[groups]  # a group loses together
-    found = Bootstrap(weighting=Weighting(np.ones(N), 1.0, groups=groups)).retention(arm, full)
+    found = Bootstrap(grouping=Grouping(groups)).retention(arm, full)
     each = Bootstrap().retention(arm, full)
     sizes = np.bincount(groups)
     size = round((sizes**3).sum() / (sizes**2).sum())  # of the imagined group, which is lost as a whole, or won once
@@ -54,21 +54,6 @@ def test_bounds_of_groups_are_those_of_a_regression_with_clustered_errors():
     above = clustered(np.append(deficits(arm, full, found.upper), won), with_another)
     assert (below, above) == pytest.approx((1.645, -1.645), abs=0.05)
     assert clustered(deficits(arm, full, each.lower), groups) < 1, "queries taken for independent ones"
-
-
-def test_bounds_of_drawn_queries_are_those_of_a_weighted_regression():
-    """Robust to weights that differ (Huber and White), as each query counts by the inverse of its chance."""
-    rng = np.random.default_rng(5)
-    chances = rng.choice([0.1, 0.3, 1.0], size=N)
-    arm, full = make(N, loss=0, noise=0.3, seed=6)
-    weighting = Weighting(1 / chances, 10.0)
-    found = Bootstrap(weighting=weighting).difference(arm, full)
-    fitted = statsmodels.WLS(arm - full, np.ones(N), weights=1 / chances).fit(cov_type="HC0")
-    (low, high), error = fitted.conf_int(alpha=0.1)[0], fitted.bse[0]
-    unseen = 10 / (1 / chances).sum()  # the heaviest query, lost or won
-    assert found.estimate == pytest.approx(fitted.params[0])
-    assert found.lower == pytest.approx(low - unseen, abs=0.15 * error)
-    assert found.upper == pytest.approx(high + unseen, abs=0.15 * error)
 
 
 def test_bounds_of_a_family_are_corrected_as_bonferroni_does():

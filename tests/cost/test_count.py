@@ -1,7 +1,6 @@
 import faiss
 import pytest
 
-from migrate.cost.chunks import chunk_long
 from migrate.cost.count import count_texts
 from migrate.cost.plans import store_bytes
 from migrate.cost.rates import Rate, tier_rate
@@ -34,18 +33,6 @@ def test_what_is_counted_is_paid_for_once_read_to_the_limit_and_left_out_where_i
     assert (kept.to_embed, kept.tokens_to_embed, kept.cached_tokens) == (2, 6, 3)
     broken, whole = (count_texts(documents(f"broken {letter} text"), target) for letter in ("\ud800", "?"))
     assert broken.tokens == whole.tokens, "half a surrogate pair is counted like any letter"
-
-
-def test_chunks_of_long_documents_fit_the_model(target):
-    found = count_texts(documents("one two three four. " * 100, "short"), target)
-    chunking = chunk_long(found, target)
-    assert (chunking.documents, chunking.chunk_tokens, chunking.is_sampled) == (1, 254, False)
-    assert chunking.chunks > found.tokens / 256
-    assert chunking.tokens <= 256 * chunking.chunks
-    assert chunk_long(count_texts(documents("short"), target), target) is None
-    many = count_texts(documents(*(f"{number} " + "tea " * 300 for number in range(250))), target)
-    chunking = chunk_long(many, target)
-    assert chunking.is_sampled and (chunking.documents, chunking.chunks) == (250, 500), "judged by the first hundred"
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_caches_only_what_can_be_cached(spec, is_cached, tmp_path):
 def test_no_heavy_library_is_imported_before_it_is_needed():
     script = """
 import sys
-from migrate.datasets import beir, chunking, download, records, stdlib
+from migrate.datasets import beir, download, records, stdlib
 from migrate.embedders import known_models, load_embedder
 for spec in ("openai:text-embedding-3-small", "packaged:all-MiniLM-L6-v2", "tfidf:8", "file:x.npz"):
     load_embedder(spec)

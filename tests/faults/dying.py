@@ -21,7 +21,7 @@ MOMENTS = {
     "aside": [("after", "migrate.files:exchange_paths")],
     "published": [("before", "migrate.work.outputs:_tidy_shards")],
     "ended": [("before", "migrate.work.outputs:remove_last")],
-    "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.cli.embed:show")],
+    "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.lab.embed.command:show")],
     "one published": [("after", "migrate.stores.driver:Driver.publish")],
     "claimed": [("after", "migrate.stores.parquet.output:ObjectOutput.claim")],
     "put": [("after", f"{_DISK}.put")],

@@ -175,18 +175,3 @@ def test_a_row_without_its_true_vector_is_told(store, fitted):
     rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, fitted.sample.ids))
     with pytest.raises(StitchError, match=f"the stitch lacks the true vector of '{fitted.sample.ids[0]}'"):
         refit_same_kind(store, fitted, few, rows)
-
-
-@pytest.fixture
-def leaning(store, target):
-    """A stitch of few pairs that leans on a prior of many."""
-    prior = migrate.fit(store, load_embedder("tfidf:24"), kind="ridge", sample=140, seed=1)
-    return migrate.fit(store, target, kind="ridge", sample=20, prior=prior)
-
-
-def test_a_refit_leans_on_the_prior_that_the_fit_might_lean_on(leaning, reembed, tmp_path):
-    leaning.save(tmp_path / "leaning")
-    loaded = load_stitch(tmp_path / "leaning")
-    found = reembed("30%", stitch=loaded)
-    assert found.manifest.stitch.kind_facts["share of prior"] > 0
-    np.testing.assert_array_equal(found.prior.matrix, loaded.prior.matrix)

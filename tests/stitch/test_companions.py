@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
+from migrate.stitch.affine import fit_spread
 from migrate.stitch.base import Pairing, cross_predict
 from migrate.stitch.kernel_ridge import NEAR, VECTOR, RidgeNear, RidgeText, TextAlone
 from migrate.stitch.linear import Ridge
-from migrate.stitch.prior import fit_spread
 from migrate.stitch.scores import Neighbours
 from migrate.stitch.select import select_stitch
 from migrate.stitch.view_weights import Weighing

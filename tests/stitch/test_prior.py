@@ -2,13 +2,11 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Pairing
-from migrate.stitch.kernel_ridge import RidgeText
 from migrate.stitch.linear import RELATIVE_GRID, Ridge
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import select_stitch, tune
-from migrate.stitch.view_weights import Weighing
+from migrate.stitch.select import select_stitch
 
 pytestmark = pytest.mark.slow
 
@@ -39,45 +37,29 @@ def shrunk_matrix(pairs, prior, share, relative, count):
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_ridge_shrinks_towards_the_prior_as_the_closed_form_says(prior, share):
     pairs, relative = make_pairs(25), RELATIVE_GRID[6:7]
-    stitch = Ridge(relative, share)
-    stitch.prior = prior
-    stitch.fit(pairs.source, pairs.target)
+    stitch = Ridge(relative, prior=prior, share=share).fit(pairs.source, pairs.target)
     matrix = shrunk_matrix(pairs, prior, share, relative[0], min(len(pairs) - 1, P))
     np.testing.assert_allclose(stitch.matrix_, matrix, atol=1e-5)
     offset = pairs.target.mean(axis=0) - pairs.source.mean(axis=0) @ matrix
     np.testing.assert_allclose(stitch.offset_, offset, atol=1e-5)
 
 
-def test_the_kernel_stitch_of_the_old_vector_alone_is_that_ridge(prior, make_world):
-    world, pairs = make_world(25), make_pairs(25)
-    texts = world.reader.read(world.texts)
-    stitch = RidgeText(Weighing({"vector": 1.0}, 0.1, 0.0, share=0.5))
-    stitch.prior = prior
-    stitch.fit(pairs.source, pairs.target, texts)
-    matrix = shrunk_matrix(pairs, prior, 0.5, 0.1, len(pairs))
-    expected = (pairs.source - pairs.source.mean(axis=0)) @ matrix + pairs.target.mean(axis=0)
-    np.testing.assert_allclose(stitch.transform(pairs.source, texts), expected, atol=1e-4)
-    again = RidgeText().restore_saved(stitch.saved())
-    np.testing.assert_array_equal(again.transform(pairs.source, texts), stitch.transform(pairs.source, texts))
+@pytest.mark.parametrize("n", [20, 40, 80, 160])
+def test_a_random_prior_gets_no_weight(n):
+    for seed in range(20):
+        pairs, rng = make_pairs(n, seed=seed), np.random.default_rng(1_000 + seed)
+        random = AffineMap(rng.normal(size=(P, Q)) / np.sqrt(P), rng.normal(size=Q))
+        leaned, plain = (Ridge(prior=one).tuned(pairs.source, pairs.target) for one in (random, None))
+        assert leaned.share == 0, seed
+        assert leaned.penalties == plain.penalties
 
 
-@pytest.mark.parametrize("spec", ["ridge", "ridge+text"])
-@pytest.mark.parametrize("n", [40, 160])
-def test_a_random_prior_gets_no_weight(make_world, spec, n):
-    world, pairs = make_world(n), make_pairs(n)
-    pairs = world.pairing(pairs.source, pairs.target)
-    rng = np.random.default_rng(3)
-    random = AffineMap(rng.normal(size=(P, Q)) / np.sqrt(P), rng.normal(size=Q))
-    leaned, plain = (pairs.fit(tune(spec, pairs, prior=one)[0]) for one in (random, None))
-    np.testing.assert_array_equal(
-        leaned.transform(pairs.source, pairs.texts), plain.transform(pairs.source, pairs.texts)
-    )
-
-
-def test_selection_hands_the_prior_to_its_candidates(prior):
+def test_a_prior_of_the_same_map_is_leaned_on_and_helps(prior):
     pairs = make_pairs(60)
-    leaned, plain = (select_stitch(pairs, specs=["ridge"], prior=one).best.scores for one in (prior, None))
-    assert leaned.overlap_at_10 > plain.overlap_at_10 + 0.02
+    leaning = Ridge(prior=prior).tuned(pairs.source, pairs.target)
+    leaned, plain = (select_stitch(pairs, specs=["ridge"], tuned=tuned) for tuned in ({"ridge": leaning}, {}))
+    assert leaning.share > 0 and leaned.stitch.share == leaning.share
+    assert leaned.best.scores.overlap_at_10 > plain.best.scores.overlap_at_10 + 0.02
 
 
 @pytest.mark.parametrize("spec", ["identity", "procrustes", "ridge"])

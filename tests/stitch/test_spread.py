@@ -3,8 +3,8 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.decomposition import PCA
 
+from migrate.stitch.affine import fit_spread
 from migrate.stitch.base import Pairing, cross_predict
-from migrate.stitch.prior import fit_spread
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import tune
 from migrate.vectors import unit_rows

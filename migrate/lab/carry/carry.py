@@ -28,10 +28,10 @@ from migrate.embedders.file import read_arrays
 from migrate.errors import InputError, StitchError, StoreError
 from migrate.lab.carry.judge import Judge, Judgement, Kind, PairedVectors
 from migrate.lab.labels.roc import Matrix
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.linear import Identity, Ridge
-from migrate.stitch.prior import AffineMap
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
@@ -192,9 +192,7 @@ def _unfitted(fitted: FittedStitch, pairs: PairedVectors) -> Stitch:
     """Return the map of directions, with all that is chosen once for the sample: a ridge, or the identity."""
     if isinstance(fitted.stitch, Identity):
         return fitted.stitch
-    ridge = Ridge()
-    ridge.prior = fitted.prior
-    return ridge.tuned(pairs.old, pairs.new)
+    return Ridge().tuned(pairs.old, pairs.new)
 
 
 def _map_of(stitch: Stitch, pairs: PairedVectors, rows: NDArray[np.int64]) -> AffineMap:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from migrate.lab.labels.probes import LinearProbe
 from migrate.lab.labels.roc import Z_95, Bounded, Mask, Matrix, auc, auc_difference
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import fold_rows
-from migrate.stitch.prior import AffineMap
 from migrate.vectors import Vectors
 
 Kind = Literal["direction", "probe"]

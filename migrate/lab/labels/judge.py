@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.keys import Keys, id_keys
-from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome, Weighting
+from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome
 from migrate.errors import DatasetError, VectorError
 from migrate.lab.labels.probes import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.lab.labels.roc import Bounded, auc
@@ -135,19 +135,20 @@ def audit_downstream(
     rows, right = labelled.take(judged), numbers[judged]
     majority = (right == np.bincount(numbers[train]).argmax()).astype(np.float64)
     values = len(judged) / np.bincount(right)[right] / len(np.unique(right))
-    evenly = Bootstrap(Weighting(values, float(values.max())), seed)  # every label counts for the same
+    weights = values / values.max()  # every label counts for the same, and the unseen document as much as any
+    bootstrap = Bootstrap(seed=seed)
     tasks = []
     for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
         predict = fit(labelled.true[train], numbers[train]).predict
         true, translated = (np.asarray(predict(vectors) == right) for vectors in (rows.true, rows.translated))
-        is_guess = evenly.difference(true.astype(np.float64), majority).lower <= 0
+        is_guess = bootstrap.difference(weights * true, weights * majority).lower <= 0
         doubt = "by true vectors it is not shown to be better than a guess, so there is nothing to keep"
-        tasks.append(_task(name, true, translated, margin, evenly, doubt if is_guess else None))
+        tasks.append(_task(name, true, translated, margin, bootstrap, doubt if is_guess else None, weights=weights))
     progress("judge labels", 2, 3)
     detected: tuple[list[KeptTask], Bounded | None, Bounded | None] = ([], None, None)
     if strange:
         strangers = _read(store, reference, keys, list(strange), rng)
-        detected = _detect(labelled.true[train], rows, strangers, margin, Bootstrap(seed=seed))
+        detected = _detect(labelled.true[train], rows, strangers, margin, bootstrap)
     progress("judge labels", 3, 3)
     return DownstreamAudit(
         (*tasks, *detected[0]),
@@ -169,17 +170,24 @@ def _task(
     margin: float,
     bootstrap: Bootstrap,
     doubt: str | None = None,
+    *,
+    weights: NDArray[np.float64] | None = None,
 ) -> KeptTask:
-    """Return what is kept; the answers say which documents are answered rightly by either vectors."""
-    by_true, by_translated = true.astype(np.float64), translated.astype(np.float64)
+    """Return what is kept; the answers say which documents are answered rightly by either vectors.
+
+    `weights` are those of the documents, (n,), from 0 to 1; None where all count for the same.
+    """
+    shares = np.ones(len(true)) if weights is None else weights
+    by_true = shares * true
+    by_translated = shares * translated
     bounds = bootstrap.retention(by_translated, by_true)
     outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
     if bounds.upper < margin:
         outcome = Outcome.NOT_SAFE
     if doubt is not None:
         outcome = Outcome.INCONCLUSIVE
-    weights = np.broadcast_to(bootstrap.weighting.values, true.shape)
-    full, retained = float(np.average(by_true, weights=weights)), float(np.average(by_translated, weights=weights))
+    full = float(by_true.sum() / shares.sum())
+    retained = float(by_translated.sum() / shares.sum())
     return KeptTask(task, len(true), full, retained, bounds, doubt, outcome)
 
 

@@ -20,8 +20,8 @@ from migrate.errors import InputError, ManifestError, StitchError, StoreError, V
 from migrate.files import atomic_folder, canonical_json, copy_file, read_file, sha256_file
 from migrate.lab.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
 from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts, read_manifest
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.scores import Sphere
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import StretchableStitch, centred, check_pairs
 from migrate.stitch.linear import (
     RELATIVE_GRID,
@@ -19,7 +20,6 @@ from migrate.stitch.linear import (
     ridge_path,
     thin_svd,
 )
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Arrays, StretchableStitch, centred, check_pairs
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.text_features import Matrix, TextRows
 from migrate.vectors import Vectors
 

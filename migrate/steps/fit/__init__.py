@@ -81,7 +81,7 @@ class Fit(PaidStep["FittedStitch"]):
     prior: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch of the same two models from another corpus to build on; helps most with a small sample.",
+            "Stitch of the same two models from another corpus for a `ridge` to lean on; helps a small sample most.",
             "stitch",
             metavar="STITCH",
             is_seldom=True,
@@ -124,8 +124,9 @@ class Fit(PaidStep["FittedStitch"]):
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """The stitches to choose among."""
-        return (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
+        """The stitches to choose among; a prior is for one of them."""
+        kinds = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
+        return ("ridge",) if self.prior is not None and set(kinds) <= {"auto"} else kinds
 
     @cached_property
     def inputs(self) -> FitInputs:

@@ -15,10 +15,10 @@ from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection import QueryLog, choose_strategy
 from migrate.steps.opening import log_of, model_at, model_of, stitch_at, store_of
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DIRECTIONS, DOCUMENT, QUERY, FittedStitch, input_dim, require_direction
-from migrate.stitch.linear import Adjoint
-from migrate.stitch.prior import AffineMap
+from migrate.stitch.linear import Adjoint, Ridge
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
 from migrate.stores.base import Store
@@ -212,6 +212,8 @@ def _check_prior(
     """Make sure that a prior leads from the store's model to the target."""
     if step.direction == QUERY:
         raise UsageError("--prior is for stitches that map documents; leave it out")
+    if set(step.specs) != {Ridge.kind}:
+        raise UsageError("--prior is for the stitch ridge alone; leave --kind out, or give --kind ridge")
     manifest, target = prior.manifest, embedder.identity
     require_direction(manifest, DOCUMENT, source="--prior")
     dims, expected = (input_dim(manifest), prior.dim), (store.info.dim, target.dim)

@@ -15,12 +15,13 @@ from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.steps.fit.inputs import prior_map, reads_texts
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
+from migrate.stitch.linear import Ridge
 from migrate.stitch.mixture import find_mixture
-from migrate.stitch.prior import AffineMap
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, select_stitch
+from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, select_stitch, some_of
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.threads import threads_for
@@ -167,7 +168,7 @@ def fit_pairs(
     """Choose among `specs` (none, or `auto`: all that apply) on held-out pairs, and fit the chosen one on all pairs.
 
     `texts` are those of the pairs; without a `reader` no stitch can read them. One that does gets a fallback that does
-    not. Models of the reader that the chosen stitch does not use are left out of it. `prior` is what stitches may lean
+    not. Models of the reader that the chosen stitch does not use are left out of it. `prior` is what a ridge may lean
     on. With `trial`, the number of documents of the store, further models are used only where they help beyond the
     error of what is measured, and where no more than `MOST_VIEWED` documents would have to be embedded with them.
     """
@@ -176,7 +177,8 @@ def fit_pairs(
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        select = partial(select_stitch, specs=specs, prior=prior, progress=progress)
+        tuned = {} if prior is None else {Ridge.kind: _leaning_ridge(pairing, prior)}
+        select = partial(select_stitch, specs=specs, tuned=tuned, progress=progress)
         selection = select(pairing)
         tried = [] if reader is None or trial is None else list(reader.models)
         if tried and trial is not None:
@@ -186,10 +188,16 @@ def fit_pairs(
             pairing, selection = (pairing, selection) if views.is_used else (bare, plain)
             selection = replace(selection, tried=views)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
-        fallback = fit_fallback(pairing, selection, prior=prior) if fitted.reads_texts else None
+        fallback = fit_fallback(pairing, selection) if fitted.reads_texts else None
     if fallback is None or reader is None:
-        return FittedStitch(fitted, norm, sample, selection, manifest, state, prior=prior)
-    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback, prior)
+        return FittedStitch(fitted, norm, sample, selection, manifest, state)
+    return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback)
+
+
+def _leaning_ridge(pairs: Pairing, prior: AffineMap) -> Ridge:
+    """Return a ridge that leans on a prior as far as these pairs show that it helps."""
+    judged = some_of(pairs)
+    return Ridge(prior=prior).tuned(judged.source, judged.target)
 
 
 def _with_free_tokens(

@@ -42,9 +42,8 @@ def refit(
 ) -> FittedStitch:
     """Fit a stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
 
-    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It may lean on the prior
-    that the old one might lean on. The true vectors travel as
-    they are; to scale them down, lest they outrank translated ones, only loses.
+    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It leans on no prior.
+    The true vectors travel as they are; to scale them down, lest they outrank translated ones, only loses.
 
     `reader` turns texts into what a stitch reads of them, where the old one did not need one; `details` are added to
     the manifest.
@@ -62,7 +61,6 @@ def refit(
         seed=seed,
         texts=texts,
         reader=reader,
-        prior=fitted.prior,
         progress=progress,
     )
     return replace(fit_result, sample=true_vectors)
@@ -78,7 +76,7 @@ def refit_same_kind(
     pairs, texts = _pairs(store, true_vectors, rows, with_texts=fitted.reads_texts, seed=seed)
     read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
     pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
-    tuned, _ = tune(fitted.stitch.spec, some_of(pairing), prior=fitted.prior)
+    tuned, _ = tune(fitted.stitch.spec, some_of(pairing))
     stitch = pairing.fit(tuned)
     unjudged = replace(fitted.selection, confidence=None, curve=None, partial=None, tuned={})
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=true_vectors, selection=unjudged)

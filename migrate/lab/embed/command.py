@@ -13,10 +13,14 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.files import command_ends
-from migrate.steps.embed import Embed
+from migrate.lab.embed.step import Embed
 
 
-@options.command("embed", example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store")
+@options.command(
+    "embed",
+    "Embed a corpus into a new store.",
+    example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store",
+)
 @step_options(Embed)
 @options.model_options
 @DRY_RUN
@@ -32,7 +36,8 @@ def command(request: Embed, paid: Spending, model: ModelOptions, dry_run: bool, 
 
     The model `layer:N:SPEC` is a layer of SPEC.
     """
-    from migrate.cost.chunks import count_unread, room
+    from migrate.cost.unread import count_unread
+    from migrate.lab.embed.sizes import room
 
     request.check()
     model = models_for(model, dry_run=dry_run)

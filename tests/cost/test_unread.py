@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from migrate.cost.chunks import chunk_size, count_unread, count_unread_of_store, cut_documents, room
+from migrate.cost.unread import count_unread, count_unread_of_store
 from migrate.embedders import load_embedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
-from migrate.embedders.tokens import BYTE_PAIRS, EstimateCounter, TokenizerCounter
 from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
 from migrate.vectors import Document
@@ -26,36 +25,6 @@ def copied_model(tmp_path):
 def long(corpus):
     whole = " ".join(document.text for document in corpus.documents)
     return [Document("long", whole), Document("cjk", "漢字かな、" * 300)]
-
-
-@pytest.mark.parametrize("prefix", ["", "passage: ", "word " * 200])
-def test_prefix_and_special_tokens_have_their_place(prefix, long):
-    target = replace(load_embedder(MINILM).profile, document_prefix=prefix)
-    size = chunk_size(target)
-    assert size.tokens == room(target) and size.overlap == size.tokens // 10
-    counts = target.count(list(cut_documents(long, target, size)))
-    assert 250 < max(counts) <= 256
-
-
-def test_the_longest_chunk_is_capped_and_can_be_chosen(long):
-    target = load_embedder("openai:text-embedding-3-small").profile
-    assert (chunk_size(target).tokens, chunk_size(target).overlap) == (256, 25)
-    assert chunk_size(load_embedder("tfidf:8").profile).tokens == 256
-    size = chunk_size(target, 100, 0)
-    assert (size.tokens, size.overlap) == (100, 0)
-    assert max(target.count(list(cut_documents(long, target, size)))) <= 100
-
-
-@pytest.mark.parametrize("kind", ["whole texts", "estimate"])
-def test_chunks_fit_whoever_counts(kind, long):
-    target = load_embedder(MINILM).profile
-    counters = {
-        "whole texts": TokenizerCounter(target.counter.tokenizer),
-        "estimate": EstimateCounter(BYTE_PAIRS, special=2),
-    }
-    target = replace(target, counter=counters[kind])
-    counts = target.count(list(cut_documents(long, target, chunk_size(target))))
-    assert max(counts) <= 256 and sorted(counts)[len(counts) // 2] > 150
 
 
 def test_a_model_without_a_tokenizer_file_is_loaded_for_its_tokenizer(copied_model, long):
@@ -92,7 +61,7 @@ def test_a_large_store_is_judged_by_a_part_of_it(source_folder, bare_folder, mon
     store, target = open_store(source_folder), replace(load_embedder(MINILM).profile, max_tokens=40)
     whole = count_unread_of_store(store, target)
     assert whole.texts == 150 and whole.store is None and "about" not in whole.sentence("documents")
-    monkeypatch.setattr("migrate.cost.chunks.MOST_COUNTED", 60)
+    monkeypatch.setattr("migrate.cost.unread.MOST_COUNTED", 60)
     part = count_unread_of_store(store, target)
     assert (part.texts, part.store) == (60, 150) and part == count_unread_of_store(store, target)
     assert part.over / part.texts == pytest.approx(whole.over / whole.texts, abs=0.2)

@@ -24,10 +24,10 @@ from migrate.steps.base import (
 )
 
 if TYPE_CHECKING:
-    from migrate.cost.chunks import ChunkSize
     from migrate.cost.spending import PlannedModel
     from migrate.embed import Embedding
     from migrate.embedders.base import Embedder
+    from migrate.lab.embed.sizes import ChunkSize
     from migrate.steps.base import ModelLike
     from migrate.vectors import Document
 
@@ -129,7 +129,7 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def chunk(self) -> ChunkSize | None:
         """The size of chunks; None where documents are left whole."""
-        from migrate.cost.chunks import chunk_size
+        from migrate.lab.embed.sizes import chunk_size
 
         is_read = isinstance(self.corpus, str | Path) or self.chunk_tokens is not None
         if self.no_chunks or self.leaves_whole or not is_read:
@@ -139,7 +139,7 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def documents(self) -> Callable[[], Iterable[Document]]:
         """Starts reading the documents, in chunks where they are cut."""
-        from migrate.cost.chunks import cut_documents
+        from migrate.lab.embed.sizes import cut_documents
 
         read, target, size = self._source[0], self.embedder.loaded_profile(), self.chunk
         if size is None:

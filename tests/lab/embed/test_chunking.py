@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from migrate.datasets.chunking import chunk_documents
 from migrate.errors import DatasetError, UsageError
+from migrate.lab.embed.chunking import chunk_documents
 from migrate.vectors import Document
 
 
@@ -122,7 +122,7 @@ def test_the_same_text_is_cut_alike_whatever_came_before():
 
 
 def test_a_text_longer_than_the_alphabet_of_marks_is_located_too(monkeypatch):
-    monkeypatch.setattr("migrate.datasets.chunking._N_MARKS", 1_000)
+    monkeypatch.setattr("migrate.lab.embed.chunking._N_MARKS", 1_000)
     text = TEXTS["equal paragraphs"]
     chunks = chunks_of(text, chunk_tokens=40, chunk_overlap=5)
     assert all(text.startswith(chunk.text, chunk.metadata["start"]) for chunk in chunks)

@@ -1,8 +1,4 @@
-"""Affine maps: one from another corpus of the same two models to lean on, and one that stretches predictions.
-
-A stitch that leans on a prior P is fitted to what a share of it leaves over: it predicts share * P(x) and a regression
-of the residual. The share, 0 among others, is chosen by retrieval among predictions for pairs that were left out; the
-prior has not seen any of them.
+"""Affine maps, and the one that stretches predictions.
 
 A regression shrinks most what it predicts worst, which are the finer distinctions: directions of the target space in
 which documents differ little. Documents are alike in them, so that their neighbours hardly notice; queries are more
@@ -17,9 +13,6 @@ import numpy as np
 
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors
-
-SHARES = (0.5, 1.0)
-"""Shares of a prior that are tried, besides nothing."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
