@@ -173,7 +173,7 @@ def output_of(location: Path | str) -> Output:
         if "#?index=" in str(location):
             raise UsageError(f"{location}: a path alone is a store like the source; write faiss:{location}")
         return Output(Path(location))
-    kind = _kind_called(scheme[1])
+    kind = kind_called(scheme[1])
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
@@ -191,7 +191,7 @@ def find_exchange(location: str) -> Exchange | None:
         kind = next((kind for kind in _BUILT_IN if kind.recognises(Path(location))), None)
         return kind.find_exchange(location) if isinstance(kind, DatabaseKind | ParquetKind) else None
     scheme = _SCHEME.fullmatch(location)
-    named = None if scheme is None else _kind_called(scheme[1])
+    named = None if scheme is None else kind_called(scheme[1])
     return named.find_exchange(scheme[2]) if scheme and isinstance(named, DatabaseKind | ParquetKind) else None
 
 
@@ -202,7 +202,7 @@ def _open(location: str) -> Store:
     if scheme is not None:
         location = hide_secrets(location)
         scheme = _SCHEME.fullmatch(location) or scheme
-        store = _open_as(_kind_called(scheme[1]), scheme[2])
+        store = _open_as(kind_called(scheme[1]), scheme[2])
         store.info = replace(store.info, location=location)  # without the scheme another kind might open it
         return store
     if (several := _open_several(location, exists=exists)) is not None:
@@ -259,7 +259,8 @@ def _is_place(path: Path) -> bool:
         return False
 
 
-def _kind_called(name: str) -> StoreKind:
+def kind_called(name: str) -> StoreKind:
+    """Return the kind of a name, built-in or installed; UsageError where there is none."""
     for kind in _BUILT_IN:
         if kind.name == name:
             return kind
