@@ -146,12 +146,6 @@ class StoreFacts(_Facts):
     fields: Mapping[str, str] | None = _recorded("fields")
     content: Mapping[str, Any] | None = _recorded("content")
 
-    @property
-    def pattern(self) -> str:
-        """The pattern that the names of a store's collections match; empty where it is a single one."""
-        name = (self.index or "").rpartition("#")[2].partition("?")[0]
-        return name if "*" in name else ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StitchFacts(_Facts):

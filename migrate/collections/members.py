@@ -7,9 +7,13 @@ with a location of its own; nothing here reads several as one.
 from __future__ import annotations
 
 import json
+import logging
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,14 +22,20 @@ import numpy as np
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import allow_open_files
-from migrate.locations import fits, hide_secrets, meant_by, options_text
+from migrate.locations import hide_secrets, options_text
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseKind
 from migrate.stores.driver import Driver
-from migrate.stores.records import differing
+from migrate.stores.pgvector import PgvectorDriver
+from migrate.stores.pgvector_table import join_names, split_names
 from migrate.stores.registry import kind_called, names_kind, stores_in
 from migrate.stores.switching import BESIDE
+
+_log = logging.getLogger(__name__)
+
+_UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")
+"""Names on a server that a killed run has left."""
 
 _FILES_EACH: Final = 50
 """Files that a database may open for a collection: Chroma finds nothing again of one that had to be closed."""
@@ -128,7 +138,7 @@ def _database_locations(pattern: str) -> dict[str, str]:
     if "*" not in driver.address.name:
         raise UsageError(f"{pattern}: the * is not in the name after the #, which says what collections are meant")
     with driver.errors():
-        names = _without_aliased(driver, driver.names())
+        names = _without_aliased(driver, _written_like(driver))
     before = pattern.rpartition("#")[0]
     locations = {}
     for name in names:
@@ -137,6 +147,18 @@ def _database_locations(pattern: str) -> dict[str, str]:
             options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
             locations[name] = f"{before}#{name}{options_text(options)}"
     return _matching(pattern, driver.collection, driver.address.name, locations, names)
+
+
+def _written_like(driver: Driver) -> list[str]:
+    """Return the names of a place as the pattern is written: tables of PostgreSQL with their schema only where it is."""
+    names = [name for name in driver.names() if not (driver.is_server and _UNPUBLISHED.fullmatch(name))]
+    if driver.kind != PgvectorDriver.kind:
+        return names
+    count = len(split_names(driver.address.name))
+    part_of = {1: slice(1, 2), 2: slice(0, 2), 3: slice(0, 3)}[count]
+    parts = [split_names(name) for name in names]
+    tables = [path for path in parts if not _UNPUBLISHED.fullmatch(path[1])]
+    return list(dict.fromkeys(join_names(path[part_of]) for path in tables))
 
 
 def _without_aliased(driver: Driver, names: Iterable[str]) -> list[str]:
@@ -155,6 +177,53 @@ def _matching(
         have = ", ".join(present or locations) or "none"
         raise StoreError(f"{pattern}: no {noun} matches {text!r}; there are {have}: write a pattern that some match")
     return matching
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Return whether a name is what a pattern means, in which a `*` stands for any characters.
+
+    >>> fits("rag_docs", "rag_*"), fits("docs", "rag_*")
+    (True, False)
+    """
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def meant_by(name: str, pattern: str) -> str:
+    """Return what the `*` of a pattern stands for in a name that fits it.
+
+    >>> meant_by("rag_docs", "rag_*")
+    'docs'
+    """
+    return name[pattern.index("*") : len(name) - (len(pattern) - 1 - pattern.rindex("*"))]
+
+
+def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
+    """Return which of several collections have another value than most documents, and say so, once.
+
+    `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
+    """
+    counts: Counter[Any] = Counter()
+    for name, value in values.items():
+        counts[value] += sizes[name]
+    common = [value for value, _ in counts.most_common(2)]
+    if len(common) == 2 and counts[common[0]] == counts[common[1]]:
+        named = {value: next(name for name in values if values[name] == value) for value in common}
+        described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
+        raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
+    reasons = {
+        name: f"{template.format(value)}, and most are {template.format(common[0])}"
+        for name, value in values.items()
+        if value != common[0]
+    }
+    for name, reason in reasons.items():
+        _warn(f"{location}: {name} is left out: {reason}")
+    return reasons
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Say something once, however often a command opens the place."""
+    _log.warning("%s", sentence)
 
 
 def _is_translation(store: Store) -> bool:

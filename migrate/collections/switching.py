@@ -103,6 +103,8 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
 def _refuse_unnamed(collections: Collections) -> None:
     """Make sure that the folder has no collections but those of the pattern."""
     driver = _driver_of(collections.members[0].store)
+    if driver.copies_place:  # what is not named is in the copy as well
+        return
     named = {it.name for it in (*collections.members, *collections.empty)}
     with driver.errors():
         others = sorted(set(driver.names()) - named)

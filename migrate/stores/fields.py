@@ -31,7 +31,6 @@ from migrate.stores.driver import Driver
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.field_notes import FieldNote, FieldPlace, refuse_name, refuse_taken
 from migrate.stores.file_store import Sha256
-from migrate.stores.joined.store import JoinedStore, require_one
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.columns import ColumnOutput, ParquetColumns
@@ -200,8 +199,6 @@ def field_of(store: Store, field: str, progress: Progress) -> Output:
     """Return the output of a new field of a store; raises UsageError if its kind can have none."""
     if isinstance(store, LocalParquetStore):
         return ColumnOutput(store, field)
-    if isinstance(store, JoinedStore) and store.adds_fields:
-        store = require_one(store)
     if not isinstance(store, DatabaseStore) or not store.driver.adds_fields:
         kind = store.driver.support.store if isinstance(store, DatabaseStore) else f"kind {store.info.kind}"
         raise UsageError(
