@@ -54,13 +54,9 @@ GROUND_FLOOR = {
 
 # The commands of rooms that the core never imports
 COMMANDS = [
-    "live/command",
-    "collections/command",
-    "lab/carry/command",
-    "lab/compare/command",
-    "lab/labels/command",
+    "live/command", "collections/command", "lab/carry/command", "lab/compare/command", "lab/labels/command",
     "lab/private/command",
-]
+]  # fmt: skip
 
 HOMES = {
     "click": ["cli/", *COMMANDS],

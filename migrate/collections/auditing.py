@@ -43,7 +43,7 @@ _WORST_LAST: Final = (0, 3, 1, 4)
 
 @dataclass(frozen=True, slots=True)
 class AuditedCollection:
-    """The verdict on a collection: its outcome, or an error that kept it from one, and its report if there is one."""
+    """The verdict on a collection: its outcome, or what kept it from one, and its report if there is one."""
 
     name: str
     documents: int
@@ -162,14 +162,14 @@ def _queries_for(request: Audit, member: Collection, translated: Store) -> Query
     query_set = request.load_queries(translated, parent_field=request.parent_field)
     if query_set.qrels is None:
         return query_set
-    own = set(member.store.ids(range(member.store.info.count)))
+    own_ids = set(member.store.ids(range(member.store.info.count)))
     prefix = f"{member.name}#"
     qrels = {}
     for query_id, grades in query_set.qrels.items():
         present = {doc_id.removeprefix(prefix): grade for doc_id, grade in grades.items()}
-        kept = {doc_id: grade for doc_id, grade in present.items() if doc_id in own}
-        if any(grade > 0 for grade in kept.values()):
-            qrels[query_id] = kept
+        relevant = {doc_id: grade for doc_id, grade in present.items() if doc_id in own_ids}
+        if any(grade > 0 for grade in relevant.values()):
+            qrels[query_id] = relevant
     if not qrels:
         raise InconclusiveError(f"{member.location}: no judged query has a relevant document in this collection")
     queries = [query for query in query_set.queries if query.id in qrels]

@@ -50,16 +50,16 @@ def inspect(store: str, as_json: bool) -> None:
     from migrate.report.sections import TextTable
     from migrate.report.terminal import as_text
 
-    found = find_collections(store)
+    collections = find_collections(store)
     if as_json:
         members = [{"name": it.name, "location": it.location, "vectors": it.store.info.count,
-                    "dimension": it.store.info.dim} for it in found.members]  # fmt: skip
-        left_out = {**found.left_out, **{it.name: "empty" for it in found.empty}}
+                    "dimension": it.store.info.dim} for it in collections.members]  # fmt: skip
+        left_out = {**collections.left_out, **{it.name: "empty" for it in collections.empty}}
         show_json({"collections": members, "left_out": left_out}, kind="collections inspect")
         return
-    rows = [(it.name, f"{it.store.info.count:,}", f"{it.store.info.dim:,}", "") for it in found.members]
-    rows += [(it.name, "0", "", "empty") for it in found.empty]
-    rows += [(name, "", "", f"left out: {reason}") for name, reason in found.left_out.items()]
+    rows = [(it.name, f"{it.store.info.count:,}", f"{it.store.info.dim:,}", "") for it in collections.members]
+    rows += [(it.name, "0", "", "empty") for it in collections.empty]
+    rows += [(name, "", "", f"left out: {reason}") for name, reason in collections.left_out.items()]
     show(as_text(TextTable([("collection", "vectors", "dimension", ""), *rows], text_columns={0, 3})))
 
 
@@ -87,8 +87,8 @@ def fit(
 ) -> None:
     """Learn one map from the vectors of all collections that STORE means.
 
-    The sample has some documents of each collection, and more than its share of a small one. The output has a stitch
-    for each collection, with the same map and its own true vectors.
+    The sample has some documents of each, and more than its share of a small collection. The output has a stitch for
+    each, with the same map and its own true vectors.
     """
     from migrate.collections.fitting import save_stitches
     from migrate.report.fit import fit_blocks
@@ -99,21 +99,21 @@ def fit(
     with progress_bar() as progress:
         target = model.load(str(request.target), seed=request.seed)
         step = replace(request, target=target, progress=progress)
-        found = step.collections
-        _tell(found)
-        for member in found.members:
+        collections = step.collections
+        _tell(collections)
+        for member in collections.members:
             stop_if_same("collections fit", member.store, target, as_json=as_json)
         stop_if_dry(dry_run, reads=[request.store], writes=[output], step=step, as_json=as_json)
         paid.agree(step, progress=progress)
         stitches = step.execute()
-        save_stitches(stitches, found, output, force=force)
+        save_stitches(stitches, collections, output, force=force)
     paid.finish()
     fitted = next(iter(stitches.values()))
     if as_json:
         content = {**fitted.selection.as_details(), "stitches": str(output), "collections": list(stitches)}
         show_json(content, kind="collections fit")
         return
-    show(as_text(*fit_blocks(fitted.selection, bare=not found.members[0].store.info.has_texts)))
+    show(as_text(*fit_blocks(fitted.selection, bare=not collections.members[0].store.info.has_texts)))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} documents of {len(stitches):,} collections")
     advise_next("collections translate", request.store, output, "-o", "translated")
@@ -142,20 +142,17 @@ def translate(store: str, stitches: Path, output: str, force: bool, as_json: boo
     from migrate.collections.members import find_collections
     from migrate.collections.translating import load_stitches, translate_collections
 
-    found = find_collections(store)
-    _tell(found)
-    fitted = load_stitches(stitches, found)
+    collections = find_collections(store)
+    _tell(collections)
+    fitted = load_stitches(stitches, collections)
     done = []
     with progress_bar() as progress:
-        for one in translate_collections(found, fitted, output, force=force, progress=progress):
-            done.append(one)
+        for collection in translate_collections(collections, fitted, output, force=force, progress=progress):
+            done.append(collection)
             if not as_json:
-                show(
-                    f"{one.location}: {one.vectors:,} vectors, {one.true_vectors:,} of them true ones"
-                    f"{', as an earlier run left it' if one.earlier else ''}"
-                )
+                show(collection.sentence)
     if as_json:
-        show_json({"collections": done, "left_out": found.left_out}, kind="collections translate")
+        show_json({"collections": done, "left_out": collections.left_out}, kind="collections translate")
         return
     advise_next("collections audit", output, "--source", store, "--queries", "queries.txt", "-o", "reports")
 
@@ -201,15 +198,15 @@ def audit(request: Audit, output: Path, paid: Spending, model: ModelOptions, dry
     if request.source is None:
         raise UsageError("the old collections are not named; give them with --source, with a *")
     new = str(request.store)
-    found = find_collections(str(request.source))
-    _tell(found)
+    collections = find_collections(str(request.source))
+    _tell(collections)
     model = models_for(model, dry_run=dry_run)
-    first = found.members[0]
+    first = collections.members[0]
     target = load_model_of(open_store(new_location(new, first)), cast("str | None", request.target), "--target", model)
     with progress_bar() as progress:
         source_model = source_model_of(first.store, cast("str | None", request.source_model), model)
         step = replace(request, target=target, source_model=source_model, progress=progress)
-        plan = plan_audits(step, found, new, output, force=request.force)
+        plan = plan_audits(step, collections, new, output, force=request.force)
         models = plan.models()
         stop_if_dry(dry_run, reads=[new, request.source], writes=[output], models=models, as_json=as_json)
         paid.agree_on(models, progress=progress)
@@ -219,11 +216,11 @@ def audit(request: Audit, output: Path, paid: Spending, model: ModelOptions, dry
             advise(f"{row.name}: {row.outcome}")
             rows.append(row)
     paid.finish()
-    write_table(output, rows, found.left_out)
+    write_table(output, rows, collections.left_out)
     if as_json:
-        show_json(collections_document(rows, found.left_out))
+        show_json(collections_document(rows, collections.left_out))
     else:
-        show(as_text(table_of(rows, found.left_out)), verdict=True)
+        show(as_text(table_of(rows, collections.left_out)), verdict=True)
         show(f"reports: {output}")
     return worst_exit_code(rows)
 
@@ -253,12 +250,12 @@ def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bo
     if as_json:
         show_json({"switched": done}, kind="collections switch")
         return
-    for one in done:
-        show(switched_text(one, one.old))
+    for collection in done:
+        show(switched_text(collection, collection.old))
 
 
-def _tell(found: Collections) -> None:
+def _tell(collections: Collections) -> None:
     """Say how many collections are moved, and that empty ones are not."""
-    advise(f"{len(found.members):,} collections, {found.count:,} vectors")
-    if found.empty:
-        advise(f"empty, and not translated: {', '.join(it.name for it in found.empty)}")
+    advise(f"{len(collections.members):,} collections, {collections.count:,} vectors")
+    if collections.empty:
+        advise(f"empty, and not translated: {', '.join(it.name for it in collections.empty)}")

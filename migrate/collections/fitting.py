@@ -118,9 +118,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         from migrate.steps.fit.job import fit_pairs
 
         together = Pairs(
-            tuple(f"{name}#{doc_id}" for name, some in pairs.items() for doc_id in some.ids),
-            np.concatenate([some.source for some in pairs.values()]),
-            np.concatenate([some.target for some in pairs.values()]),
+            tuple(f"{name}#{doc_id}" for name, own_pairs in pairs.items() for doc_id in own_pairs.ids),
+            np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
+            np.concatenate([own_pairs.target for own_pairs in pairs.values()]),
         )
         specs = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
         return fit_pairs(
@@ -155,7 +155,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         from migrate.selection.choosers import choosers_of_source
 
         store = member.store
-        own = pairs[member.name]
+        own_pairs = pairs[member.name]
         recorded = store.info.manifest.model if store.info.manifest else None
         return Manifest(
             kind="stitch",
@@ -168,7 +168,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
                 direction="document",
                 sample={"strategy": self.samples[member.name].strategy, "from query log": 0},
                 texts=store.info.has_texts,
-                chosen_by=tuple(sorted(choosers_of_source(store, self.embedder, own.source, own.target))),
+                chosen_by=tuple(sorted(choosers_of_source(store, self.embedder, own_pairs.source, own_pairs.target))),
             ).as_details(),
         )
 
@@ -181,14 +181,14 @@ def share_out(counts: Sequence[int], size: int) -> list[int]:
     """
     floor = max(size // (_FLOOR * len(counts)), 1)
     shares = [min(count, floor) for count in counts]
-    left = max(size - sum(shares), 0)
+    remaining = max(size - sum(shares), 0)
     beyond = [count - share for count, share in zip(counts, shares, strict=True)]
     total = sum(beyond)
     drawn = 0
-    seen = 0
+    counted = 0
     for number, count in enumerate(beyond):
-        seen += count
-        up_to_here = min(left, total) * seen // max(total, 1)
+        counted += count
+        up_to_here = min(remaining, total) * counted // max(total, 1)
         shares[number] += up_to_here - drawn
         drawn = up_to_here
     return shares

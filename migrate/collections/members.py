@@ -130,34 +130,34 @@ def _locations(pattern: str) -> dict[str, str]:
 
 
 def _database_locations(pattern: str) -> dict[str, str]:
-    scheme, _, rest = pattern.partition(":")
+    scheme, _, address = pattern.partition(":")
     kind = kind_called(scheme)
-    if not isinstance(kind, DatabaseKind) or "#" not in rest:
+    if not isinstance(kind, DatabaseKind) or "#" not in address:
         raise UsageError(f"{pattern}: a * stands in the names of a database's collections; write KIND:PLACE#PATTERN")
-    driver = kind.driver_of(rest)
+    driver = kind.driver_of(address)
     if "*" not in driver.address.name:
         raise UsageError(f"{pattern}: the * is not in the name after the #, which says what collections are meant")
     with driver.errors():
         names = _without_aliased(driver, _written_like(driver))
-    before = pattern.rpartition("#")[0]
+    place = pattern.rpartition("#")[0]
     locations = {}
     for name in names:
         if fits(name, driver.address.name):
             meant = meant_by(name, driver.address.name)
             options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
-            locations[name] = f"{before}#{name}{options_text(options)}"
+            locations[name] = f"{place}#{name}{options_text(options)}"
     return _matching(pattern, driver.collection, driver.address.name, locations, names)
 
 
 def _written_like(driver: Driver) -> list[str]:
-    """Return the names of a place as the pattern is written: tables of PostgreSQL with their schema only where it is."""
+    """Return the names of a place with as many parts as the pattern has: tables, with their schema or without."""
     names = [name for name in driver.names() if not (driver.is_server and _UNPUBLISHED.fullmatch(name))]
     if driver.kind != PgvectorDriver.kind:
         return names
     count = len(split_names(driver.address.name))
     part_of = {1: slice(1, 2), 2: slice(0, 2), 3: slice(0, 3)}[count]
-    parts = [split_names(name) for name in names]
-    tables = [path for path in parts if not _UNPUBLISHED.fullmatch(path[1])]
+    paths = [split_names(name) for name in names]
+    tables = [path for path in paths if not _UNPUBLISHED.fullmatch(path[1])]
     return list(dict.fromkeys(join_names(path[part_of]) for path in tables))
 
 

@@ -92,10 +92,10 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
                 raise StoreError(f"{member.location}: the store changed while it was compared; nothing was switched")
 
     exchange.check = check
-    old, aside = location_of(str(old_folder)), location_of(str(folder))
+    location, new_folder = location_of(str(old_folder)), location_of(str(folder))
     proven = all(it.proven for it in compared)
     all_true = all(it.all_true for it in compared)
-    done = replace(compared[0], old=old, new=aside, aside=aside, proven=proven, all_true=all_true)
+    done = replace(compared[0], old=location, new=new_folder, aside=new_folder, proven=proven, all_true=all_true)
     exchange.switch(asdict(done))
     return done
 
@@ -107,10 +107,10 @@ def _refuse_unnamed(collections: Collections) -> None:
         return
     named = {it.name for it in (*collections.members, *collections.empty)}
     with driver.errors():
-        others = sorted(set(driver.names()) - named)
-    if others:
+        unnamed = sorted(set(driver.names()) - named)
+    if unnamed:
         raise UsageError(
-            f"{collections.pattern}: whole folders are switched, and {others[0]} is not among these; write a * for all"
+            f"{collections.pattern}: whole folders are switched, and {unnamed[0]} is not among these; write a * for all"
         )
 
 

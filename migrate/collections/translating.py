@@ -30,6 +30,12 @@ class TranslatedCollection:
     true_vectors: int
     earlier: bool
 
+    @property
+    def sentence(self) -> str:
+        """What is there now, in words."""
+        counts = f"{self.vectors:,} vectors, {self.true_vectors:,} of them true ones"
+        return f"{self.location}: {counts}{', as an earlier run left it' if self.earlier else ''}"
+
 
 def new_location(output: str, member: Collection) -> str:
     """Return where the new store of a collection lies: in a folder, or by what the `*` of the output stands for."""
@@ -66,12 +72,12 @@ def translate_collections(
 
     A run that was killed is continued by the same call. Raises as `migrate.translate`.
     """
-    places = {member.name: new_location(output, member) for member in collections.members}
-    if len(set(places.values())) < len(places):
+    locations = {member.name: new_location(output, member) for member in collections.members}
+    if len(set(locations.values())) < len(locations):
         raise UsageError(f"{output}: two collections would be one store; put a * where their names differ")
     for member in collections.members:
         fitted = stitches[member.name]
-        location = places[member.name]
+        location = locations[member.name]
         done = None if force else _finished(member, fitted, location)
         if done is not None:
             yield done

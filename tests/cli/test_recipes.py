@@ -1,6 +1,7 @@
 """The recipes: each command of the page, as it stands there, on stores as the applications write them.
 
-Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8, llama-index-vector-stores-postgres 0.7. The model is a local server's.
+Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8 and llama-index-vector-stores-postgres 0.7.
+The model is a local server's.
 """
 
 import json
