@@ -163,9 +163,11 @@ def _written_like(driver: Driver) -> list[str]:
 
 def _without_aliased(driver: Driver, names: Iterable[str]) -> list[str]:
     """Return names without those of collections that an alias among the names leads to as well."""
+    if not driver.is_server:
+        return list(names)
     fitting = [name for name in names if fits(name, driver.address.name)]
     identities = {name: driver.identity(name) for name in fitting}
-    aliased = {identity for name, identity in identities.items() if identity != name}
+    aliased = [identity for name, identity in identities.items() if identity != name]
     return [name for name in names if name not in fitting or name not in aliased]
 
 

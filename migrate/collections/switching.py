@@ -7,6 +7,7 @@ are written into one folder first, with the empty ones, by the database's own cl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -84,14 +85,23 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
         for member in collections.empty:
             _write_into(unfinished, member, member.store, model_dim=pairs[0][1].info.dim)
         sync_tree(unfinished)
-    exchange = Folders.exchange(old_folder, folder, excluded=_driver_of(collections.members[0].store).files())
+    drivers = [_driver_of(it.store) for it in (*collections.members, *collections.empty)]
+    files = {file for driver in drivers for file in driver.files()}
+    exchange = Folders.exchange(old_folder, folder, excluded=files)
 
     def check() -> None:
         for member in collections.members:
             if not member.store.is_as_opened():
                 raise StoreError(f"{member.location}: the store changed while it was compared; nothing was switched")
 
+    def prepare() -> None:
+        for driver in drivers:
+            written = type(driver)(str(folder), Address(str(folder), driver.name, driver.address.options))
+            with written.errors():
+                written.prepare_switch(driver)
+
     exchange.check = check
+    exchange.prepare = prepare
     location, new_folder = location_of(str(old_folder)), location_of(str(folder))
     proven = all(it.proven for it in compared)
     all_true = all(it.all_true for it in compared)
@@ -133,4 +143,5 @@ def _write_into(folder: Path, member: Collection, source: Store, *, model_dim: i
         driver.write(member.name, model_dim, source.info, like, pages)
     if source.info.manifest is not None and source is not member.store:
         written = DatabaseStore(type(like)(str(folder), Address(str(folder), member.name)), str(folder))
-        written.keep_manifest(source.info.manifest)
+        with suppress(UsageError):  # most databases have room for the manifest of one collection in a folder
+            written.keep_manifest(source.info.manifest)
