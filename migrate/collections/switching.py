@@ -96,7 +96,8 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
 
     def prepare() -> None:
         for driver in drivers:
-            written = type(driver)(str(folder), Address(str(folder), driver.name, driver.address.options))
+            address = Address(str(folder), driver.name, driver.address.options)
+            written = DatabaseStore(type(driver)(str(folder), address), str(folder)).driver
             with written.errors():
                 written.prepare_switch(driver)
 
