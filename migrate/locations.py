@@ -163,24 +163,6 @@ def options_text(options: Mapping[str, str]) -> str:
     return f"?{urlencode(options, safe='*')}" if options else ""
 
 
-def fits(name: str, pattern: str) -> bool:
-    """Return whether a name is what a pattern means, in which a `*` stands for any characters.
-
-    >>> fits("rag_docs", "rag_*"), fits("docs", "rag_*")
-    (True, False)
-    """
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
-
-
-def meant_by(name: str, pattern: str) -> str:
-    """Return what the `*` of a pattern stands for in a name that fits it.
-
-    >>> meant_by("rag_docs", "rag_*")
-    'docs'
-    """
-    return name[pattern.index("*") : len(name) - (len(pattern) - 1 - pattern.rindex("*"))]
-
-
 @dataclass(frozen=True, slots=True)
 class Address:
     """The parts of a location after its kind, `PLACE#NAME?OPTION=VALUE&...`.

@@ -148,12 +148,6 @@ class StoreFacts(_Facts):
     added_beside: str | None = _recorded("added beside")
     content: Mapping[str, Any] | None = _recorded("content")
 
-    @property
-    def pattern(self) -> str:
-        """The pattern that the names of a store's collections match; empty where it is a single one."""
-        name = (self.index or "").partition("?")[0]
-        return name if "*" in name else ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StitchFacts(_Facts):

@@ -32,13 +32,13 @@ FLOORS = {
     "finished": 9, "inspect": 9,
     "pipeline": 10,
     "cli": 12,
-    "live": 13, "lab": 13, "engines": 13,
+    "live": 13, "lab": 13, "engines": 13, "collections": 13,
     "__main__": 14,
     "__init__": 14,
 }  # fmt: skip
 
 # Rooms that the core never imports; entry points load their commands.
-OUTSIDE = ("live", "lab", "engines")
+OUTSIDE = ("live", "lab", "engines", "collections")
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
@@ -55,6 +55,7 @@ GROUND_FLOOR = {
 # The commands of rooms that the core never imports
 COMMANDS = [
     "live/command",
+    "collections/command",
     "lab/carry/command",
     "lab/compare/command",
     "lab/embed/command",
@@ -297,7 +298,6 @@ UNCHECKED = {
     "stores/faiss/jobs": "a guarded process, and the files of its parent",
     "stores/faiss/lists": "an index that it writes",
     "stores/added_fields": "what it has just written",
-    "stores/joined/output": "what it has just written",
     "stores/kept": "what it has just written",
     "stores/parquet/columns": "what `refuse_endless_in` has looked at",
     "stores/worker": "the kernel's word on this process",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from migrate.audit import findings as find
 from migrate.audit.arms import measure_arms
-from migrate.audit.by_collection import harmed, judge_collections
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import prepare_audit
@@ -64,8 +63,6 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
     findings += searched_exactly(retriever)
 
     verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
-    collections = judge_collections(retriever, rules, scores, (TRANSLATED, *measures.family), findings)
-    verdict = harmed(verdict, collections.get(TRANSLATED, ()))
     stores = {"translated": audit.translated, "source": audit.source_store}
     report = AuditReport(
         verdict=replace(verdict, remedy=pool.remedy if pool else None),
@@ -91,7 +88,6 @@ def audit_store(audit: Audit, reference: Store | None) -> AuditReport:
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(audit.translated, audit.source_store, audit.embedder, audit.source_embedder),
         rules=rules,
-        collections=collections,
         searches=searches,
     )
     return report if find.has_standard(rules, scores) else report.without_standard()

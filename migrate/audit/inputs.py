@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
 from migrate.audit.document_queries import without_documents
-from migrate.audit.keys import Keys, document_keys, id_keys
+from migrate.audit.keys import Keys, document_keys
 from migrate.audit.query_groups import with_groups
 from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
@@ -33,25 +33,9 @@ def check_request(audit: Audit) -> None:
     """Make sure, before anything is embedded, that stores, queries and arms go together."""
     translated = audit.translated
     check_target(translated, audit.embedder)
-    if audit.source_store is not None:
-        _check_collections(audit.source_store, translated)
     _check_effort(audit)
     _check_plan(audit)
     _check_bridge(audit)
-
-
-def _check_collections(source: Store, translated: Store) -> None:
-    """Make sure that the source has the documents of the translated store, where either is several collections."""
-    if not (source.collections() or translated.collections()):
-        return
-    old_ids, new_ids = (id_keys(store).ids for store in (source, translated))
-    lacking = new_ids.lacking(old_ids)
-    if len(lacking):
-        raise StoreError(
-            f"{source.info.location} lacks {len(lacking):,} of the {new_ids.distinct:,} documents of "
-            f"{translated.info.location}, such as {min(new_ids.take(lacking))!r}; name the store that it was "
-            "translated from, by the pattern that was typed then"
-        )
 
 
 def _check_effort(audit: Audit) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
@@ -51,9 +50,8 @@ class AuditReport:
     `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
     `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
     what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
-    `rules` are those by which its bounds were drawn. `collections` has the verdicts on the translated store, and on
-    each of `family`, by collection, the worst first, where the store is several. `searches` are the own searches of the
-    stores that have an index: what each keeps of exact search.
+    `rules` are those by which its bounds were drawn. `searches` are the own searches of the stores that have an index:
+    what each keeps of exact search.
     """
 
     verdict: Verdict
@@ -80,7 +78,6 @@ class AuditReport:
     locations: Locations = field(default_factory=Locations)
     documents_per_s: float | None = None
     rules: Rules | None = field(default=None, repr=False, compare=False)
-    collections: Mapping[str, tuple[CollectionVerdict, ...]] = field(default_factory=dict)
     searches: tuple[OwnSearch, ...] = ()
 
     def __repr__(self) -> str:
@@ -153,14 +150,8 @@ class AuditReport:
     def _outcome_in_family(self, name: str) -> Outcome:
         if name in self.ways_out:
             return Outcome.SAFE
-        if self._harms_one(name):
-            return Outcome.NOT_SAFE
         is_below = self.verdict.has_enough and self.family[name].upper < self.verdict.not_safe_below
         return Outcome.NOT_SAFE if is_below else Outcome.INCONCLUSIVE
-
-    def _harms_one(self, name: str) -> bool:
-        """Return whether an arm is NOT SAFE in one of several collections."""
-        return any(it.verdict.outcome is Outcome.NOT_SAFE for it in self.collections.get(name, ()))
 
     def judging(self, plan: str) -> AuditReport:
         """Return the report with the `outcome` of another plan, such as `two-stage-20`.
@@ -183,7 +174,6 @@ class AuditReport:
             verdict=self.verdict.without_standard().doubted(self.findings),
             comparisons=comparisons,
             family=dict.fromkeys(self.family, UNKNOWN),
-            collections={},
             held_out=None,
             diagnostics=replace(self.diagnostics, slices=()),
         )
@@ -217,7 +207,7 @@ class AuditReport:
         """Arms that could serve instead and keep the margin, whichever of them one picks."""
         enough = self.verdict.has_enough and not (self.doubts or self.verdict.lacks_documents)
         safe = [name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin]
-        return tuple(name for name in safe if not self._harms_one(name))
+        return tuple(safe)
 
     def arm(self, name: str) -> ArmResult:
         """Return the arm of that name."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
@@ -49,14 +48,6 @@ class Rules:
         """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
         floor = self.floor if in_pool else None
         return Bootstrap(self.query_set.grouping, self.settings.seed, self.settings.resamples, floor=floor)
-
-    def at(self, rows: NDArray[np.int64], confidence: float) -> Bootstrap:
-        """Return the rules for a verdict on some of the queries, by their places."""
-        whole = self.bootstrap(in_pool=True)
-        floor = whole.floor
-        if floor is not None:
-            floor = replace(floor, expected=floor.expected[rows], least=floor.least[rows])
-        return replace(whole, grouping=whole.grouping.at(rows), floor=floor, confidence=confidence)
 
     def verdict(
         self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE

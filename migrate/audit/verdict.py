@@ -389,8 +389,7 @@ class Verdict:
     each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
     say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
     `remedy` is what would settle an inconclusive verdict where that is not queries. `n_groups` is how many groups
-    the queries are in that are independent of each other, None where each is one. `harm` is what makes it NOT SAFE in
-    one collection of several, where it is not on the whole.
+    the queries are in that are independent of each other, None where each is one.
     """
 
     outcome: Outcome
@@ -407,7 +406,6 @@ class Verdict:
     harmful: float | None = None
     stands_for: float | None = None
     n_groups: int | None = None
-    harm: str | None = None
 
     @property
     def n_independent(self) -> int:
@@ -450,7 +448,7 @@ class Verdict:
     def without_standard(self) -> Verdict:
         """Return the verdict where the full re-embed is no standard: NOT SAFE if staying is better."""
         outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
-        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None, harm=None)
+        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
 
     @property
     def within_reach(self) -> bool:
@@ -518,8 +516,6 @@ class Verdict:
     @property
     def _other_harm(self) -> str | None:
         """The harm that takes a SAFE away whatever the figures of the whole say, in words."""
-        if self.harm is not None:
-            return f" on the whole, but {self.harm}"
         if self.worse_than_stay:
             return "; the translated store answers significantly worse than the source store does today"
         return None

@@ -43,7 +43,6 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import FileStore, as_files
-from migrate.stores.joined.store import require_one
 from migrate.stores.registry import absolute_location, open_store, path_in
 from migrate.translate import batch_rows, translated_batches
 from migrate.vectors import Document, Vectors
@@ -366,7 +365,6 @@ def _require_replaceable(folder: Path) -> None:
 
 def writer_of(store: Store, state: LiveState, *, share: float, seconds: float) -> VectorWriter:
     """Return the writer of a store's kind."""
-    store = require_one(store)
     files = as_files(store)
     is_column = files is not None and files.added_column is not None
     if files is not None and not is_column:

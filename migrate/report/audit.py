@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import floor, log10
 
-from migrate.audit.by_collection import CollectionVerdict
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
@@ -31,20 +30,6 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 def audit_brief(report: AuditReport) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the verdict."""
     return [*report.caveats, TextTable(quality_rows(report))]
-
-
-def collection_rows(report: AuditReport) -> list[list[str]]:
-    """Return a head, and a row a collection: queries, documents, what it keeps, and its verdict; the worst first."""
-    head = ["collection", "queries", "documents", report.verdict.measured, "at least", "by itself"]
-    return [head, *(_collection_row(collection) for collection in report.collections.get(TRANSLATED, ()))]
-
-
-def _collection_row(collection: CollectionVerdict) -> list[str]:
-    verdict, bounds = collection.verdict, collection.verdict.retention
-    is_known = verdict.n_queries > 0 and bounds.is_known
-    figures = [verdict.figure(value) for value in (bounds.estimate, bounds.lower)] if is_known else ["-", "-"]
-    counts = [f"{verdict.n_queries:,}", f"{collection.documents:,}"]
-    return [cut(collection.name, 60), *counts, *figures, verdict.outcome.value]
 
 
 def slice_rows(report: AuditReport) -> list[list[str]]:

@@ -8,7 +8,6 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from migrate.audit.by_collection import collections_sentence
 from migrate.audit.diagnostics import Diagnostics, Hit, Regression, ThresholdTable
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation
@@ -22,7 +21,6 @@ from migrate.report.audit import (
     agreement_rows,
     calibration_rows,
     calibration_title,
-    collection_rows,
     hub_rows,
     informative_slices,
     legend,
@@ -69,7 +67,6 @@ def audit_sections(report: AuditReport) -> Report:
         lead=Either(list(_lead(report)), [[f"provisional: {report.basis}"] if report.basis else [], Note(subject)]),
         sections={
             "Quality and cost": list(_quality_and_cost(report)),
-            "The collections": _collections(report),
             "Where it hurts": list(_where_it_hurts(report)),
             "Kinds of queries": _kinds_of_queries(report),
             "The arms": list(_arms(report)),
@@ -241,18 +238,6 @@ def _query_rows(report: AuditReport) -> list[list[str]]:
             if translated[row] != full[row]
         ),
     ]
-
-
-def _collections(report: AuditReport) -> Block:
-    if not report.collections:
-        return None
-    rows, collections = collection_rows(report), report.collections[TRANSLATED]
-    about = note(
-        f"{collections_sentence(collections)}. All collections are searched together; a query counts for the one that "
-        "has the document it is about. Bounds hold for all collections at once."
-    )
-    marked = [number for number, it in enumerate(collections) if it.verdict.outcome is Outcome.NOT_SAFE]
-    return [Either(about), TextTable(rows, text_columns=[0, 5], marked=marked)]
 
 
 def _kinds_of_queries(report: AuditReport) -> Block:

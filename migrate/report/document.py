@@ -7,7 +7,7 @@ from typing import Any
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
 from migrate.audit.report import AuditReport
-from migrate.audit.results import TRANSLATED, ArmResult
+from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
 from migrate.display import AUDIT_SCHEMA
 from migrate.report.facts import as_plain, document
@@ -44,7 +44,6 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "searches": report.searches,
         "manifest": report.manifest,
         "stores": report.stores,
-        **({} if not report.collections else {"collections": _collections(report)}),
         **({} if report.pool is None else {"pool": _pool(report.pool)}),
     }
     return document("audit", content, version=AUDIT_SCHEMA)
@@ -76,13 +75,6 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "groups": verdict.n_independent,
         "queries_needed": verdict.queries_needed,
     }
-
-
-def _collections(report: AuditReport) -> list[dict[str, Any]]:
-    return [
-        {"name": collection.name, "documents": collection.documents, **_verdict(collection.verdict)}
-        for collection in report.collections[TRANSLATED]
-    ]
 
 
 def _reference(report: AuditReport) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from migrate.report.facts import document
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
-from migrate.stores.joined.store import JoinedStore
 from migrate.stores.registry import names_kind, path_in, stores_in
 from migrate.vectors import UNIT_TOLERANCE, squared_norms
 
@@ -43,8 +42,7 @@ def _facts_at(location: str) -> dict[str, Any]:
     try:
         opened = open_store(location)
     except (StoreError, UsageError):
-        is_pattern = "*" in Path(location).name
-        is_one = path is None or (path != Path(location) and (is_pattern or "#" in location))
+        is_one = path is None or (path != Path(location) and "#" in location)
         several = [] if path is None or is_one else _stores_in(path)
         if not several:
             raise
@@ -83,19 +81,8 @@ def _store_content(store: Store) -> dict[str, Any]:
         "texts": info.has_texts,
         "model": model.spec if model else "unknown (no manifest)",
         **info.details,
-        **({"collections": _collections(store)} if store.collections() else {}),
         "notes": list(info.notes),
     }
-
-
-def _collections(store: Store) -> list[dict[str, Any]]:
-    """Return the collections that a pattern means, and why some are left out."""
-    rows: list[tuple[str, int, int, str | None]] = [
-        (name, len(own_rows), store.info.dim, None) for name, own_rows in store.collections().items()
-    ]
-    left_out = store.left_out if isinstance(store, JoinedStore) else {}
-    rows += [(name, skipped.info.count, skipped.info.dim, skipped.reason) for name, skipped in left_out.items()]
-    return [dict(zip(("name", "vectors", "dimension", "left_out"), row, strict=True)) for row in sorted(rows)]
 
 
 def _checksum(store: Store) -> str:

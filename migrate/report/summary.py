@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migrate.audit.by_collection import collections_sentence
 from migrate.audit.recommendation import Option, seconds_left
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
@@ -31,8 +30,6 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
     yield report.recommendation.headline
     yield f"{'translated alone: ' if report.plan == TRANSLATED else ''}{report.sentence}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats[:2])
-    if report.collections:
-        yield collections_sentence(report.collections[TRANSLATED])
     yield _table(report, width)
     if report.verdict.n_independent != report.verdict.n_queries:
         yield f"{report.verdict.counted}: the bounds count each group as one observation"

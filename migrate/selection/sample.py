@@ -108,21 +108,6 @@ def random_order(store: Store, *seeds: int) -> NDArray[np.int64]:
     return np.argsort(keys, kind="stable")
 
 
-def some_of_each(order: NDArray[np.int64], store: Store, size: int) -> NDArray[np.int64]:
-    """Return rows in an order in which the first `size` have some of each collection of a store that is several.
-
-    At least a quarter of an even share each, as far as a collection has so many; the others stay in their order.
-    """
-    collections = list(store.collections().values())
-    fewest = size // (4 * len(collections)) if collections else 0
-    if not fewest:
-        return order
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    first = np.concatenate([rows[np.argsort(rank[rows], kind="stable")[:fewest]] for rows in collections])
-    return np.concatenate([first, order[~np.isin(order, first)]])
-
-
 class DocumentRow(NamedTuple):
     """A document and its row."""
 
@@ -209,8 +194,7 @@ def draw_sample(
     `random` takes every document with equal chance. `diverse` takes documents far from each other in the store's
     space, out of a random pool (`migrate.selection.sample`). `query-log` takes those that the log's queries would find,
     best ranks first, and random ones where the log touches too few (`migrate.selection.query_log`). By default
-    the strategy is `query-log` where there is a log, else `random`. Of a store that is several collections, each has
-    its share, and a small one more (`some_of_each`). Documents whose ids are in `paid` come before all
+    the strategy is `query-log` where there is a log, else `random`. Documents whose ids are in `paid` come before all
     others: those of an earlier sample, whose vectors are in the cache.
 
     Raises UsageError: there is no such strategy, or it does not go with the presence of a log. StoreError: the store
@@ -219,7 +203,7 @@ def draw_sample(
     log could not be embedded.
     """
     chosen = choose_strategy(strategy, has_log=query_log is not None)
-    order = some_of_each(random_order(store, seed), store, size)
+    order = random_order(store, seed)
     first = np.empty(0, dtype=np.int64)
     if chosen == DIVERSE:
         order = _diverse_rows(store, order, size, seed=seed, progress=progress)

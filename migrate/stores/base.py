@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
@@ -212,14 +212,6 @@ class Store(ABC):
     def unread_by_row(self) -> tuple[str, ...]:
         """Names of files beside it with an entry for each row, which are not read; a store of its kind gets copies."""
         return ()
-
-    def joined_stores(self) -> Sequence[Store]:
-        """Return the stores that it is joined of, one after the other; none of a store that is one."""
-        return ()
-
-    def collections(self) -> Mapping[str, NDArray[np.int64]]:
-        """Return the rows of each collection, of a store that is several; none of any other."""
-        return {}
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; kinds that can do so read no vector."""

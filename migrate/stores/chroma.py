@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import SQLITE_JOURNALS, allow_open_files, output_errors
-from migrate.locations import Address, fits, options_text
+from migrate.files import SQLITE_JOURNALS, output_errors
+from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.pace import rest_for_pace, rows_at_once
 from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
@@ -342,24 +342,9 @@ class ChromaDriver(ClientDriver):
             return connection.execute(question, values).fetchall()
 
     def versions(self) -> dict[str, Any]:
-        """Return what Chroma counts up with each write to the collection, or to those that a pattern means."""
-        versions = {name: self._version_of(name) for name in self._copied_names}
-        return {name: version for name, version in versions.items() if version is not None}
-
-    def expand(self) -> dict[str, Self]:
-        """Return the collections.
-
-        Chroma keeps one in memory for each five files that a process may have open, in parts, of which one may be full
-        long before the others; and of one that had to go it finds nothing again (1.5).
-        """
-        drivers = super().expand()
-        if not self.is_server:
-            allow_open_files(50 * len(drivers) + _SPARE_FILES, 25 * len(drivers), self.location)
-        return drivers
-
-    @property
-    def _copied_names(self) -> list[str]:
-        return [name for name in self.names() if fits(name, self.name)] if self.is_pattern else [self.name]
+        """Return what Chroma counts up with each write to the collection."""
+        version = self._version_of(self.name)
+        return {} if version is None else {self.name: version}
 
     def _version_of(self, name: str) -> list[Any] | None:
         collection = self.identity(name)
@@ -374,9 +359,9 @@ class ChromaDriver(ClientDriver):
         return None if collection is None else version
 
     def stored(self) -> Iterable[Path]:
-        """Return the database, and the segments of the collection, or of those that a pattern means."""
+        """Return the database, and the segments of the collection."""
         question = "SELECT id FROM segments WHERE collection = ?"
-        segments = [row for name in self._copied_names for row in self._ask(question, self.identity(name))]
+        segments = self._ask(question, self.identity(self.name))
         files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if not path.is_dir())
         return [*files, self.folder / _DATABASE]
 

@@ -19,17 +19,14 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import copy_file, output_errors, refuse_endless_in, work_folder
-from migrate.locations import fits
 from migrate.stores.driver import Driver
 from migrate.stores.kept import forget, keep
 from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import not_switched
-
-_UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")
 
 
 class ClientDriver(Driver):
@@ -45,8 +42,6 @@ class ClientDriver(Driver):
     collection_name: str
     _end: Callable[[], object]
     _is_on_copy = True
-    _host: ClientDriver | None = None
-    """The driver with a pattern, whose copy of the folder has this collection."""
 
     @abstractmethod
     def connect(self) -> Any:
@@ -87,8 +82,6 @@ class ClientDriver(Driver):
         """The client of the server, or of a copy of the folder, which goes with the driver."""
         if self.is_server:
             return self.connect()
-        if self._host is not None:
-            return self._host.client
         self.require_folder()
         copies = work_folder() / "copies"
         with output_errors(copies):
@@ -181,17 +174,7 @@ class ClientDriver(Driver):
 
     def read_version(self) -> Any:
         """Return the version when the copy was made."""
-        return self.version() if self.is_server else (self._host or self)._copied[self.collection_name]
-
-    def expand(self) -> dict[str, Self]:
-        """Return drivers that read one copy of the folder."""
-        drivers = super().expand()
-        for driver in drivers.values():
-            driver._host = self
-        # what a killed run left on a server has no final name yet
-        return {
-            name: driver for name, driver in drivers.items() if not (self.is_server and _UNPUBLISHED.fullmatch(name))
-        }
+        return self.version() if self.is_server else self._copied[self.collection_name]
 
     def drop(self, name: str) -> None:
         """Delete a collection with its aliases."""
@@ -226,11 +209,6 @@ class AliasDriver(ClientDriver):
     def names(self) -> list[str]:
         """Return collections and aliases."""
         return sorted({*self.collections(), *self.aliases()})
-
-    def expand(self) -> dict[str, Self]:
-        """Return no collection that an alias leads to beside the alias."""
-        led_to = {collection for alias, collection in self.aliases().items() if fits(alias, self.address.name)}
-        return {name: driver for name, driver in super().expand().items() if name not in led_to}
 
     def collection_of(self, name: str) -> str:
         """Return the collection that a name leads to: its own, if it is no alias."""

@@ -60,12 +60,8 @@ def read_row_values(
 def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> NDArray[Any] | None:
     """Return the numbers of a file beside a store, as `read_row_values`; None of a store that nothing lies beside."""
     folder, manifest, count = store.folder, store.info.manifest, store.info.count
-    if (members := [member for member in store.joined_stores() if member.info.count]) and folder is None:
-        arrays = [stored_row_values(member, name, dtype, advice=advice) for member in members]
-        present = [values for values in arrays if values is not None]
-        return np.concatenate(present) if len(present) == len(arrays) else None
-    if folder is None or (manifest is not None and manifest.store.pattern and not store.collections()):
-        return None  # what lies beside one of several collections is of all
+    if folder is None:
+        return None
     recorded = (None if manifest is None else manifest.store.beside_sha256) or {}
     index = IdIndex.load(folder / IDS_NAME)  # of a field: its records come and go
     n_written = count if index is None else len(index)

@@ -40,11 +40,11 @@ from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store
 from migrate.stores.create import flat_writer
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.driver import ClientError, Driver, Page, in_parts
-from migrate.stores.export import IDS_NAME, IdIndex, IdLookup, VectorFile
+from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
-from migrate.stores.records import check_options, left_behind, source_documents
+from migrate.stores.records import check_options, left_behind, means_several, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, Folders, moved
 from migrate.vectors import Batch, Document, Vectors
@@ -218,17 +218,6 @@ class DatabaseStore(Store):
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
         return self.index.ids(rows)
-
-    def collections(self) -> Mapping[str, NDArray[np.int64]]:
-        """Return the rows of each of several collections that lie in one table."""
-        return self._collections
-
-    @cached_property
-    def _collections(self) -> Mapping[str, NDArray[np.int64]]:
-        with self.driver.errors():
-            ids = self.driver.collection_ids()
-        lookup = IdLookup(self.index) if ids else None
-        return {} if lookup is None else {name: np.sort(lookup.rows_of(own_ids)) for name, own_ids in ids.items()}
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
@@ -550,10 +539,6 @@ class DatabaseWriter(StoreWriter):
         with driver.errors():
             driver.refuse_write(dim, self._like)
 
-    def share_folder(self) -> None:
-        """Leave what is in the folder, where several collections are written; whoever does that waits for the disk."""
-        self._driver.shares_folder = True
-
     @property
     def order(self) -> NDArray[np.int64] | None:
         """The order of the ids, unless the source has that itself."""
@@ -690,7 +675,10 @@ class DatabaseKind:
 
     def open(self, location: str) -> Store:
         """Open `PLACE#NAME?OPTION=VALUE`; the only collection of a place needs no name."""
-        return DatabaseStore(self.driver_of(location), location)
+        driver = self.driver_of(location)
+        if "*" in driver.address.name:
+            raise means_several(driver.location)
+        return DatabaseStore(driver, location)
 
     def driver_of(self, location: str) -> Driver:
         """Return the driver of a location; nothing is opened yet."""
@@ -707,6 +695,8 @@ class DatabaseKind:
         address = self.address_of(location)
         is_server = "://" in address.place
         whole = self._check(location, address, self.driver.write_options if is_server else ())
+        if "*" in address.name:
+            raise means_several(whole)
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
         read = {name: value for name, value in address.options.items() if name in self.driver.options}
@@ -716,7 +706,7 @@ class DatabaseKind:
     def find_exchange(self, location: str) -> Exchange | None:
         """Return the switch that is recorded of a name on a server, which nothing may answer to."""
         driver = self.driver_of(location)
-        is_named = driver.is_server and driver.address.name and not driver.is_pattern
+        is_named = driver.is_server and driver.address.name
         return Exchange.at(driver, driver.name) if self.driver.swaps and is_named else None
 
     def address_of(self, location: str) -> Address:

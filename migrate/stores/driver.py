@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import atomic_file, disk_errors, output_errors, state_folder, write_json
-from migrate.locations import Address, fits, meant_by, options_text, scrub, secrets_of
+from migrate.locations import Address, options_text, scrub, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.added_fields import AddedField, VectorFields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo, no_place
@@ -101,7 +101,7 @@ class Driver(ABC):
     without_vector: int = 0
     """Records that have no vector, and so are no documents here."""
     shares_folder: bool = False
-    """True if `write` leaves what is in the folder, and whoever writes several collections waits for the disk."""
+    """True if `write` leaves what is in the folder; whoever writes there waits for the disk."""
 
     def __init__(self, location: str, address: Address) -> None:
         self.location, self.address, self.name = location, address, address.name
@@ -167,47 +167,7 @@ class Driver(ABC):
 
     def choose_name(self, names: Sequence[str]) -> str:
         """Return the name that is asked for, or the only one; raises StoreError if there is neither."""
-        remedy = "name one after a #" if self.address.name else "name one after a #, or all of them by #*"
-        return choose(self.location, self.collection, names, self.address.name, remedy)
-
-    def collection_ids(self) -> Mapping[str, Sequence[str]]:
-        """Return the ids of each of several collections that lie in one table; none of any other."""
-        return {}
-
-    @property
-    def is_pattern(self) -> bool:
-        """True if the location means all collections of the place whose names match."""
-        return "*" in self.address.name
-
-    def expand(self) -> dict[str, Self]:
-        """Return a driver of each collection that the pattern means, by name; none is opened yet.
-
-        A `*` in an option is what the one in the pattern stands for.
-        """
-        drivers = {}
-        for name in self.matching_names():
-            meant = self.meant(name)
-            options = {key: value.replace("*", meant) for key, value in self.address.options.items()}
-            drivers[name] = self._collection_driver(name, options)
-        return drivers
-
-    def meant(self, name: str) -> str:
-        """Return what the `*` of the pattern stands for in a name."""
-        return meant_by(name, self.address.name)
-
-    @classmethod
-    def fill_in(cls, pattern: str, meant: str) -> str:
-        """Return the name that a pattern is with a text for its `*`, as a location has it."""
-        return pattern.replace("*", meant)
-
-    def matching_names(self) -> list[str]:
-        """Return the names that the pattern means, as it is written."""
-        return [name for name in self.names() if fits(name, self.address.name)]
-
-    def _collection_driver(self, name: str, options: Mapping[str, str]) -> Self:
-        """Return a driver of a collection of the same place."""
-        location = f"{self.location.rpartition('#')[0] or self.location}#{name}{options_text(options)}"
-        return type(self)(location, Address(self.address.place, name, options))
+        return choose(self.location, self.collection, names, self.address.name, "name one after a #")
 
     def require_folder(self) -> None:
         """Make sure that the folder is one of the database."""
@@ -331,8 +291,6 @@ class Driver(ABC):
         manifest = self._manifest_beside()
         # on a server it was found by the token, whatever name leads there
         is_found = self.is_server or self.added_field is not None
-        if manifest is not None and manifest.store.pattern and fits(self.name, manifest.store.pattern):
-            return replace(manifest, counts={})  # of one of several collections, whose counts it does not have
         return manifest if is_found or self._is_own(manifest) else None
 
     def _manifest_beside(self) -> Manifest | None:

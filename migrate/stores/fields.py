@@ -29,7 +29,6 @@ from migrate.stores.database import DatabaseStore
 from migrate.stores.driver import Driver
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.file_store import Sha256
-from migrate.stores.joined.store import JoinedStore, require_one
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.parquet.columns import ColumnOutput, discard_dropped, drop_column, refuse_drop_column
 from migrate.stores.parquet.kind import LocalParquetStore
@@ -169,8 +168,6 @@ def field_of(store: Store, field: str, progress: Progress) -> Output:
     """Return the output of a new field of a store; raises UsageError if its kind can have none."""
     if isinstance(store, LocalParquetStore):
         return ColumnOutput(store, field)
-    if isinstance(store, JoinedStore) and store.adds_fields:
-        store = require_one(store)
     if not isinstance(store, DatabaseStore) or store.driver.fields is None:
         kind = store.driver.support.store if isinstance(store, DatabaseStore) else f"kind {store.info.kind}"
         raise UsageError(

@@ -12,7 +12,6 @@ import json
 import re
 import struct
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
-from migrate.locations import Address, fits, meant_by, options_text, secrets_of
+from migrate.locations import Address, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest, parse_manifest
 from migrate.pace import has_pace, rows_at_once
 from migrate.stores import pgvector_table as tables
@@ -42,7 +41,7 @@ from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.driver import Driver, Page
 from migrate.stores.kept import token_in
 from migrate.stores.pgvector_table import STAGING, VECTORS, join_names, quoted, split_names, sql
-from migrate.stores.records import Distance, choose, choose_text, differing, import_client, with_nested
+from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
 from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, not_switched, read_noted
 from migrate.vectors import Document, Vectors
@@ -140,29 +139,6 @@ class PgvectorDriver(Driver):
         """Return all columns of vectors, as a location names them."""
         return [join_names(row[:3]) for row in tables.vector_columns(self._ask)]
 
-    def meant(self, name: str) -> str:
-        """Return what the `*` stands for, without the quotes of a name; of several, the name as it is written."""
-        if self.address.name.count("*") > 1:
-            return meant_by(name, self.address.name)
-        pairs = zip(split_names(name), split_names(self.address.name), strict=True)
-        return next(meant_by(part, pattern) for part, pattern in pairs if "*" in pattern)
-
-    @classmethod
-    def fill_in(cls, pattern: str, meant: str) -> str:
-        """Return the name, in quotes where it needs them."""
-        return join_names([part.replace("*", meant) for part in split_names(pattern)])
-
-    def matching_names(self) -> list[str]:
-        """Return the tables that a pattern means, with schema and column where it has them."""
-        pattern = split_names(self.address.name)
-        names: dict[str, None] = {}
-        for row in filter(self._is_main, tables.vector_columns(self._ask)):
-            path = {1: row[1:2], 2: row[:2], 3: row[:3]}.get(len(pattern), ())
-            is_found = len(pattern) > 1 or row[7]  # a table alone is looked for in the schemas of the search path
-            if path and is_found and all(map(fits, path, pattern)):
-                names[join_names(path)] = None
-        return list(names)
-
     # Reading.
 
     def open(self) -> None:
@@ -179,8 +155,6 @@ class PgvectorDriver(Driver):
         self._refuse_distance(self.asked)
         self.distance = cast("Distance | None", self.asked.get("distance") or table.distance)
         self.key_column = self._choose_key(self.asked.get("id"))
-        self.left_out: dict[str, str] = {}
-        self.numbers: dict[str, str] = {}
         self.where = self._collection(self.asked.get("collection"))
         self.dim = table.dim or self._common_dim()
 
@@ -203,37 +177,9 @@ class PgvectorDriver(Driver):
             return sql("true")
         numbers = self._numbers()
         if name is not None and "*" in name:
-            self.numbers = self._agreeing(name, numbers)
-            return sql("t.collection_id = ANY({uuids}::uuid[])", uuids=Literal([*self.numbers.values()]))
+            raise UsageError(f"{self.location}: a * means many collections, and this takes one; name one instead of it")
         name = choose(self.location, "collection", list(numbers), name, "name one with ?collection=NAME")
         return sql("t.collection_id = {uuid}", uuid=Literal(numbers[name]))
-
-    def _agreeing(self, pattern: str, numbers: Mapping[str, str]) -> dict[str, str]:
-        """Return those of LangChain's collections that a pattern means, without those of other dimensions than most."""
-        meant = {name: number for name, number in numbers.items() if fits(name, pattern)}
-        if not meant:
-            have = ", ".join(numbers) or "none"
-            raise StoreError(f"{self.location}: no collection matches {pattern!r}; there are {have}: write a pattern "
-                             "that some match")  # fmt: skip
-        question = sql("SELECT t.collection_id::text, vector_dims(t.{}), count(*) FROM {} t WHERE t.{} IS NOT NULL "
-                       "GROUP BY 1, 2", self.table.column, self.table.path, self.table.column)  # fmt: skip
-        counts: dict[str, Counter[int]] = {}
-        for number, dim, count in self._ask(question):
-            counts.setdefault(number, Counter())[dim] += count
-        dims = {name: most[0][0] for name, number in meant.items()
-                if (most := counts.get(number, Counter[int]()).most_common(1))}  # fmt: skip
-        sizes = {name: counts[meant[name]].total() for name in dims}
-        self.left_out = differing(self.location, "of {:,} dimensions", dims, sizes)
-        return {name: number for name, number in meant.items() if name not in self.left_out}
-
-    def collection_ids(self) -> Mapping[str, Sequence[str]]:
-        """Return the ids of each of LangChain's collections that a pattern means."""
-        if not self.numbers:
-            return {}
-        ids: dict[str, list[str]] = {number: [] for number in self.numbers.values()}
-        for doc_id, number in self._ask(self._select("{key}::text, t.collection_id::text")):
-            ids[number].append(doc_id)
-        return {name: ids[number] for name, number in self.numbers.items()}
 
     def _common_dim(self) -> int:
         """Return the dimension of all vectors of a column whose type has none."""
@@ -256,7 +202,6 @@ class PgvectorDriver(Driver):
         if model is not None and model.dim != self.dim:
             notes.append(f"what {FILES} has of a table of this name is of vectors of dimension {model.dim}")
             self._manifest = None
-        notes += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
         if self.without_vector:
             notes.append(f"{self.without_vector:,} rows have no vector: they are no documents here, and are kept as "
                          "they are in a new table")  # fmt: skip
@@ -283,12 +228,7 @@ class PgvectorDriver(Driver):
         if has_pace():
             self._ask("SET max_parallel_workers_per_gather = 0")
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
-        return [*self._ask(self._select(f"count(*), {changes}"))[0], *self._collections_now()]
-
-    def _collections_now(self) -> list[str]:
-        """Return LangChain's collections that a pattern means now; none where one is named."""
-        pattern = self.asked.get("collection", "")
-        return [name for name in self._numbers() if fits(name, pattern)] if self.numbers else []
+        return [*self._ask(self._select(f"count(*), {changes}"))[0]]
 
     def _numbers(self) -> dict[str, str]:
         """Return the names and numbers of LangChain's collections."""
@@ -522,7 +462,7 @@ class PgvectorDriver(Driver):
     @property
     def opened_as(self) -> str:
         """The name, with the options that say how the columns are read."""
-        named = ("distance", "id", "text", *(["collection"] if self.numbers else []))
+        named = ("distance", "id", "text")
         return self.name + options_text({key: self.asked[key] for key in named if key in self.asked})
 
     def companion_folder(self) -> Path | None:

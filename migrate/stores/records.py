@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +17,6 @@ from migrate.errors import StoreError, UsageError
 from migrate.stores.base import NO_TEXTS, Metric, Store
 from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
 
-_log = logging.getLogger(__name__)
 TEXT_NAMES: Final = (
     "text",
     "content",
@@ -50,8 +46,7 @@ def left_behind(source: Store) -> Iterator[str]:
     """Yield remarks on what a new store of another kind lacks: records without a vector, files beside the source."""
     if source.without_vector:
         yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
-    stores = source.joined_stores() or [source]
-    if names := ", ".join(dict.fromkeys(name for store in stores for name in store.unread_by_row)):
+    if names := ", ".join(source.unread_by_row):
         yield f"{names}: with an entry for each row of the source, but not read; the new store has nothing of it"
 
 
@@ -104,33 +99,12 @@ def choose(location: Path | str, noun: str, names: Sequence[str], requested: str
     raise StoreError(f"{location}: {problem}; there are {have}: {remedy}")
 
 
-def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
-    """Return which of several collections have another value than most documents, and say so, once.
-
-    `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
-    """
-    counts: Counter[Any] = Counter()
-    for name, value in values.items():
-        counts[value] += sizes[name]
-    common = [value for value, _ in counts.most_common(2)]
-    if len(common) == 2 and counts[common[0]] == counts[common[1]]:
-        named = {value: next(name for name in values if values[name] == value) for value in common}
-        described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
-        raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
-    reasons = {
-        name: f"{template.format(value)}, and most are {template.format(common[0])}"
-        for name, value in values.items()
-        if value != common[0]
-    }
-    for name, reason in reasons.items():
-        _warn(f"{location}: {name} is left out: {reason}")
-    return reasons
-
-
-@cache
-def _warn(sentence: str) -> None:
-    """Say something once, however often a command opens the place."""
-    _log.warning("%s", sentence)
+def means_several(location: object) -> UsageError:
+    """Return the error of a location that means many collections, where one is taken."""
+    return UsageError(
+        f"{location}: a * means many collections, and this takes one; name one, or move all by `lead-migrate "
+        "collections`"
+    )
 
 
 def as_document(

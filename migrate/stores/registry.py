@@ -14,18 +14,17 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from migrate.errors import UsageError
+from migrate.errors import UnsupportedStoreError, UsageError
 from migrate.locations import Address, hide_secrets
 from migrate.manifest import artefact_kind, find_manifest
 from migrate.plugins import installed, load_plugin
+from migrate.removed import removal
 from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
 from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
-from migrate.stores.joined.opening import open_folder, open_pattern
-from migrate.stores.joined.output import output_of_pattern
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.llamaindex import LlamaIndexSimpleKind
 from migrate.stores.milvus import MilvusDriver
@@ -33,6 +32,7 @@ from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.qdrant import QdrantDriver
+from migrate.stores.records import means_several
 from migrate.stores.sqlite_vec import SqliteVecDriver
 from migrate.stores.switching import Exchange, Folders
 
@@ -158,9 +158,6 @@ def _split(location: str) -> Iterator[tuple[str, str, str]]:
         root = Address.parse(rest).place
         yield kind, rest, ""
         yield kind, root, rest.removeprefix(root)
-    if _is_pattern_of_paths(Path(location)):
-        path = Path(location)
-        yield "", str(path.parent), f"/{path.name}"
 
 
 def output_of(location: Path | str) -> Output:
@@ -173,13 +170,12 @@ def output_of(location: Path | str) -> Output:
         if "#?index=" in str(location):
             raise UsageError(f"{location}: a path alone is a store like the source; write faiss:{location}")
         return Output(Path(location))
-    kind = _kind_called(scheme[1])
+    kind = kind_called(scheme[1])
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
     place = hidden[2] if hidden else scheme[2]
-    several = output_of_pattern(kind, place) if isinstance(kind, DatabaseKind) else None
-    return kind.output(place) if several is None else several
+    return kind.output(place)
 
 
 def find_exchange(location: str) -> Exchange | None:
@@ -191,7 +187,7 @@ def find_exchange(location: str) -> Exchange | None:
         kind = next((kind for kind in _BUILT_IN if kind.recognises(Path(location))), None)
         return kind.find_exchange(location) if isinstance(kind, DatabaseKind) else None
     scheme = _SCHEME.fullmatch(location)
-    named = None if scheme is None else _kind_called(scheme[1])
+    named = None if scheme is None else kind_called(scheme[1])
     return named.find_exchange(scheme[2]) if scheme and isinstance(named, DatabaseKind) else None
 
 
@@ -202,38 +198,25 @@ def _open(location: str) -> Store:
     if scheme is not None:
         location = hide_secrets(location)
         scheme = _SCHEME.fullmatch(location) or scheme
-        store = _open_as(_kind_called(scheme[1]), scheme[2])
+        store = kind_called(scheme[1]).open(scheme[2])
         store.info = replace(store.info, location=location)  # without the scheme another kind might open it
         return store
-    if (several := _open_several(location, exists=exists)) is not None:
-        return several
+    if not exists and "*" in path.name and _is_place(path.parent):
+        raise means_several(location)
+    _refuse_written_as_one(path)
     kinds = (*_BUILT_IN, *map(_load, _installed())) if exists and not _recognised(path) else _BUILT_IN
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if exists and kind.recognises(path)), _FAISS)
-    return _open_as(kind, location)
+    return kind.open(location)
 
 
-def _open_as(kind: StoreKind, location: str) -> Store:
-    """Open a store of a kind, or the collections that the location has a pattern for."""
-    several = open_pattern(kind, location) if isinstance(kind, DatabaseKind) else None
-    return kind.open(location) if several is None else several
-
-
-def _open_several(location: str, *, exists: bool) -> Store | None:
-    """Open the stores in a folder that a pattern means, or that were written there as one; None where there is none."""
-    path, noted = Path(location), ""
-    if exists and path.is_dir() and artefact_kind(path) == "store" and not _recognised(path):
-        manifest = find_manifest(path, "store")
-        noted = "" if manifest is None else manifest.store.pattern
-    if not noted and (exists or not _is_pattern_of_paths(path)):
-        return None
-    folder, pattern = (path, noted) if noted else (path.parent, path.name)
-    return open_folder(folder, pattern, location, lambda inside: _open(str(inside)), _recognised)
-
-
-def _is_pattern_of_paths(path: Path) -> bool:
-    """Return whether a path means all stores in a folder whose names match."""
-    return "*" in path.name and not names_kind(str(path)) and _is_place(path.parent)
+def _refuse_written_as_one(path: Path) -> None:
+    """Refuse a folder of stores that an earlier version wrote as one: its manifest names a pattern."""
+    if not path.is_dir() or artefact_kind(path) != "store" or _recognised(path):
+        return
+    manifest = find_manifest(path, "store")
+    if manifest is not None and "*" in (manifest.store.index or ""):
+        raise UnsupportedStoreError(removal(f"{path}: the store of many collections"))
 
 
 def _scheme_of(location: str) -> re.Match[str] | None:
@@ -259,7 +242,8 @@ def _is_place(path: Path) -> bool:
         return False
 
 
-def _kind_called(name: str) -> StoreKind:
+def kind_called(name: str) -> StoreKind:
+    """Return the kind of a name, built-in or installed; UsageError where there is none."""
     for kind in _BUILT_IN:
         if kind.name == name:
             return kind

@@ -111,16 +111,6 @@ class SqliteVecDriver(Driver):
         """Return the tables of vectors."""
         return sorted(_tables(self.file))
 
-    def expand(self) -> dict[str, Self]:
-        """Return the tables; a table of texts beside them is of one of them alone."""
-        drivers, text = super().expand(), self.address.options.get("text", "")
-        if len(drivers) > 1 and "." in text and "*" not in text:
-            raise UsageError(
-                f"{self.location}: {text} cannot be the texts of {len(drivers):,} tables; say ?text=*."
-                f"{text.partition('.')[2]}, where the * is what it stands for in the pattern"
-            )
-        return drivers
-
     def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Tell a full disk and a busy database from a damaged one."""
         if type(error).__name__ in ("FullError", "IOError", "CantOpenError", "ReadOnlyError"):

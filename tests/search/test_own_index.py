@@ -139,19 +139,3 @@ def test_a_damaged_graph_ends_its_own_process_only(vectors, queries, tmp_path):
     with pytest.raises(StoreError) as error:
         rank_by_index(open_store(tmp_path), QUERY_IDS, queries, as_itself, depths=(10,))
     assert str(path) in str(error.value) and "build it again" in str(error.value)
-
-
-def test_several_collections_are_asked_one_by_one_and_their_answers_merged(vectors, queries, tmp_path):
-    places = {name: tmp_path / name for name in ("a", "b")}
-    for number, folder in enumerate(places.values()):
-        folder.mkdir()
-        store_of(folder, np.roll(vectors, number, axis=1).copy(), "IVF16,Flat", nprobe=2)
-    joined = open_store(tmp_path / "*")
-    assert joined.has_own_index and joined.setting.value == 2
-    run = rank_by_index(joined, QUERY_IDS, queries, as_itself, depths=(10,))
-    for row, query_id in enumerate(QUERY_IDS):
-        pairs = []
-        for name, folder in places.items():
-            scores, labels = faiss.read_index(str(folder / "index.faiss")).search(queries[row : row + 1], 10)
-            pairs += [(-score, f"{name}#d{label:03}") for score, label in zip(scores[0], labels[0], strict=True)]
-        assert run.rankings[query_id] == tuple(doc_id for _, doc_id in sorted(pairs)[:10])

@@ -41,18 +41,6 @@ class OwnFile(tools.Folder):
         (folder / "index.json").write_text(json.dumps(records))
 
 
-class Joined(tools.Chroma):
-    """All collections of a folder."""
-
-    def make(self, folder, records):
-        super().make(folder, records, name="other")
-        super().make(folder, records)
-        return f"chroma:{folder}#*"
-
-    def new(self, folder):
-        return f"chroma:{folder}#*"
-
-
 class HuggingFace(tools.Folder):
     """A dataset beside an index."""
 
@@ -76,7 +64,7 @@ class LlamaIndex(tools.Folder):
         write_index_store(folder, {str(row): d.id for row, d in enumerate(documents)})
 
 
-OWN = {kind.__name__: kind for kind in (OwnFile, Joined, HuggingFace, LlamaIndex)}
+OWN = {kind.__name__: kind for kind in (OwnFile, HuggingFace, LlamaIndex)}
 
 
 def pipe(path):

@@ -124,32 +124,7 @@ def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
         raise moved(new, other_record["old"])
     stores = open_store(old, verify=True), open_store(new, verify=True)
     exchange = _exchange(*stores)
-    contents = content_of(stores[0]), content_of(stores[1])
-    if difference := _differ(*stores, contents):
-        counts = " and ".join(f"{content['count']:,}" for content in contents)
-        raise InputError(
-            f"{new}: this has other {difference} than {old} ({counts} vectors); bring it up to date with `sync`, or "
-            "translate again"
-        )
-    if _is_made_from(stores[0], contents[1]):
-        raise UsageError(f"{old}: this was made from {new}, and so is the new store of the two; name the old one first")
-    all_true, proof = False, _Proof()
-    if not step.unproven:
-        all_true = step.audit is None and _is_full_reembed(*stores, contents)
-        if not all_true:
-            proof = _check_report(*stores, contents, step.audit)
-        _refuse_other_documents(*stores)
-    models = _model(stores[1]), _model(stores[0])
-    done = Switched(
-        old,
-        new,
-        new,
-        *models,
-        proven=not step.unproven,
-        all_true=all_true,
-        two_stage=proof.two_stage,
-        margin=proof.margin,
-    )
+    done = compare_stores(*stores, proof=step.audit, unproven=step.unproven)
     exchange.check = partial(_refuse_changed, *stores)
     return exchange, asdict(done), done
 
@@ -177,6 +152,45 @@ def _field_of(step: Forget) -> NamedField | None:
     location = location_of(step.old)
     exchange = find_exchange(location)
     return None if exchange is not None and exchange.record() is not None else NamedField.at(location)
+
+
+def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bool = False) -> Switched:
+    """Make sure that a new store may take the place of an old one, and return what will have been done then.
+
+    `proof` is the report that says SAFE, or its path; without it, that beside the new store. Nothing is written.
+
+    Raises InputError: they have not the same documents, or the report is not SAFE or of others. UsageError: the old
+    one was made from the new one.
+    """
+    locations = location_of(old), location_of(new)
+    contents = content_of(old), content_of(new)
+    if difference := _differ(old, new, contents):
+        counts = " and ".join(f"{content['count']:,}" for content in contents)
+        raise InputError(
+            f"{locations[1]}: this has other {difference} than {locations[0]} ({counts} vectors); bring it up to date "
+            "with `sync`, or translate again"
+        )
+    if _is_made_from(old, contents[1]):
+        raise UsageError(
+            f"{locations[0]}: this was made from {locations[1]}, and so is the new store of the two; name the old one "
+            "first"
+        )
+    all_true, checked = False, _Proof()
+    if not unproven:
+        all_true = proof is None and _is_full_reembed(old, new, contents)
+        if not all_true:
+            checked = _check_report(old, new, contents, proof)
+        _refuse_other_documents(old, new)
+    return Switched(
+        *locations,
+        aside=locations[1],
+        model=_model(new),
+        old_model=_model(old),
+        proven=not unproven,
+        all_true=all_true,
+        two_stage=checked.two_stage,
+        margin=checked.margin,
+    )
 
 
 def location_of(store: Store | str | Path) -> str:

@@ -37,8 +37,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     was_faiss = written_as.get("kind") == "faiss"
     if files is not None and new.info.kind == "parquet":  # of any number of files, which may be another one by now
         return output_of(f"parquet:{folder}")
-    is_in_folders = any(as_files(member) is not None for member in new.joined_stores())
-    if is_in_folders or (_is_copy(old, new) and not was_faiss):
+    if _is_copy(old, new) and not was_faiss:
         return Output(folder)
     if files is not None and (files.index_path.name, *files.document_files) in (
         (INDEX_NAME,),

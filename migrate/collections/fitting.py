@@ -1,0 +1,203 @@
+"""One stitch for many collections: a sample with some of each, embedded under one cap, and one fit on all of it.
+
+What is saved is a stitch for each collection, with the same map: its own fingerprint and its own true vectors, as two
+collections may use one id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrate.steps.base import PRICE, SEED, PaidStep, argument, parameter
+from migrate.steps.fit import KIND, SAMPLE, TARGET
+
+if TYPE_CHECKING:
+    from migrate.collections.members import Collection, Collections
+    from migrate.cost.spending import PlannedModel
+    from migrate.embedders.base import Embedder
+    from migrate.manifest import Manifest
+    from migrate.selection import Pairs, Sample
+    from migrate.steps.base import ModelLike
+    from migrate.stitch.fitted import FittedStitch
+    from migrate.stitch.text_reader import TextReader
+    from migrate.vectors import Document
+
+_FLOOR = 4
+"""A collection has at least a fourth of an even share of the sample, as far as it holds so many documents."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
+    """Fit one stitch on a sample of all collections; the result has it for each, by name."""
+
+    store: str = field(metadata=argument("Collections: a location with a *.", "store"))
+    target: ModelLike = field(metadata=TARGET)
+    _: KW_ONLY
+    kind: str | Sequence[str] = field(default=("auto",), metadata=KIND)
+    sample: int = field(default=1_000, metadata=SAMPLE)
+    price: float | None = field(default=None, metadata=PRICE)
+    seed: int = field(default=0, metadata=SEED)
+    opened: Collections | None = field(default=None, metadata=parameter("The collections, where they are open."))
+
+    @cached_property
+    def collections(self) -> Collections:
+        """The collections, opened."""
+        from migrate.collections.members import find_collections
+
+        return find_collections(self.store) if self.opened is None else self.opened
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The target model, which spends under the cap."""
+        from migrate.steps.fit.inputs import require_texts
+        from migrate.steps.opening import model_at
+
+        embedder = model_at(self.target)
+        for member in self.collections.members:
+            require_texts(member.store, embedder)
+        return self.cap.meter(embedder, self.price)
+
+    @cached_property
+    def samples(self) -> Mapping[str, Sample]:
+        """The documents of each collection that are embedded."""
+        from migrate.selection import draw_sample
+
+        members = self.collections.members
+        sizes = share_out([member.store.info.count for member in members], self.sample)
+        return {
+            member.name: draw_sample(member.store, size, seed=self.seed)
+            for member, size in zip(members, sizes, strict=True)
+        }
+
+    @cached_property
+    def models(self) -> tuple[PlannedModel, ...]:
+        """The target, for the samples of all collections."""
+        from migrate.cost.spending import PlannedModel
+
+        return (PlannedModel(self.embedder, self.cap, documents=self._documents),)
+
+    def _documents(self) -> Iterator[Document]:
+        for sample in self.samples.values():
+            yield from sample.documents
+
+    def execute(self) -> dict[str, FittedStitch]:
+        """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
+        from migrate.selection import embed_pairs
+        from migrate.stitch.fitted import TrueVectors
+        from migrate.vectors import check_vectors
+
+        members = self.collections.members
+        for member in members:  # before anything is paid for
+            for batch in member.store.scan():
+                check_vectors(batch.ids, batch.vectors, source=member.location)
+        self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
+        pairs = {
+            member.name: embed_pairs(member.store, self.embedder, self.samples[member.name], progress=self.progress)
+            for member in members
+        }
+        fitted = self._fit(pairs)
+        return {
+            member.name: replace(
+                fitted,
+                manifest=self._manifest(member, pairs),
+                sample=TrueVectors(pairs[member.name].ids, pairs[member.name].target, pairs[member.name].copies),
+            )
+            for member in members
+        }
+
+    def _fit(self, pairs: Mapping[str, Pairs]) -> FittedStitch:
+        """Fit on the pairs of all collections."""
+        import numpy as np
+
+        from migrate.selection import Pairs
+        from migrate.steps.fit.job import fit_pairs
+
+        together = Pairs(
+            tuple(f"{name}#{doc_id}" for name, own_pairs in pairs.items() for doc_id in own_pairs.ids),
+            np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
+            np.concatenate([own_pairs.target for own_pairs in pairs.values()]),
+        )
+        specs = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
+        return fit_pairs(
+            together,
+            specs,
+            manifest=self._manifest(self.collections.members[0], pairs),
+            state=dict(self.embedder.state()),
+            seed=self.seed,
+            texts=[document.text for document in self._documents()],
+            reader=self._reader(),
+            progress=self.progress,
+        )
+
+    def _reader(self) -> TextReader | None:
+        """Learn what stitches need that read texts, from some of each collection."""
+        from migrate.selection import random_order
+        from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
+
+        members = self.collections.members
+        if not all(member.store.info.has_texts for member in members):
+            return None
+        sizes = share_out([member.store.info.count for member in members], CORPUS_SIZE)
+        texts = [
+            document.text
+            for member, size in zip(members, sizes, strict=True)
+            for document in islice(member.store.documents(random_order(member.store, self.seed)[:size]), size)
+        ]
+        return TextReader.fit(texts, self.embedder.token_table(), models={}, seed=self.seed)
+
+    def _manifest(self, member: Collection, pairs: Mapping[str, Pairs]) -> Manifest:
+        from migrate.manifest import Manifest, StitchFacts
+        from migrate.selection.choosers import choosers_of_source
+
+        store = member.store
+        own_pairs = pairs[member.name]
+        recorded = store.info.manifest.model if store.info.manifest else None
+        return Manifest(
+            kind="stitch",
+            model=self.embedder.identity,
+            source_model=recorded,
+            seed=self.seed,
+            counts={"pairs": sum(map(len, pairs.values())), "documents": store.info.count},
+            details=StitchFacts(
+                fingerprint=store.snapshot().fingerprint,
+                direction="document",
+                sample={"strategy": self.samples[member.name].strategy, "from query log": 0},
+                texts=store.info.has_texts,
+                chosen_by=tuple(sorted(choosers_of_source(store, self.embedder, own_pairs.source, own_pairs.target))),
+            ).as_details(),
+        )
+
+
+def share_out(counts: Sequence[int], size: int) -> list[int]:
+    """Return how many of each collection are drawn: in proportion, and of a small one more.
+
+    >>> share_out([900, 20, 3], 240)
+    [217, 20, 3]
+    """
+    floor = max(size // (_FLOOR * len(counts)), 1)
+    shares = [min(count, floor) for count in counts]
+    remaining = max(size - sum(shares), 0)
+    beyond = [count - share for count, share in zip(counts, shares, strict=True)]
+    total = sum(beyond)
+    drawn = 0
+    counted = 0
+    for number, count in enumerate(beyond):
+        counted += count
+        up_to_here = min(remaining, total) * counted // max(total, 1)
+        shares[number] += up_to_here - drawn
+        drawn = up_to_here
+    return shares
+
+
+def save_stitches(stitches: Mapping[str, FittedStitch], collections: Collections, output: Path, *, force: bool) -> None:
+    """Write the stitch of each collection into a new folder, which appears when all are there."""
+    from migrate.files import atomic_folder
+
+    with atomic_folder(output, force=force) as unfinished:
+        for member in collections.members:
+            stitches[member.name].save(unfinished / member.file_name)

@@ -1,0 +1,253 @@
+"""The collections that a location with a `*` means, and which of them are left out.
+
+In `KIND:PLACE#PATTERN` and `FOLDER/PATTERN`, a `*` stands for any characters. Each collection is a store of its own
+with a location of its own; nothing here reads several as one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+
+from migrate.errors import StoreError, UsageError
+from migrate.files import allow_open_files
+from migrate.locations import hide_secrets, options_text
+from migrate.stores import open_store
+from migrate.stores.base import Store
+from migrate.stores.database import DatabaseKind
+from migrate.stores.driver import Driver
+from migrate.stores.pgvector import PgvectorDriver
+from migrate.stores.pgvector_table import join_names, split_names
+from migrate.stores.registry import kind_called, names_kind, stores_in
+from migrate.stores.switching import BESIDE
+
+_log = logging.getLogger(__name__)
+
+_UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")
+"""Names on a server that a killed run has left."""
+
+_FILES_EACH: Final = 50
+"""Files that a database may open for a collection: Chroma finds nothing again of one that had to be closed."""
+
+_OPEN_WEBUI: Final = "embedding_config"
+"""The field of metadata in which Open WebUI notes the model of a chunk, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One of many collections: its name, what the `*` stands for in it, and its store."""
+
+    name: str
+    meant: str
+    store: Store
+
+    @property
+    def location(self) -> str:
+        """The location of the store by itself."""
+        return self.store.info.location
+
+    @property
+    def file_name(self) -> str:
+        """The name of its files, in which no path has a slash."""
+        return quote(self.name, safe=" +()@,")
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """The collections of a pattern that agree with most, in the order of their names.
+
+    `left_out` says of the others, by name, why they are not moved. `empty` are those that hold nothing.
+    """
+
+    pattern: str
+    members: tuple[Collection, ...]
+    left_out: Mapping[str, str]
+    empty: tuple[Collection, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of all their vectors."""
+        return sum(member.store.info.count for member in self.members)
+
+
+def find_collections(pattern: str) -> Collections:
+    """Open the collections that a location means; those of another dimension, metric or model are left out.
+
+    Raises StoreError: none matches, or two kinds of them have as many documents. UsageError: there is no `*`.
+    """
+    if "*" not in pattern:
+        raise UsageError(f"{pattern}: no * says which collections are meant; write one, such as 'chroma:FOLDER#*'")
+    locations = _locations(hide_secrets(pattern))
+    allow_open_files(_FILES_EACH * len(locations), _FILES_EACH * len(locations) // 2, pattern)
+    opened = [
+        Collection(name, meant_by(name, _name_pattern(pattern)), open_store(location, verify=True))
+        for name, location in sorted(locations.items())
+    ]
+    left_out: dict[str, str] = {}
+    if not all(_is_translation(member.store) for member in opened):
+        # a server has the new ones beside the old ones
+        left_out = {it.name: "made of an older store by lead-migrate" for it in opened if _is_translation(it.store)}
+    empty = tuple(it for it in opened if not it.store.info.count and it.name not in left_out)
+    members = [it for it in opened if it.store.info.count and it.name not in left_out]
+    for value_of, template in _TRAITS:
+        values = {it.name: value for it in members if (value := value_of(it.store)) is not None}
+        sizes = {it.name: it.store.info.count for it in members}
+        left_out |= differing(pattern, template, values, sizes)
+        members = [it for it in members if it.name not in left_out]
+    if not members:
+        raise StoreError(f"{pattern}: all collections that match are empty, so there is nothing to move")
+    return Collections(pattern, tuple(members), left_out, empty)
+
+
+def _name_pattern(pattern: str) -> str:
+    """Return the part of a location that the names of collections match."""
+    if "#" not in pattern:
+        return Path(pattern).name
+    return pattern.rpartition("#")[2].partition("?")[0]
+
+
+def _locations(pattern: str) -> dict[str, str]:
+    """Return the location of each collection that a pattern means, by name."""
+    if names_kind(pattern):
+        return _database_locations(pattern)
+    path = Path(pattern)
+    if not path.parent.is_dir() or "#" in path.name:
+        raise StoreError(f"{pattern}: there is no folder {path.parent}, and no kind is named; write KIND:PLACE#PATTERN")
+    present = {Path(location).name: location for location in stores_in(path.parent)}
+    inside = {name: location for name, location in present.items() if name not in BESIDE}
+    return _matching(pattern, "store", path.name, inside)
+
+
+def _database_locations(pattern: str) -> dict[str, str]:
+    scheme, _, address = pattern.partition(":")
+    kind = kind_called(scheme)
+    if not isinstance(kind, DatabaseKind) or "#" not in address:
+        raise UsageError(f"{pattern}: a * stands in the names of a database's collections; write KIND:PLACE#PATTERN")
+    driver = kind.driver_of(address)
+    if "*" not in driver.address.name:
+        raise UsageError(f"{pattern}: the * is not in the name after the #, which says what collections are meant")
+    with driver.errors():
+        names = _without_aliased(driver, _written_like(driver))
+    place = pattern.rpartition("#")[0]
+    locations = {}
+    for name in names:
+        if fits(name, driver.address.name):
+            meant = meant_by(name, driver.address.name)
+            options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
+            locations[name] = f"{place}#{name}{options_text(options)}"
+    return _matching(pattern, driver.collection, driver.address.name, locations, names)
+
+
+def _written_like(driver: Driver) -> list[str]:
+    """Return the names of a place with as many parts as the pattern has: tables, with their schema or without."""
+    names = [name for name in driver.names() if not (driver.is_server and _UNPUBLISHED.fullmatch(name))]
+    if driver.kind != PgvectorDriver.kind:
+        return names
+    count = len(split_names(driver.address.name))
+    part_of = {1: slice(1, 2), 2: slice(0, 2), 3: slice(0, 3)}[count]
+    paths = [split_names(name) for name in names]
+    tables = [path for path in paths if not _UNPUBLISHED.fullmatch(path[1])]
+    return list(dict.fromkeys(join_names(path[part_of]) for path in tables))
+
+
+def _without_aliased(driver: Driver, names: Iterable[str]) -> list[str]:
+    """Return names without those of collections that an alias among the names leads to as well."""
+    if not driver.is_server:
+        return list(names)
+    fitting = [name for name in names if fits(name, driver.address.name)]
+    identities = {name: driver.identity(name) for name in fitting}
+    aliased = [identity for name, identity in identities.items() if identity != name]
+    return [name for name in names if name not in fitting or name not in aliased]
+
+
+def _matching(
+    pattern: str, noun: str, text: str, locations: Mapping[str, str], present: Iterable[str] = ()
+) -> dict[str, str]:
+    matching = {name: location for name, location in locations.items() if fits(name, text)}
+    if not matching:
+        have = ", ".join(present or locations) or "none"
+        raise StoreError(f"{pattern}: no {noun} matches {text!r}; there are {have}: write a pattern that some match")
+    return matching
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Return whether a name is what a pattern means, in which a `*` stands for any characters.
+
+    >>> fits("rag_docs", "rag_*"), fits("docs", "rag_*")
+    (True, False)
+    """
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def meant_by(name: str, pattern: str) -> str:
+    """Return what the `*` of a pattern stands for in a name that fits it.
+
+    >>> meant_by("rag_docs", "rag_*")
+    'docs'
+    """
+    return name[pattern.index("*") : len(name) - (len(pattern) - 1 - pattern.rindex("*"))]
+
+
+def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
+    """Return which of several collections have another value than most documents, and say so, once.
+
+    `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
+    """
+    counts: Counter[Any] = Counter()
+    for name, value in values.items():
+        counts[value] += sizes[name]
+    common = [value for value, _ in counts.most_common(2)]
+    if len(common) == 2 and counts[common[0]] == counts[common[1]]:
+        named = {value: next(name for name in values if values[name] == value) for value in common}
+        described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
+        raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
+    reasons = {
+        name: f"{template.format(value)}, and most are {template.format(common[0])}"
+        for name, value in values.items()
+        if value != common[0]
+    }
+    for name, reason in reasons.items():
+        _warn(f"{location}: {name} is left out: {reason}")
+    return reasons
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Say something once, however often a command opens the place."""
+    _log.warning("%s", sentence)
+
+
+def _is_translation(store: Store) -> bool:
+    return store.info.manifest is not None and "source rows" in store.info.manifest.inputs
+
+
+def recorded_model(store: Store) -> str | None:
+    """Return the model that a collection says its vectors are of: by a manifest, or as Open WebUI notes it."""
+    if store.info.manifest is not None and store.info.manifest.model is not None:
+        return store.info.manifest.model.spec
+    if not store.info.has_texts:
+        return None
+    metadata = next(iter(store.documents(np.zeros(1, np.int64)))).metadata
+    with suppress(ValueError, TypeError, KeyError):
+        config = json.loads(metadata[_OPEN_WEBUI])
+        return ":".join(filter(None, (config["engine"], config["model"])))
+    return None
+
+
+_TRAITS: Final[tuple[tuple[Callable[[Store], Any], str], ...]] = (
+    (lambda store: store.info.dim, "of {:,} dimensions"),
+    (lambda store: store.info.metric, "compared by {}"),
+    (recorded_model, "of {}"),
+)
+"""What collections have to agree in, and how it is told; None is not known, and goes with any."""

@@ -1,1 +1,0 @@
-"""Several collections of a place, read as one store and written as such again."""
