@@ -29,7 +29,7 @@ class Candidate:
     quality : nDCG@10 of a full re-embed, None where nothing is judged
     gain : by how much that is more than staying scores, query by query, None where one of them is not known
     tokens, usd, minutes : of a full re-embed, None where unknown
-    dim, bytes_after : of the new store, the bytes about
+    dim : of the new store
     """
 
     name: str
@@ -42,7 +42,6 @@ class Candidate:
     usd: float | None
     minutes: float | None
     dim: int
-    bytes_after: int
 
     @property
     def is_better(self) -> bool:
@@ -65,7 +64,6 @@ class Shortlist:
     """
 
     store: StoreInfo
-    bytes_now: int
     old_model: str | None
     old: ModelFacts | None
     stay: Bounds | None
@@ -104,5 +102,5 @@ def _row(candidate: Candidate) -> dict[str, Any]:
         if value is not None
         for side in ("estimate", "lower", "upper")
     }
-    costs = {name: getattr(candidate, name) for name in ("tokens", "usd", "minutes", "dim", "bytes_after")}
+    costs = {name: getattr(candidate, name) for name in ("tokens", "usd", "minutes", "dim")}
     return {"target": candidate.name, **figures, "outcome": candidate.report.outcome.value, **costs}

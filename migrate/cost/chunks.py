@@ -1,4 +1,4 @@
-"""Chunks that a model reads to their end: their size, the cutting, and what long documents would become.
+"""Chunks that a model reads to their end: their size, and the cutting.
 
 What a model leaves unread of texts that are longer than it takes, which it does not say itself.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from migrate.cost.count import TextCount, count_texts
+from migrate.cost.count import count_texts
 from migrate.datasets.chunking import chunk_documents
 from migrate.display import percent
 from migrate.embedders.profile import Profile
@@ -149,30 +149,3 @@ def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSiz
 def _spare(target: Profile) -> int:
     """Return the tokens of a text that has none of its own."""
     return int(target.counter.count([target.prefix])[0]) if target.prefix else target.counter.special
-
-
-@dataclass(frozen=True, slots=True)
-class Chunking:
-    """The chunks of the documents beyond a model's limit, if these were cut, and the others left as they are.
-
-    Of `documents` of them `chunks` chunks of at most `chunk_tokens` tokens come, with `tokens` in all. Where there are
-    more than 100 such documents it is what the first 100 become, raised in proportion: `is_sampled`.
-    """
-
-    documents: int
-    chunks: int
-    tokens: int
-    chunk_tokens: int
-    is_sampled: bool
-
-
-def chunk_long(count: TextCount, target: Profile) -> Chunking | None:
-    """Cut the documents beyond the limit as `embed` would; None without any."""
-    if not count.long_documents or target.max_tokens is None:
-        return None
-    size = chunk_size(target)
-    long = (Document(str(number), document.text) for number, document in enumerate(count.long_documents))
-    chunks = list(cut_documents(long, target, size))
-    tokens = int(target.count(chunks).sum())
-    scale = count.over_limit / len(count.long_documents)
-    return Chunking(count.over_limit, round(len(chunks) * scale), round(tokens * scale), size.tokens, scale > 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -13,10 +13,10 @@ from migrate.cost.estimate import Estimate
 from migrate.cost.rates import usd_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.profile import Profile
-from migrate.embedders.tokens import Counts, whole
+from migrate.embedders.tokens import Counts
 from migrate.hashes import Hashes, HashIndex, grown
 from migrate.selection.sample import text_digest
-from migrate.vectors import Document, Progress, Text, no_progress
+from migrate.vectors import Progress, Text, no_progress
 
 CacheLookup = Callable[[Sequence[Text]], list[bool]]
 """Tells of each text if it is in the embedding cache, so that it costs nothing."""
@@ -32,8 +32,6 @@ class TextCount:
     tokens, tokens_read : of the other texts, with prefix and special tokens: all, and as much as the model takes
     over_limit, longest : texts beyond the model's limit, and the tokens of the longest
     cached, cached_tokens : of them those that are in the embedding cache, and their tokens
-    text_bytes : of all texts, in UTF-8
-    long_documents : the first of the texts beyond the limit
     """
 
     documents: int = 0
@@ -45,8 +43,6 @@ class TextCount:
     longest: int = 0
     cached: int = 0
     cached_tokens: int = 0
-    text_bytes: int = 0
-    long_documents: list[Document] = field(default_factory=list, repr=False)
 
     @property
     def distinct(self) -> int:
@@ -94,7 +90,6 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
 def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, once: bool) -> list[Text]:
     """Return the texts of a block that are not blank and did not come before; the others are counted."""
     count.documents += len(block)
-    count.text_bytes += sum(len(text.text.encode(errors="surrogatepass")) for text in block)
     worded = [text for text in block if text.text.strip()]
     count.blank += len(block) - len(worded)
     if not once:
@@ -122,11 +117,7 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
     count.tokens += int(counts.sum())
     count.tokens_read += int(read.sum())
     count.longest = max(count.longest, int(counts.max(initial=0)))
-    for text, tokens, tokens_read in zip(texts, counts, read, strict=True):
-        if tokens > tokens_read:
-            count.over_limit += 1
-            if len(count.long_documents) < 100:
-                count.long_documents.append(Document(text.id, whole(text.text)))
+    count.over_limit += int(np.count_nonzero(counts > read))
     if lookup is not None and texts:
         paid = lookup(texts)
         count.cached += sum(paid)

@@ -142,7 +142,6 @@ class Choose(JudgedStep["Shortlist"]):
         """Judge the targets one after the other."""
         from migrate.audit.shortlist import Shortlist
         from migrate.audit.verdict import CONFIDENCE
-        from migrate.cost.plans import store_bytes
         from migrate.embedders import facts_of
 
         store, models = self.opened, self.models_by_name
@@ -156,7 +155,6 @@ class Choose(JudgedStep["Shortlist"]):
             stay = replace(report.rules, floor=None).quality(report.stay, confidence=confidence)
         return Shortlist(
             store=store.info,
-            bytes_now=store_bytes(store, store.info.dim).now,
             old_model=old_model,
             old=None if old_model is None else facts_of(old_model, revision),
             stay=stay,
@@ -178,7 +176,6 @@ class Choose(JudgedStep["Shortlist"]):
         """Move the store to a folder that goes away, and audit it there."""
         from migrate.audit.results import FULL
         from migrate.audit.shortlist import Candidate
-        from migrate.cost.plans import store_bytes
         from migrate.embedders import facts_of
 
         with TemporaryDirectory() as folder:
@@ -204,7 +201,6 @@ class Choose(JudgedStep["Shortlist"]):
             full.usd,
             self._minutes(model, full.tokens),
             identity.dim,
-            store_bytes(self.opened, identity.dim).total_after,
         )
 
     def _minutes(self, model: Embedder, tokens: float | None) -> float | None:

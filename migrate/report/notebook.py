@@ -37,7 +37,7 @@ def _(result: Compatibility) -> str:
 
 @notebook_html.register
 def _(result: Assessment) -> str:
-    answer, *sentences = result.answers or (f"moving {result.store.location} to {result.target.spec}",)
+    answer, *sentences = result.sentences
     return notebook_piece(answer, TextTable(cost_rows(result)), sentences)
 
 

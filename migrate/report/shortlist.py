@@ -11,7 +11,6 @@ from migrate.cost.assess import model_sentences
 from migrate.cost.estimate import dollars, duration
 from migrate.embedders import ModelFacts
 from migrate.manifest import today
-from migrate.report.assess import size_text
 from migrate.report.facts import as_plain, document
 from migrate.report.sections import Either, Listed, Report, TextTable
 from migrate.report.svg.charts import Interval, IntervalChart, interval_chart
@@ -43,7 +42,7 @@ def shortlist_sections(shortlist: Shortlist) -> Report:
 
 _HEAD = (
     "target", "nDCG@10", "against staying", "a translation keeps",
-    "verdict on that", "price", "time", "dimension", "store", "licence", "lifecycle",
+    "verdict on that", "price", "time", "dimension", "licence", "lifecycle",
 )  # fmt: skip
 _ANSWERS, _COSTS = (0, 1, 2, 3), (0, *range(4, len(_HEAD)))
 """Columns of what targets answer and of what they cost, which a terminal has one below the other."""
@@ -58,8 +57,7 @@ def shortlist_rows(shortlist: Shortlist) -> list[list[str]]:
     rows = [list(_HEAD)]
     if shortlist.stay is not None:
         standing = _standing(shortlist.old, is_local=False)
-        size = [f"{shortlist.store.dim:,}", size_text(shortlist.bytes_now)]
-        rows.append([_STAY, _score(shortlist.stay), *[_NONE] * 5, *size, *standing])
+        rows.append([_STAY, _score(shortlist.stay), *[_NONE] * 5, f"{shortlist.store.dim:,}", *standing])
     return rows + [_row(candidate) for candidate in shortlist.candidates]
 
 
@@ -76,7 +74,6 @@ def _row(candidate: Candidate) -> list[str]:
         price if candidate.usd is None else dollars(candidate.usd),
         _NONE if candidate.minutes is None else duration(candidate.minutes),
         f"{candidate.dim:,}",
-        size_text(candidate.bytes_after),
         *_standing(candidate.entry, is_local=profile.is_local),
     ]
 
@@ -143,8 +140,8 @@ def notes(shortlist: Shortlist) -> list[str]:
         "together with 95 %",
         "nDCG@10 is that of a full re-embed, against staying its difference query by query; what a translation keeps "
         "is a share of it, with the verdict of `run`",
-        "time is that of a full re-embed: as measured here, or by the limits of the provider's first tier; price and "
-        "store are those of all documents",
+        "time is that of a full re-embed: as measured here, or by the limits of the provider's first tier; so is "
+        "the price",
     ]
     for candidate in shortlist.candidates:
         pool = candidate.report.pool
@@ -208,7 +205,6 @@ def _candidate_document(candidate: Candidate) -> dict[str, Any]:
         "price_usd_per_mtok": profile.price_usd_per_mtok,
         "minutes": candidate.minutes,
         "dim": candidate.dim,
-        "bytes_after": candidate.bytes_after,
         "licence": None if entry is None else entry.licence,
         "lifecycle": None if entry is None else entry.lifecycle(today()),
         "doubts": candidate.report.doubts,

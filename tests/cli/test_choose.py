@@ -71,7 +71,7 @@ def test_the_table_has_what_an_independent_computation_gives(folder):
         assert target["is_better"] == (gain["lower"] > 0) and target["is_worse"] == (gain["upper"] < 0)
         assert target["outcome"] in ("SAFE", "NOT SAFE", "INCONCLUSIVE") and 0 < target["retention"]["estimate"] < 2
     lexical, packaged = found["targets"]
-    assert (lexical["dim"], packaged["dim"]) == (24, 384) and lexical["bytes_after"] < packaged["bytes_after"]
+    assert (lexical["dim"], packaged["dim"]) == (24, 384)
     assert (lexical["licence"], packaged["licence"]) == (None, "apache-2.0")
     assert packaged["minutes"] > lexical["minutes"] > 0
     assert found["best"] == PACKAGED and found["answers"][0].startswith(f"{PACKAGED}: ")
@@ -147,7 +147,7 @@ def test_a_store_that_names_no_model_is_not_held_against_staying(here, lead_migr
         (f"--target {LEXICAL} --target {SMALL}", "several targets are told apart by queries"),
         (f"--target {LEXICAL} --target {LEXICAL} --judged judged", f"--target {LEXICAL} is there twice"),
         (f"--target {LEXICAL} --target tfidf:32 --judged judged", "store is of tfidf:32 already"),
-        (f"--target {LEXICAL} --judged judged --keep 0.9", "--keep is for one target that no queries judge"),
+        (f"--target {LEXICAL} --judged judged --price 1", "--price is for one target that no queries judge"),
         (f"--target {LEXICAL} --judged judged --queries judged/queries.jsonl", "exclude each other"),
         (f"--target {LEXICAL} --judged nowhere", "nowhere"),
     ],

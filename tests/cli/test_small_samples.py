@@ -1,4 +1,4 @@
-"""What `fit`, `assess` and `inspect` say where documents are too few, or the old vectors are not those of the texts."""
+"""What `fit` and `inspect` say where documents are too few, or the old vectors are not those of the texts."""
 
 import json
 import random
@@ -70,15 +70,6 @@ def test_from_enough_documents_on_it_is(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "95 % bounds" in said
     assert "no figure" not in said
-
-
-@pytest.mark.parametrize("count", [20, 60])
-def test_assess_expects_something_of_a_fit_only_where_it_told_something(count, tmp_path, capsys):
-    store, stitch = make(tmp_path / "store", 200), tmp_path / "stitch"
-    assert run(fit(store, stitch, "--sample", str(count))) == 0
-    assert run(["assess", store, "--target", f"file:{vectors_of(LARGE)}", "--stitch", str(stitch), "--json"]) == 0
-    told = capsys.readouterr().out
-    assert ("expected overlap@10" in told) == (count >= FEWEST_JUDGED)
 
 
 def test_old_vectors_of_other_texts_are_doubted(tmp_path, capsys):
