@@ -23,8 +23,8 @@ from migrate.steps.base import JUDGED as BY_JUDGEMENTS
 from migrate.steps.base import option as described
 
 if TYPE_CHECKING:
-    from migrate.audit.shortlist import Shortlist
     from migrate.embedders.base import Embedder
+    from migrate.pipeline.choose import Shortlist
     from migrate.stores.base import Store
 
 _ALONE = ("calibrate", "audit", "price")
@@ -169,7 +169,6 @@ def _choose(
 ) -> None:
     """Judge targets by queries, and show them side by side."""
     from migrate.report.page import report_page
-    from migrate.report.shortlist import shortlist_document, shortlist_sections
     from migrate.report.terminal import report_text
     from migrate.stores import open_store
 
@@ -203,12 +202,12 @@ def _choose(
         step.cap.cap_usd = paid.cap_usd
         shortlist = step.execute()
     paid.finish()
-    document = shortlist_document(shortlist)
-    outputs.leave(document, lambda: report_page(shortlist_sections(shortlist)), force=force)
+    document = shortlist.as_document()
+    outputs.leave(document, lambda: report_page(shortlist.to_report()), force=force)
     if as_json:
         show_json(document)
         return
-    show(report_text(shortlist_sections(shortlist)))
+    show(report_text(shortlist.to_report()))
     _advise_best(shortlist, opened, store, judging)
 
 
