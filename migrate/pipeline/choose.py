@@ -137,7 +137,7 @@ class Shortlist:
 
     @property
     def sentence(self) -> str:
-        """Which of them answers best."""
+        """The answer: which of them is best."""
         best = self.best
         if any(candidate.quality is None for candidate in self.candidates):
             return (
@@ -158,7 +158,7 @@ class Shortlist:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know of the figures."""
+        """Remarks on the figures, for the reader."""
         report = self.candidates[0].report
         doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.report.doubts]
         return [
