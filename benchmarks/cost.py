@@ -1,26 +1,21 @@
-"""What `assess` says, held against what happens: how fast tokens are counted, how far estimates and sums are off.
+"""What `assess` says, held against what happens: how fast tokens are counted, how far estimates are off.
 
-    python benchmarks/cost.py DATA [--documents 200000] [--only speed|estimate|room]
+    python benchmarks/cost.py DATA [--documents 200000] [--only speed|estimate]
 
-DATA holds BEIR folders (`scifact/corpus.jsonl`) and `pairs/scifact.*.npz` as for `retrieval.py`.
+DATA holds BEIR folders (`scifact/corpus.jsonl`), as for `retrieval.py`.
 
 speed      documents put together from sentences of DATA's corpora are counted as `assess` counts them, by the tokenizer
            of all-MiniLM-L6-v2, and a part of them by that tokenizer text by text. Both times are of the same run, on
            the cores that are there; new words come more slowly than in as many real documents.
 estimate   totals by `migrate.embedders.tokens` against the tokenizer, for each kind of text, and against tiktoken's
            encoding where that is on this machine.
-room       bytes of the new store and peak memory of `embed`, `fit` and `translate`, each in a process of its own,
-           against the sums of `migrate.cost.plans`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,19 +24,16 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from migrate.cost.count import count_texts
-from migrate.cost.plans import embed_memory, migrate_memory, store_bytes
 from migrate.datasets.records import read_corpus
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embedders import load_embedder
 from migrate.embedders.tokens import BYTE_PAIRS, WORD_PIECES, EstimateCounter, TokenCounter, find_api_counter
 from migrate.embedders.weights import packaged_model_path
 from migrate.report.terminal import table
-from migrate.stores import open_store
 from migrate.vectors import Document
 
 NAIVE_DOCUMENTS = 3_000
 SENTENCES = 6
-SOURCE, TARGET = "minilm", "layer5-mean"
 
 
 def main() -> None:
@@ -49,14 +41,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--documents", type=int, default=200_000)
-    parser.add_argument("--only", choices=["speed", "estimate", "room"])
+    parser.add_argument("--only", choices=["speed", "estimate"])
     given = parser.parse_args()
     if given.only in (None, "speed"):
         measure_speed(given.data, given.documents)
     if given.only in (None, "estimate"):
         measure_estimate(given.data)
-    if given.only in (None, "room"):
-        measure_room(given.data)
 
 
 def corpora(data: Path) -> dict[str, list[str]]:
@@ -93,7 +83,7 @@ def measure_speed(data: Path, count: int) -> None:
     naive = time.perf_counter() - started
     assert target.counter.count(some).tolist() == one_by_one, "both count the same"
     rows = [["", "documents", "texts/s", "MB/s"]]
-    sizes = (("count_texts", found.documents, found.text_bytes, elapsed),
+    sizes = (("count_texts", found.documents, sum(len(document.text.encode()) for document in documents), elapsed),
              ("text by text", len(some), sum(len(text.encode()) for text in some), naive))  # fmt: skip
     rows += [[name, f"{n:,}", f"{n / s:,.0f}", f"{size / s / 1e6:.1f}"] for name, n, size, s in sizes]
     print(table(rows))
@@ -136,41 +126,6 @@ def _errors(texts: Sequence[str], exact: TokenCounter, estimate: TokenCounter) -
     total = int(exact.count(texts).sum())
     quarter = sum(len(text) for text in texts) / 4
     return [f"{total:,}", f"{estimate.count(texts).sum() / total - 1:+.1%}", f"{quarter / total - 1:+.1%}"]
-
-
-def measure_room(data: Path) -> None:
-    """Bytes and peak memory against the sums."""
-    models = {name: f"file:{data / 'pairs' / f'scifact.{name}.npz'}" for name in (SOURCE, TARGET)}
-    corpus = data / "scifact" / "corpus.jsonl"
-    with tempfile.TemporaryDirectory() as aside:
-        old, stitch, new = (Path(aside) / name for name in ("old", "stitch", "new"))
-        embed = _peak("embed", corpus, "--model", models[SOURCE], "--no-chunks", "-o", old)
-        fit = _peak("fit", old, "--target", models[TARGET], "--sample", 1_000, "-o", stitch)
-        translate = _peak("translate", old, stitch, "-o", new)
-        before, after = open_store(old), open_store(new)
-        size = store_bytes(before, after.info.dim)
-        real = store_bytes(after, after.info.dim)
-        own = store_bytes(before, before.info.dim)
-        by_embedding = embed_memory(own, before.info.count, before.info.dim, is_local=False)
-        by_migrating = migrate_memory(size, 1_000, before.info.dim, after.info.dim, is_local=False)
-    rows = [["", "said", "found"]]
-    rows.append(["bytes of the new index", f"{size.index_after:,}", f"{real.index_now:,}"])
-    rows.append(["bytes of the new store", f"{size.total_after:,}", f"{real.now:,}"])
-    rows.append(["memory of embed, MB", f"{by_embedding / 1e6:.0f}", f"{embed / 1e6:.0f}"])
-    rows.append(["memory of fit, MB", f"{by_migrating / 1e6:.0f}", f"{fit / 1e6:.0f}"])
-    rows.append(["memory of translate, MB", f"{by_migrating / 1e6:.0f}", f"{translate / 1e6:.0f}"])
-    print(table(rows))
-
-
-def _peak(*arguments: object) -> int:
-    """Run a command; the most memory it had, bytes."""
-    script = (
-        "import resource, sys; from migrate.cli.main import run; code = run(sys.argv[1:]);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
-    )
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stderr.strip().split("\n")[-1]) * 1024
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from migrate.audit.check import check as check
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
-    from migrate.audit.shortlist import Shortlist as Shortlist
     from migrate.audit.step import audit as audit
     from migrate.audit.verdict import Outcome as Outcome
     from migrate.audit.verdict import Verdict as Verdict
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from migrate.live.searcher import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
     from migrate.pipeline import run as run
+    from migrate.pipeline.choose import Shortlist as Shortlist
     from migrate.pipeline.choose import choose as choose
     from migrate.pipeline.job import Migration as Migration
     from migrate.steps.assess import assess as assess
@@ -64,7 +64,6 @@ _MODULES = {
     "audit.check": "check",
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
-    "audit.shortlist": "Shortlist",
     "audit.verdict": "Outcome Verdict",
     "batch": "batch",
     "check": "Compatibility Stamped",
@@ -80,7 +79,7 @@ _MODULES = {
     "live.searcher": "LiveLimits LiveSearcher",
     "pipeline": "run",
     "pipeline.job": "Migration",
-    "pipeline.choose": "choose",
+    "pipeline.choose": "Shortlist choose",
     "steps.assess": "assess",
     "audit.step": "audit",
     "steps.stamp": "stamp",

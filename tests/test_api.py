@@ -210,7 +210,7 @@ def test_results_show_themselves_in_a_notebook(done, source_folder):
     assert "not compatible with tfidf:24" in check._repr_html_()
     compared = migrate.compare(source_folder, translation.path)
     assert '<th scope="col">CKA</th>' in compared._repr_html_()
-    assessed = migrate.assess(source_folder, "openai:text-embedding-3-small", budget="$0.001")
+    assessed = migrate.assess(source_folder, "openai:text-embedding-3-small")
     assert '<th scope="col">price</th>' in assessed._repr_html_()
     assert "<script" not in report._repr_html_()
 

@@ -87,7 +87,7 @@ HOMES = {
     "pickle": ["stores/"],
     "psycopg": ["stores/pgvector"],
     "pyarrow": ["stores/documents/arrow", "stores/lancedb", "stores/parquet/", "engines/"],
-    "pandas": ["display.py", "audit/report", "audit/shortlist", "cost/assess", "lab/compare/comparison"],
+    "pandas": ["display.py", "audit/report", "cost/assess", "lab/compare/comparison"],
     "joblib": ["work/processes"],
     "distributed": ["engines/dask"],
     "ray": ["engines/ray"],

@@ -27,7 +27,7 @@ from migrate.audit.results import (
     rerank_depths,
 )
 from migrate.audit.verdict import Bounds, Finding, Outcome
-from migrate.cost.answers import is_small
+from migrate.cost.deal import is_small
 from migrate.cost.estimate import dollars, duration, token_count
 from migrate.display import percent
 from migrate.embedders.kinds import may_cost_money, split_spec

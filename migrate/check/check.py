@@ -44,9 +44,6 @@ Measure = Callable[[Reembedded], RetrievalCost | None]
 
 SAMPLE_SIZE = 32
 
-NEAR_CAUSES = (Cause.NEAR, Cause.STALE, Cause.ROTATED)
-"""Causes of a difference whose cost is measured: the vectors come from the model's own, but are not these."""
-
 _CAUSES = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
 """The cause by the name of a finding that is not as expected, the weightiest first."""
 
@@ -90,7 +87,7 @@ def check_store(
     except MissingVectorError as error:  # a file that all of the store's vectors are from has them all
         findings.append(Observation("texts", False, str(error)))
         return Compatibility(store.info.location, model, Cause.NOT_IN_FILE, str(error), "facts", tuple(findings))
-    return replace(result, retrieval=measure(compared)) if measure and result.cause in NEAR_CAUSES else result
+    return replace(result, retrieval=measure(compared)) if measure and result.cause is Cause.NEAR else result
 
 
 def planned_texts(
@@ -158,7 +155,7 @@ def _by_sample(
     reembedded = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
     compared = Reembedded(sample.rows, sample.documents, stored, reembedded, tolerance_of(store.info))
     figures = _figures(store, compared, size)
-    diagnosis = diagnose(store, embedder, compared, figures.disagreeing, seed, progress)
+    diagnosis = diagnose(store, embedder, compared, figures.disagreeing, progress)
     translated, model = _translated(store), embedder.identity
     if translated and not compared.agreeing.all() and compared.near.mean() > 0.9:
         # Translated vectors are near those of the model, which is all that they promise
@@ -195,14 +192,13 @@ def _by_sample(
         sentence,
         "sample",
         tuple(findings),
-        figures=replace(figures, structure=diagnosis.structure),
+        figures=figures,
         trials=diagnosis.trials,
         examples=_examples(compared, diagnosis),
         notes=(*suggestions, *translated, *_doubts(store, compared, model)),
         found=finding,
-        suits_queries=cause is Cause.TEXT_FORM
         # A query finds the same documents in the same order, however long its vector is
-        or (cause is Cause.NORMS and (store.info.metric == "ip" or sampled_norms(store, seed).is_unit)),
+        suits_queries=cause is Cause.NORMS and (store.info.metric == "ip" or sampled_norms(store, seed).is_unit),
     )
     return result, compared
 

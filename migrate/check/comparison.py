@@ -149,34 +149,6 @@ class Reembedded:
         closeness = (float(np.median(self.cosines[rows])) - chance) / max(1 - chance, 1e-6)
         return bool(self.near[rows].mean() > 1 / 2 and closeness > 1 / 2)
 
-    def structure(self, seed: int) -> tuple[float, float]:
-        """Return Spearman's correlation of the cosines inside both sides, and how often chance does it.
-
-        Mantel's permutation test (Cancer Research 27, 1967, 209-220): the documents of one side change places.
-        """
-        rows = len(self._inside()[0])
-        upper = np.triu_indices(rows, 1)
-        old, new = (_ranked(cosines, upper) for cosines in self._inside())
-
-        def correlation(order: NDArray[np.int64]) -> float:
-            return float(np.corrcoef(old[order][:, order][upper], new[upper])[0, 1])
-
-        rng = np.random.default_rng(seed)
-        observed, permutations = correlation(np.arange(len(old))), 999
-        better = sum(correlation(rng.permutation(len(old))) >= observed for _ in range(permutations))
-        return observed, (better + 1) / (permutations + 1)
-
-    @property
-    def is_rotated(self) -> bool:
-        """True if both sides have the same angles inside, so that one is the other turned."""
-        old, new = self._inside()
-        return bool(np.abs(old - new).max() < self.tolerance.allowed)
-
-    def _inside(self) -> list[Vectors]:
-        """Return the cosines between documents on each side."""
-        rows = spread(len(self), 64)
-        return [unit_rows(vectors[rows]) @ unit_rows(vectors[rows]).T for vectors in (self.stored, self.fresh)]
-
 
 def spread(count: int, most: int) -> NDArray[np.int64]:
     """Return at most `most` of the numbers below `count`, evenly spread."""
@@ -192,13 +164,6 @@ def pairwise(first: Vectors, second: Vectors) -> NDArray[np.float64]:
 def agree(stored: Vectors, reembedded: Vectors, tolerance: Tolerance) -> Mask:
     """Return which rows of `stored`, (n, dim), are those of `reembedded`."""
     return pairwise(stored, reembedded) >= tolerance.least(stored, reembedded)
-
-
-def _ranked(cosines: Vectors, upper: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Return the ranks of cosines, symmetric, (n, n)."""
-    table = np.zeros(cosines.shape)
-    table[upper] = np.argsort(np.argsort(cosines[upper], kind="stable"), kind="stable")
-    return table + table.T
 
 
 def draw(store: Store, size: int, seed: int) -> tuple[Sample, Vectors]:

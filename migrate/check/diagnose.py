@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import comb
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from migrate.check.comparison import Mask, Reembedded, Share, agree, pairwise, spread
 from migrate.check.model import Cause, Trial
 from migrate.display import percent
-from migrate.embedders import known_models
 from migrate.embedders.base import Embedder
 from migrate.search.runs import TopK
 from migrate.stores.base import Store
@@ -23,32 +22,22 @@ from migrate.vectors import Document, Progress, Vectors, unit_rows
 class Hypothesis:
     """A way of embedding. `meaning` completes the sentence "the documents were embedded ...".
 
-    The texts are changed by `change` before `embedder` embeds them; `has_spec` says whether a spec makes it so.
+    `has_spec` says whether a spec makes `embedder`.
     """
 
     cause: Cause
     meaning: str
     embedder: Embedder
-    change: Callable[[Document], str] | None = None
     has_spec: bool = True
-
-    def embed(self, documents: Sequence[Document]) -> Vectors:
-        """Embed documents in this way."""
-        if self.change is not None:
-            documents = [replace(document, text=self.change(document)) for document in documents]
-        return self.embedder.embed_documents(documents)
 
 
 def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_differ: bool) -> Iterator[Hypothesis]:
     """Yield every other way of embedding that can matter to these documents, the most usual mistakes first.
 
-    A prefix or another form of the text moves a vector a little, so where vectors are at chance, they are left out.
+    A prefix moves a vector a little, so where vectors are at chance, prefixes are left out.
     """
     if texts_may_differ:
         yield from _prefixes(embedder)
-        for meaning, change in _FORMS.items():
-            if any(change(document) != document.text for document in documents):
-                yield Hypothesis(Cause.TEXT_FORM, meaning, embedder, change, has_spec=False)
     causes = {"pooling": Cause.POOLING, "length": Cause.LENGTH}
     longest = max(len(document.text) for document in documents)
     for variant in embedder.variants():
@@ -57,41 +46,16 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
 
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
+    """Yield the model without its prefix, and with it twice; nothing for a model without one."""
     document, query = embedder.identity.document_prefix, embedder.identity.query_prefix
-    usual = [
-        prefix
-        for known_model in known_models()
-        for prefix in (known_model.document_prefix, known_model.query_prefix)
-        if prefix
-    ]
-    tried = {document}
+    if not document:
+        return
     for prefix, cause, meaning in (
         ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
         (document + document, Cause.DOUBLED_PREFIX, f"with the prefix {document!r} twice"),
-        (query, Cause.QUERY_PREFIX, f"with {query!r}, the prefix of queries"),
-        *((prefix, Cause.OTHER_PREFIX, f"with the prefix {prefix!r}") for prefix in usual),
     ):
-        prefixed = None if prefix in tried else embedder.with_prefixes(prefix, query)
-        if prefixed is not None:
+        if (prefixed := embedder.with_prefixes(prefix, query)) is not None:
             yield Hypothesis(cause, meaning, prefixed)
-        tried.add(prefix)
-
-
-def _titled(separator: str) -> Callable[[Document], str]:
-    def change(document: Document) -> str:
-        title = document.metadata.get("title")
-        return f"{title}{separator}{document.text}" if title else document.text
-
-    return change
-
-
-_FORMS: dict[str, Callable[[Document], str]] = {
-    "with line breaks replaced by spaces": lambda document: document.text.replace("\n", " "),
-    "with white space squeezed": lambda document: " ".join(document.text.split()),
-    "with the title and a space before": _titled(" "),
-    "with the title and a line break before": _titled("\n"),
-    "in lower case": lambda document: document.text.lower(),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +88,7 @@ def try_hypotheses(
         trial, explanation = _try(compared, way, probes)
         if trial.agreeing >= (0.875 * trial.tried if loose else 1):
             trial, explanation = _try(compared, way, np.arange(len(compared)))
-            # About 20 ways are tried, and none should be nearer by chance
+            # Several ways are tried, and none should be nearer by chance
             is_chance = loose and sign_test(trial.agreeing, trial.tried) > 1e-4
             if not is_chance and (best is None or trial.agreeing > best.agreeing.sum()):
                 best = explanation
@@ -136,7 +100,7 @@ def try_hypotheses(
 
 def _try(compared: Reembedded, way: Hypothesis, rows: NDArray[np.int64]) -> tuple[Trial, Explanation]:
     """Embed some documents so, and hold them against the stored vectors."""
-    stored, reembedded = compared.stored[rows], way.embed([compared.documents[row] for row in rows])
+    stored, reembedded = compared.stored[rows], way.embedder.embed_documents([compared.documents[row] for row in rows])
     cosines = pairwise(stored, reembedded)
     agreeing = cosines >= compared.tolerance.least(stored, reembedded)
     if compared.tolerance.loose:
@@ -165,17 +129,15 @@ class Diagnosis:
     sentence: str
     taken_for: tuple[str, ...]
     trials: tuple[Trial, ...]
-    structure: float | None = None
     best: Explanation | None = None
 
 
 def diagnose(
-    store: Store, embedder: Embedder, compared: Reembedded, disagreeing: Share, seed: int, progress: Progress
+    store: Store, embedder: Embedder, compared: Reembedded, disagreeing: Share, progress: Progress
 ) -> Diagnosis:
     """Find out why the documents do not all agree, or that they do."""
     trials: list[Trial] = []
     best: Explanation | None = None
-    structure = None
     if not compared.agreeing.all() or compared.tolerance.loose:
         trials, best = try_hypotheses(compared, embedder, progress)
     explains_all = best is not None and (best.agreeing.all() or compared.tolerance.loose)
@@ -189,15 +151,13 @@ def diagnose(
     elif compared.agreeing.any():
         cause, sentence = _explain_part(compared, best, disagreeing)
     else:
-        cause, sentence, structure = _explain_nothing(store, compared, seed, progress)
+        cause, sentence = _explain_nothing(store, compared, progress)
     taken_for = np.where(compared.near, "near, not equal", "at chance").astype(object)
     taken_for[compared.agreeing] = "agrees"
     if best is not None:  # in a loose comparison, whichever is nearer
         named = best.agreeing if compared.tolerance.loose else best.agreeing & ~compared.agreeing
         taken_for[named] = f"embedded {best.hypothesis.meaning}"
-    return Diagnosis(
-        cause, sentence, tuple(taken_for.tolist()), tuple(trials), structure, best if explains_all else None
-    )
+    return Diagnosis(cause, sentence, tuple(taken_for.tolist()), tuple(trials), best if explains_all else None)
 
 
 def _explain_part(compared: Reembedded, best: Explanation | None, disagreeing: Share) -> tuple[Cause, str]:
@@ -205,17 +165,17 @@ def _explain_part(compared: Reembedded, best: Explanation | None, disagreeing: S
     unexplained = ~compared.agreeing if best is None else ~compared.agreeing & ~best.agreeing
     n_disagreeing = int((~compared.agreeing).sum())
     if best is not None and 2 * unexplained.sum() <= n_disagreeing:
-        cause, meaning = Cause.MIXED, f"was embedded {best.hypothesis.meaning}"
+        meaning = f"was embedded {best.hypothesis.meaning}"
     elif compared.is_near(unexplained):
-        cause, meaning = Cause.STALE, "is near what its texts give now, but not equal: these were changed since"
+        meaning = "is near what its texts give now, but not equal: these were changed since"
     else:
-        cause, meaning = Cause.MIXED, "is of another model"
+        meaning = "is of another model"
     span = f"{100 * disagreeing.lower:.0f}-{percent(disagreeing.upper, 0)}"
     bounds = f"{percent(disagreeing.estimate, 0)} (95 % bounds: {span}) of the store"
     if disagreeing.lower == disagreeing.upper:
         bounds = f"{percent(disagreeing.estimate, 0)} of the store: all were looked at"
     share = f"{n_disagreeing} of {len(compared)} sampled documents disagree ({bounds})"
-    return cause, f"a part of the store {meaning}; {share}; {describe_rows(compared.rows, compared.agreeing)}"
+    return Cause.MIXED, f"a part of the store {meaning}; {share}; {describe_rows(compared.rows, compared.agreeing)}"
 
 
 def describe_rows(rows: NDArray[np.int64], agreeing: Mask) -> str:
@@ -234,39 +194,24 @@ def describe_rows(rows: NDArray[np.int64], agreeing: Mask) -> str:
     return "rows " + ", ".join(runs)
 
 
-def _explain_nothing(
-    store: Store, compared: Reembedded, seed: int, progress: Progress
-) -> tuple[Cause, str, float | None]:
-    """Tell what vectors are of which none agrees; with the correlation of both spaces where it was looked at."""
+def _explain_nothing(store: Store, compared: Reembedded, progress: Progress) -> tuple[Cause, str]:
+    """Tell what vectors are of which none agrees."""
     cosine = float(np.median(compared.cosines))
     if compared.is_near(np.ones(len(compared), bool)):
         sentence = (
             f"no vector is the model's, but most are near it (median cosine {cosine:.3f}): every text was changed "
             "before it was embedded, or the model is a near relative: another revision, fine-tuned, of less precision"
         )
-        return Cause.NEAR, sentence, None
+        return Cause.NEAR, sentence
     texts, elsewhere = find_moved_rows(store, compared, progress)
     moved = np.flatnonzero(elsewhere >= 0)
     if 2 * len(moved) > len(texts):
         first = texts[moved[0]]
         example = f"document {compared.documents[first].id!r} (row {compared.rows[first]}) in row {elsewhere[moved[0]]}"
         sentence = f"{len(moved)} of {len(texts)} texts have their vector in another row, such as that of {example}"
-        return Cause.OUT_OF_STEP, sentence, None
+        return Cause.OUT_OF_STEP, sentence
     chance = f"cosine {cosine:.3f}, where different texts have {compared.chance():.3f}"
-    if len(compared) < 8:
-        return Cause.OTHER_MODEL, f"nothing in common with the model's vectors ({chance})", None
-    # Another model of the same texts has the same neighbours; vectors of other texts do not
-    structure, by_chance = compared.structure(seed)
-    correlation = f"(rank correlation {structure:.2f})"
-    if compared.is_rotated:
-        sentence = "the vectors are the model's, all turned in the same way, as by a PCA or OPQ"
-        return Cause.ROTATED, sentence, structure
-    if by_chance >= 0.05:
-        unlike = f"nor are the same texts neighbours {correlation}"
-        return Cause.OTHER_TEXTS, f"these are not vectors of these texts: {chance}, {unlike}", structure
-    certain, doubtful = "yet the same texts are neighbours", "and too few texts to tell whose neighbours they are"
-    finding = f"{chance}, {certain if by_chance <= 0.001 else doubtful} {correlation}"
-    return Cause.OTHER_MODEL, f"another model of the same dimension: {finding}", structure
+    return Cause.OTHER_MODEL, f"nothing in common with the model's vectors ({chance})"
 
 
 def find_moved_rows(

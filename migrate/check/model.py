@@ -20,21 +20,15 @@ class Cause(StrEnum):
     DIMENSION = "other dimension"
     SHORTENED = "shortened vectors"
     OTHER_MODEL = "other model"
-    OTHER_TEXTS = "vectors of other texts"
     NOT_IN_FILE = "documents that the file does not hold"
     OUT_OF_STEP = "ids and vectors out of step"
-    ROTATED = "rotated vectors"
     MISSING_PREFIX = "missing prefix"
     DOUBLED_PREFIX = "doubled prefix"
-    QUERY_PREFIX = "query prefix"
-    OTHER_PREFIX = "other prefix"
     POOLING = "other pooling"
     LENGTH = "texts cut at another length"
-    TEXT_FORM = "texts changed before embedding"
     NEAR = "near but not equal"
     NORMS = "other norms"
     MIXED = "mixed store"
-    STALE = "stale vectors"
     MANIFEST = "manifest of another model"
     CHANGED = "changed since it was stamped"
 
@@ -80,7 +74,6 @@ class Agreement:
     tolerance : how far below 1 a cosine may be in an agreement
     median_cosine : of stored vectors and new ones of the same texts
     chance_cosine : median over pairs of different texts: what nothing in common looks like in this store
-    structure : Spearman correlation of the cosines inside the stored vectors with those inside the new ones
     """
 
     sampled: int
@@ -89,7 +82,6 @@ class Agreement:
     tolerance: float
     median_cosine: float
     chance_cosine: float
-    structure: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,7 @@ class Compatibility:
 
     `found` is the model that they are of, where embedding texts again has shown it: the one that was asked about, or
     the same used in another way. `suits_queries` says that the model's queries are right for vectors that are not quite
-    what it gives to the texts: only the texts differ, or the lengths of the vectors, in a way that changes no order.
+    what it gives to the texts: only the lengths of the vectors differ, in a way that changes no order.
     `retrieval` is what it costs that vectors are near the model's but not the same, where that was measured.
     """
 

@@ -23,12 +23,11 @@ from migrate.steps.base import JUDGED as BY_JUDGEMENTS
 from migrate.steps.base import option as described
 
 if TYPE_CHECKING:
-    from migrate.audit.shortlist import Shortlist
-    from migrate.cost.plans import Plan
     from migrate.embedders.base import Embedder
+    from migrate.pipeline.choose import Shortlist
     from migrate.stores.base import Store
 
-_ALONE = ("query_log", "budget", "keep", "calibrate", "stitch", "audit", "price")
+_ALONE = ("calibrate", "audit", "price")
 """Fields of an assessment that say something of one target, which no queries judge."""
 
 
@@ -87,8 +86,9 @@ def command(
 ) -> None:
     """Estimate what moving STORE to another model would cost, or which of several models to move to.
 
-    A full re-embed stands beside migrations of 1 to 50 %: tokens, money, time, room, and what is known of quality.
-    Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid for.
+    One table has a full re-embed, a migration with its sample and proof, two stages, and staying: tokens, money, time,
+    and what is kept. Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid
+    for.
 
     With --judged or --queries, the targets are judged: a sample and a pool of documents are embedded by each, priced
     first, and one table says what a full re-embed and a translation would answer, and what they cost.
@@ -112,10 +112,9 @@ def command(
         raise UsageError(
             "several targets are told apart by queries: give --judged DIR or --queries FILE, or name one --target"
         )
-    request = replace(request, target=targets[0])
-    request.check()
-    store, target, stitch = str(request.store), targets[0], cast("Path | str | None", request.stitch)
-    read = (store, cast("Path | None", request.query_log), stitch, request.audit)
+    target = targets[0]
+    store = str(request.store)
+    read = (store, request.audit)
     _refuse_audits(outputs)
     outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
@@ -148,9 +147,7 @@ def command(
         return
     show(report_text(assess_sections(assessment)))
     arguments: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
-    if stitch is not None and assessment.best is not None and step.quality is not None:
-        _advise_plan(opened, arguments, stitch, assessment.best)
-    elif assessment.full_is_better:
+    if assessment.deal.full_is_better:
         full = opened.successor("full") or path_beside(opened, "full")
         advise_next("reembed", *arguments, "-o", full)
     else:
@@ -172,7 +169,6 @@ def _choose(
 ) -> None:
     """Judge targets by queries, and show them side by side."""
     from migrate.report.page import report_page
-    from migrate.report.shortlist import shortlist_document, shortlist_sections
     from migrate.report.terminal import report_text
     from migrate.stores import open_store
 
@@ -206,12 +202,12 @@ def _choose(
         step.cap.cap_usd = paid.cap_usd
         shortlist = step.execute()
     paid.finish()
-    document = shortlist_document(shortlist)
-    outputs.leave(document, lambda: report_page(shortlist_sections(shortlist)), force=force)
+    document = shortlist.as_document()
+    outputs.leave(document, lambda: report_page(shortlist.to_report()), force=force)
     if as_json:
         show_json(document)
         return
-    show(report_text(shortlist_sections(shortlist)))
+    show(report_text(shortlist.to_report()))
     _advise_best(shortlist, opened, store, judging)
 
 
@@ -250,18 +246,3 @@ def _refuse_audits(outputs: Outputs) -> None:
                 raise UsageError(
                     f"--report {path}: a report of an audit is there; --audit reads it; name another output"
                 )
-
-
-def _advise_plan(store: Store, arguments: list[str | Path], stitch: Path | str, best: Plan) -> None:
-    """Print the command that a plan begins with.
-
-    `arguments` name store and target.
-    """
-    from migrate.cost.plans import MIGRATE
-
-    new = ["-o", store.successor("new") or path_beside(store, "new")]
-    if not (best.documents and best.known is not None and best.kind == MIGRATE):
-        advise_next("translate", arguments[0], stitch, *new)
-        return
-    share_words = ["--share", str(best.known.documents), "--stitch", stitch]
-    advise_next("reembed", *arguments, *share_words, *new, also=("query_log", "price"))

@@ -243,7 +243,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
     elif not opened.info.has_texts or result.cause is Cause.NOT_IN_FILE:
         advise_next("inspect", store)
     elif not _advise_repair(store, spec, opened, result):
-        if result.cause in (Cause.STALE, Cause.MIXED, Cause.OUT_OF_STEP, Cause.OTHER_TEXTS):
+        if result.cause in (Cause.MIXED, Cause.OUT_OF_STEP):
             advise(f"to have all of its vectors from {spec}:")
             advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
         else:
@@ -256,7 +256,6 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
 
     A manifest that records the store's model would stop the fit.
     """
-    from migrate.check import Cause
     from migrate.manifest import MANIFEST_NAME
     from migrate.stores.file_store import as_files
 
@@ -271,7 +270,7 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
             advise(f"first remove {manifest}, which says that the store is of {spec} already")
         advise_next("fit", store, "--target", spec, "--kind", cost.stitch, "-o", path_beside(opened, "stitch"))
         return True
-    if cost.repair is None and cost.larger is not None and cost.larger.tries_stitch and result.cause != Cause.STALE:
+    if cost.repair is None and cost.larger is not None and cost.larger.tries_stitch:
         advise("whether a stitch repairs it, a larger sample tells:")
         advise_next("check", store, f"--model={spec}", "--sample", str(cost.larger.documents), also=("judged",))
         return True

@@ -21,8 +21,8 @@ from migrate.files import read_file
 from migrate.steps.base import COST
 
 if TYPE_CHECKING:
-    from migrate.cost.answers import Deal
     from migrate.cost.count import CacheLookup
+    from migrate.cost.deal import Deal
     from migrate.cost.estimate import Estimate
     from migrate.cost.meter import MeteredEmbedder
     from migrate.cost.spending import PlannedModel
@@ -63,7 +63,7 @@ class Spending:
 
         One that `is_proven` has an audit in it.
         """
-        from migrate.cost.answers import weigh
+        from migrate.cost.deal import weigh
         from migrate.cost.spending import TARGET
         from migrate.report.terminal import wrap
 

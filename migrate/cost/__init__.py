@@ -1,10 +1,9 @@
 """The cost of embedding, before anything is spent, and the cap that holds spending to it.
 
-count       tokens of texts, streaming                  chunks     texts cut by the target's tokens
+count       tokens of texts, streaming                  unread     what a model never reads of long texts
 rates       how fast texts are embedded; prices         estimate   the cost of some texts for one model
 spending    the models of a step, and its estimate      meter      an embedder that stops at a cap
-plans       the ways to move, side by side              quality    what is known of them
-answers     what to do, in words                        assess     all of it
+deal        a migration or a full re-embed              assess     the table of all ways
 """
 
 from migrate.cost.assess import Assessment, assess_store

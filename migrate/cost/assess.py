@@ -1,52 +1,98 @@
-"""The cost of moving a store, by every plan. Reads the store, and spends nothing: no server, no weights."""
+"""The cost of moving a store in one table. Reads the store, and spends nothing: no server, no weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from migrate.cost.answers import answers, full_is_better, priced
 from migrate.cost.count import CacheLookup, TextCount, count_texts
-from migrate.cost.estimate import dollars
-from migrate.cost.plans import QUERIES, Plan, Planner, StoreBytes, best_within, cheapest_for, store_bytes
-from migrate.cost.quality import KnownPoint, StitchQuality
-from migrate.cost.rates import Rate
+from migrate.cost.deal import PROOF_DOCUMENTS, Deal
+from migrate.cost.estimate import Estimate, dollars
+from migrate.cost.rates import Rate, usd_of
 from migrate.display import data_frame, notebook_html
 from migrate.embedders import ModelFacts, facts_of
+from migrate.embedders.openai import fair_share
 from migrate.embedders.profile import Profile
-from migrate.errors import StoreError
+from migrate.errors import InputError, OutputError, StoreError
+from migrate.files import describe_os_error
 from migrate.manifest import today
-from migrate.search.bm25 import bm25_run
-from migrate.stitch.confidence import DEPTH
+from migrate.reading import MalformedError, expect, read_table
+from migrate.selection import SAMPLE_SIZE
 from migrate.stores.base import Store, StoreInfo
-from migrate.stores.database import DatabaseStore
-from migrate.vectors import Progress, Query, no_progress
+from migrate.vectors import Progress, no_progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+DEPTH = 50
+"""Documents that two stages rank by true vectors, for each query."""
+
+QUERIES = 1_000
+"""Queries that two stages are priced for."""
+
+FULL, MIGRATE, TWO_STAGE, STAY = "full re-embed", "migrate", f"two-stage {DEPTH}", "stay"
+"""The plans, as an audit names them too, but for a migration."""
+
+_IN_AUDITS = {"translated": MIGRATE}
+_BOUNDS = {"estimate": float, "lower": float | None, "upper": float | None}
+_CONCURRENCY = 8
+"""Requests that are in flight at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityKept:
+    """The part of a full re-embed's quality that a plan keeps: bounds of `measure`, shares (0-1), None without one.
+
+    `estimate` is None where they are not of this store, but the lowest and the highest elsewhere.
+    """
+
+    measure: str
+    estimate: float | None
+    lower: float | None
+    upper: float | None
+
+
+RETENTION = "retention"
+ALL = QualityKept(RETENTION, 1.0, 1.0, 1.0)
+_ELSEWHERE = {MIGRATE: QualityKept(RETENTION, None, 0.93, 1.03), STAY: QualityKept(RETENTION, None, 0.88, 1.13)}
+"""Lowest and highest between two published models, both ways: `auto` and `staying` of `benchmarks/models.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A way to move a store: `documents` are embedded, with `tokens` in `requests` (None for a local model).
+
+    Money is None where no price is known, minutes where no rate is, `quality` where nothing is known of it.
+    """
+
+    name: str
+    documents: int
+    tokens: int
+    requests: int | None
+    usd: float | None
+    minutes: float | None
+    quality: QualityKept | None
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A store, what its texts are to the target, the plans side by side, and what to make of them.
+    """A store, what its texts are to the target, and the plans side by side.
 
-    `size` is None where the target's dimension is not known, `rate` where nobody knows how fast it embeds.
-    `answers` are sentences, the most important first; `notes` are what a reader should know of the figures. `best` is
-    the plan within a budget that most is expected of, as far as a fit or an audit says anything; `full_is_better` says
-    that there is nothing to save.
+    `rate` is None where nobody knows how fast it embeds. `deal` holds a migration against a full re-embed; `sentences`
+    say which is better, `notes` what a reader should know of the figures.
     """
 
     store: StoreInfo
     target: Profile
     count: TextCount
-    size: StoreBytes | None
     rate: Rate | None
     plans: tuple[Plan, ...]
-    answers: tuple[str, ...]
+    deal: Deal
+    sentences: tuple[str, ...]
     notes: tuple[str, ...]
-    best: Plan | None = None
-    full_is_better: bool = False
 
     def __repr__(self) -> str:
         full = self.plans[0]
@@ -70,62 +116,69 @@ def assess_store(
     target: Profile,
     *,
     rate: Rate | None = None,
-    queries: Sequence[Query] = (),
     cached: CacheLookup | None = None,
-    budget_usd: float | None = None,
-    budget_tokens: int | None = None,
-    quality: StitchQuality | None = None,
-    keep: float | None = None,
-    stay: KnownPoint | None = None,
+    audited: Mapping[str, QualityKept] | None = None,
     texts_per_request: int | None = None,
     progress: Progress = no_progress,
 ) -> Assessment:
     """Count the store's texts and set the plans side by side.
 
-    `stay` is what an audit says of the old model, `quality` what a fit says of its stitch.
-    `cached` tells which texts are paid for, `queries` are those of a log. With `keep` (0-1) the cheapest plan is looked
-    for that should have so much overlap@10. A budget counts the sample of
-    `quality`.
+    `cached` tells which texts are paid for, `audited` what an audit says of the plans.
 
     Raises StoreError: the store has no texts, or none that is not blank.
     """
     info = store.info
     if not info.has_texts:
         raise StoreError(f"{info.location}: the store has no texts to embed; {info.way_to_texts}")
-    lookup = cached if quality is None else quality.paid(cached)
-    count = count_texts(store.documents(), target, lookup=lookup, total=info.count, progress=progress)
+    count = count_texts(store.documents(), target, lookup=cached, total=info.count, progress=progress)
     if not count.distinct:
         raise StoreError(f"{info.location}: all its texts are blank; there is nothing to embed")
-    size = None if target.dim is None else store_bytes(store, target.dim)
-    planner = Planner(target, count, size, info.dim, rate, texts_per_request, quality)
-    full = planner.full()
-    plans = [full, planner.stay(stay), *planner.by_share()]
-    most, name = None if budget_tokens is None else float(budget_tokens), f"{budget_tokens or 0:,} tokens"
-    if budget_usd is not None and budget_tokens is None and target.price_usd_per_mtok:
-        most, name = budget_usd * 1e6 / target.price_usd_per_mtok, f"${budget_usd:g}"
-    paid = 0 if quality is None or most is None else count_texts(quality.texts_of(store), target).tokens_read
-    if most is not None and most < count.tokens_read:
-        plans.append(planner.within(most - paid, f"what {name} {'buy' if budget_usd is None else 'buys'}"))
-    if keep is not None:
-        plans += planner.for_quality(keep)
-    plans.append(_two_stage(store, planner, queries, progress))
-    old_model = None if info.manifest is None else info.manifest.model
-    old, new = None if old_model is None else facts_of(old_model.spec, old_model.revision), facts_of(target.spec)
-    can_stay = old is None or not old.is_off(today())
-    sentences = (*model_sentences(old, new), *answers(plans, budget_usd, can_stay=can_stay))
-    best, heading = None, ""
-    if keep is not None:
-        best, heading = cheapest_for(plans, keep), f"the cheapest way to {keep:g} that is known"
-    elif most is not None:
-        best, heading = best_within(plans, most - paid), f"the most to expect of {name}"
-    if best is not None and best.known is not None:
-        sentences += (f"{heading}: {best.name} ({priced(best)}), {best.known.sentence}",)
-    elif keep is not None:
-        sentences += (f"{heading}: none; a full re-embed keeps all ({priced(full)})",)
-    notes = _notes(planner, store)
-    return Assessment(
-        info, target, count, size, rate, tuple(plans), sentences, notes, best, full_is_better(plans, full)
+    qualities = {**_ELSEWHERE, **(audited or {}), FULL: ALL}
+    sample = min(SAMPLE_SIZE, count.to_embed)
+    proof = min(PROOF_DOCUMENTS, count.to_embed - sample)
+    embedded = {
+        FULL: count.to_embed,
+        MIGRATE: sample + proof,
+        TWO_STAGE: min(QUERIES * DEPTH, count.to_embed),
+        STAY: 0,
+    }
+    plans = tuple(
+        _plan(name, documents, count, target, rate, texts_per_request, qualities.get(name))
+        for name, documents in embedded.items()
     )
+    full = plans[0]
+    learned = _plan(MIGRATE, sample, count, target, rate, texts_per_request, None)
+    deal = Deal(info.count, _estimate(learned), _estimate(full), proof=proof)
+    old_model = None if info.manifest is None else info.manifest.model
+    old = None if old_model is None else facts_of(old_model.spec, old_model.revision)
+    sentences = (*model_sentences(old, facts_of(target.spec)), deal.sentence("a migration"))
+    notes = tuple(_notes(count, target, rate, is_audited=bool(audited)))
+    return Assessment(info, target, count, rate, plans, deal, sentences, notes)
+
+
+def _plan(
+    name: str,
+    documents: int,
+    count: TextCount,
+    target: Profile,
+    rate: Rate | None,
+    texts_per_request: int | None,
+    quality: QualityKept | None,
+) -> Plan:
+    """Price so many documents, of average length among those that are not in the cache."""
+    tokens = round(documents * count.tokens_to_embed / max(count.to_embed, 1))
+    requests = None
+    if target.is_api:
+        each = texts_per_request or fair_share(documents, _CONCURRENCY, target.request_texts)
+        requests = ceil(max(documents / each, tokens / target.request_tokens))
+    minutes = None if rate is None else rate.minutes(documents if requests is None else requests, tokens)
+    if not documents:
+        minutes = 0.0
+    return Plan(name, documents, tokens, requests, usd_of(tokens, target.price_usd_per_mtok), minutes, quality)
+
+
+def _estimate(plan: Plan) -> Estimate:
+    return Estimate(plan.documents, tokens=plan.tokens, usd=plan.usd, minutes=plan.minutes)
 
 
 def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[str]:
@@ -144,55 +197,56 @@ def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[
         )
 
 
-def _two_stage(store: Store, planner: Planner, queries: Sequence[Query], progress: Progress) -> Plan:
-    """Return what 1,000 queries embed: at most 50 documents each; where there is a log, what its words find."""
-    total = planner.count.to_embed
-    if not queries:
-        return planner.two_stage(min(QUERIES * DEPTH, total), 0, is_bound=True)
-    log = queries[:QUERIES]
-    tokens = round(int(planner.target.counter.count([query.text for query in log]).sum()) * QUERIES / len(log))
-    if store.info.count > 50_000:  # to rank more takes longer than the estimate is worth
-        return planner.two_stage(min(QUERIES * DEPTH, total), tokens, is_bound=True)
-    progress("look up the query log", 0, len(log))
-    texts = (document.text for document in store.documents())
-    run = bm25_run(texts, log, names_of=store.ids, depth=DEPTH)
-    documents = len({doc_id for ranking in run.rankings.values() for doc_id in ranking})
-    return planner.two_stage(min(round(documents * QUERIES / len(log)), total), tokens, is_bound=False)
-
-
-def _notes(planner: Planner, store: Store) -> tuple[str, ...]:
-    target, count, size = planner.target, planner.count, planner.size
-    notes = [f"tokens: {target.counter.sentence}"]
+def _notes(count: TextCount, target: Profile, rate: Rate | None, *, is_audited: bool) -> Iterator[str]:
+    yield f"tokens: {target.counter.sentence}"
     if target.price_usd_per_mtok is None:
         why = "no price is known" if target.is_api else "a model that runs here costs no money"
-        notes.append(f"{why}; --price sets one")
+        yield f"{why}; --price sets one"
     elif (entry := facts_of(target.spec)) is not None and target.price_usd_per_mtok == entry.price_usd_per_mtok:
-        notes.append(f"the price is of {entry.checked:%Y-%m}")
-    if target.batch_price_usd_per_mtok is not None:
-        notes.append("the batch price is that of the provider's own batch service, which lead-migrate does not use")
-    notes.append(_time_note(planner.rate, target))
-    if count.over_limit:
-        notes.append(_long_note(count, target))
-    notes.append("disk is the new store, the embedding cache and the stitch; memory is about, at the peak")
-    if isinstance(store, DatabaseStore):
-        exported = f"{store.export_bytes / 1e6:,.2f} MB"
-        notes.append(f"beside that the vectors of the old store are exported into the work folder: up to {exported}")
-    if size is not None and not size.is_exact:
-        notes.append(f"the new index is of {store.info.index_type}: its bytes are about what the old one suggests")
-    notes.append(
-        "downtime is none: the old store is only read and goes on serving; the new one appears, complete, by a rename"
-    )
-    return tuple(notes)
-
-
-def _time_note(rate: Rate | None, target: Profile) -> str:
+        yield f"the price is of {entry.checked:%Y-%m}"
     if rate is not None:
-        return f"time: {rate.sentence(is_api=target.is_api)}"
-    if target.is_api:
-        return "time is not known; SPEC,rate=3000/min says what the server allows"
-    return "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
+        yield f"time: {rate.sentence(is_api=target.is_api)}"
+    elif target.is_api:
+        yield "time is not known; SPEC,rate=3000/min says what the server allows"
+    else:
+        yield "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
+    if count.over_limit:
+        fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
+        yield f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
+    yield (
+        f"a migration embeds a sample of {SAMPLE_SIZE:,} documents, and for its proof by an audit up to "
+        f"{PROOF_DOCUMENTS:,}; two stages embed, beside that, at most {DEPTH} for each of {QUERIES:,} queries"
+    )
+    if not is_audited:
+        yield (
+            "kept is nDCG@10 against a full re-embed, between two published models elsewhere; an audit says what it is "
+            "here, and --audit shows it"
+        )
 
 
-def _long_note(count: TextCount, target: Profile) -> str:
-    fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
-    return f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
+def read_kept(path: Path) -> dict[str, QualityKept]:
+    """Read what an audit's report says of the plans, by their names.
+
+    Raises InputError: the file is no JSON, or not that of an audit. OutputError: it cannot be read.
+    """
+    try:
+        report = read_table(path)
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
+    except MalformedError as error:
+        raise InputError(f"{path}: this is not the JSON report of an audit ({error}); check the path") from error
+    if not report.get("verdict") or not report.get("options"):
+        raise InputError(f"{path}: this is not the report of an audit; name one that `audit --report` wrote")
+    qualities = {}
+    try:
+        expect(report, {"verdict": {"measured": str}, "options": list[Mapping[str, Any]]})
+        measured = report["verdict"]["measured"]
+        bounded = [option for option in report["options"] if option.get(measured) is not None]
+        for option in bounded:
+            expect(option, {"name": str, measured: _BOUNDS})
+            bounds = option[measured]
+            name = _IN_AUDITS.get(option["name"], option["name"])
+            qualities[name] = QualityKept(measured, bounds["estimate"], bounds["lower"], bounds["upper"])
+    except MalformedError as error:
+        raise InputError(f"{path}: the options of the audit cannot be read ({error}); audit again") from error
+    return qualities

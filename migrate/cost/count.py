@@ -32,7 +32,6 @@ class TextCount:
     tokens, tokens_read : of the other texts, with prefix and special tokens: all, and as much as the model takes
     over_limit, longest : texts beyond the model's limit, and the tokens of the longest
     cached, cached_tokens : of them those that are in the embedding cache, and their tokens
-    text_bytes : of all texts, in UTF-8
     """
 
     documents: int = 0
@@ -44,7 +43,6 @@ class TextCount:
     longest: int = 0
     cached: int = 0
     cached_tokens: int = 0
-    text_bytes: int = 0
 
     @property
     def distinct(self) -> int:
@@ -92,7 +90,6 @@ def _blocks(texts: Iterable[Text]) -> Iterator[list[Text]]:
 def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, once: bool) -> list[Text]:
     """Return the texts of a block that are not blank and did not come before; the others are counted."""
     count.documents += len(block)
-    count.text_bytes += sum(len(text.text.encode(errors="surrogatepass")) for text in block)
     worded = [text for text in block if text.text.strip()]
     count.blank += len(block) - len(worded)
     if not once:
@@ -120,7 +117,7 @@ def _add_block(count: TextCount, texts: Sequence[Text], target: Profile, lookup:
     count.tokens += int(counts.sum())
     count.tokens_read += int(read.sum())
     count.longest = max(count.longest, int(counts.max(initial=0)))
-    count.over_limit += int((counts > read).sum())
+    count.over_limit += int(np.count_nonzero(counts > read))
     if lookup is not None and texts:
         paid = lookup(texts)
         count.cached += sum(paid)

@@ -299,7 +299,6 @@ class OpenAIEmbedder(Embedder):
             max_tokens=entry.max_tokens if entry else None,
             is_paid=True,
             price_usd_per_mtok=entry.price_usd_per_mtok if entry else None,
-            batch_price_usd_per_mtok=entry.batch_price_usd_per_mtok if entry else None,
             counter=(find_api_counter(self.name) if is_openai else None) or EstimateCounter(BYTE_PAIRS),
             is_api=True,
             request_texts=self.api.max_texts,

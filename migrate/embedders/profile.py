@@ -26,7 +26,7 @@ class Profile:
     max_tokens
         How much of a text the model takes, the prefix and special tokens included.
     is_paid
-        Whether texts may cost money; prices are US dollars per million tokens, one by one and through a batch service.
+        Whether texts may cost money; the price is in US dollars per million tokens.
     counter
         Counts tokens as the model does, or as nearly as possible.
     is_api, is_local
@@ -47,7 +47,6 @@ class Profile:
     max_tokens: int | None = None
     is_paid: bool | None = None
     price_usd_per_mtok: float | None = None
-    batch_price_usd_per_mtok: float | None = None
     counter: TokenCounter = field(default_factory=estimate_word_pieces, compare=False)
     is_api: bool = False
     is_local: bool = False
@@ -62,10 +61,10 @@ class Profile:
         return self.document_prefix
 
     def at_price(self, usd_per_mtok: float | None) -> Profile:
-        """The same model at a price that the user knows, which has no batch price; None leaves it at its own."""
+        """The same model at a price that the user knows; None leaves it at its own."""
         if usd_per_mtok is None:
             return self
-        return replace(self, price_usd_per_mtok=usd_per_mtok, batch_price_usd_per_mtok=None)
+        return replace(self, price_usd_per_mtok=usd_per_mtok)
 
     def for_queries(self) -> Profile:
         """The profile for queries, which have another prefix."""

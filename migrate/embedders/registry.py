@@ -41,8 +41,8 @@ class ModelFacts:
         What an API is told that a text is.
     normalized
         Whether vectors are of unit length.
-    price_usd_per_mtok, batch_price_usd_per_mtok
-        US dollars per million tokens, one by one and through the provider's batch service.
+    price_usd_per_mtok
+        US dollars per million tokens.
     licence
         Of the weights, where these can be had.
     family
@@ -64,7 +64,6 @@ class ModelFacts:
     query_task: str | None = None
     normalized: bool | None = None
     price_usd_per_mtok: float | None = None
-    batch_price_usd_per_mtok: float | None = None
     licence: str | None = None
     family: str | None = None
     legacy: bool = False

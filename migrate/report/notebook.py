@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from migrate.audit.report import AuditReport
-from migrate.audit.shortlist import Shortlist
 from migrate.check import Compatibility
 from migrate.cost import Assessment
 from migrate.display import answer_text, notebook_html, result_document
@@ -14,9 +13,7 @@ from migrate.report.document import audit_document
 from migrate.report.fit import candidates_rows
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Listed, TextTable
-from migrate.report.shortlist import answer_sentences, shortlist_rows
 from migrate.report.summary import audit_answer
-from migrate.report.terminal import filled_columns
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
 
@@ -37,14 +34,8 @@ def _(result: Compatibility) -> str:
 
 @notebook_html.register
 def _(result: Assessment) -> str:
-    answer, *sentences = result.answers or (f"moving {result.store.location} to {result.target.spec}",)
+    answer, *sentences = result.sentences
     return notebook_piece(answer, TextTable(cost_rows(result)), sentences)
-
-
-@notebook_html.register
-def _(result: Shortlist) -> str:
-    answer, *sentences = answer_sentences(result)
-    return notebook_piece(answer, TextTable(filled_columns(shortlist_rows(result))), sentences)
 
 
 @notebook_html.register

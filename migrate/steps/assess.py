@@ -1,10 +1,9 @@
-"""Assess: the plans of a migration side by side, with what they cost and keep."""
+"""Assess: the ways to move a store side by side, with what they cost and keep."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,35 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.errors import UsageError
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import PRICE, PROGRESS, QUERY_LOG, SEED, Step, argument, function, option, parameter
+from migrate.steps.base import PRICE, PROGRESS, SEED, Step, argument, function, option, parameter
 
 if TYPE_CHECKING:
     from migrate.cost import Assessment
     from migrate.cost.count import CacheLookup
-    from migrate.cost.quality import StitchQuality
     from migrate.cost.rates import Rate
     from migrate.embedders.profile import Profile
     from migrate.steps.base import ModelLike, StoreLike
-    from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
-    from migrate.vectors import Query
 
 _SPEED: Mapping[str, Any] = {"section": "Speed"}
-_QUALITY: Mapping[str, Any] = {"section": "Quality"}
 
 
 @dataclass(frozen=True, eq=False)
 class Assess(Step["Assessment"]):
-    """Tell what moving a store would cost, in tokens, dollars, hours and bytes. Spends nothing, and asks no server.
+    """Tell what moving a store would cost and keep. Spends nothing, and asks no server.
 
     Raises
     ------
     StoreError
         The store has no texts, or none that is not blank.
     UsageError
-        A budget, a rate or a number of tokens cannot be read, or options exclude each other.
-    StitchError, InputError
-        The stitch was fitted on another store; or the report is none of an audit.
+        A rate cannot be read, or options exclude each other.
+    InputError
+        The report is none of an audit.
 
     Examples
     --------
@@ -59,24 +54,6 @@ class Assess(Step["Assessment"]):
         )
     )
     _: KW_ONLY
-    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=QUERY_LOG)
-    budget: str | None = field(
-        default=None,
-        metadata=option(
-            "Dollars or tokens to spend, such as $50 or 300000tok: shows what they buy, and of which quality with "
-            "--stitch.",
-            "text",
-            metavar="USD|TOKENS",
-        ),
-    )
-    keep: float | None = field(
-        default=None,
-        metadata=option(
-            "Overlap@10 to keep, with --stitch: shows the cheapest plan that does.",
-            "share",
-            metavar="0-1",
-        ),
-    )
     tier: str = field(
         default="1",
         metadata=option(
@@ -92,17 +69,13 @@ class Assess(Step["Assessment"]):
             **_SPEED,
         ),
     )
-    stitch: FittedStitch | str | Path | None = field(
-        default=None,
-        metadata=option("Stitch fitted on STORE: shows what is known of its quality.", "stitch", **_QUALITY),
-    )
     audit: str | Path | None = field(
         default=None,
         metadata=option(
-            "JSON report of an audit: shows what staying keeps.",
+            "JSON report of an audit of this move: shows what each plan keeps.",
             "path",
             metavar="FILE.json",
-            **_QUALITY,
+            section="Quality",
         ),
     )
     price: float | None = field(default=None, metadata=PRICE)
@@ -123,16 +96,6 @@ class Assess(Step["Assessment"]):
     )
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
-    def check(self) -> None:
-        """Make sure that something is known of what plans keep, and that one thing is looked for."""
-        _amounts(self.budget)
-        if self.keep is not None and self.stitch is None:
-            raise UsageError("--keep: nothing says what plans keep; fit a stitch first, and name it with --stitch")
-        if self.keep is not None and self.budget is not None:
-            raise UsageError(
-                "--keep and --budget ask for the cheapest plan and for the best one; leave one of them out"
-            )
-
     @cached_property
     def source(self) -> Store:
         """The store, opened."""
@@ -147,38 +110,17 @@ class Assess(Step["Assessment"]):
 
         return model_at(self.target).profile.at_price(self.price)
 
-    @cached_property
-    def quality(self) -> StitchQuality | None:
-        """The figures of the stitch; None without one."""
-        from migrate.cost.quality import stitch_quality
-        from migrate.stitch.persistence import load_stitch
-
-        if self.stitch is None:
-            return None
-        fitted, message_values = self.stitch, {}
-        if isinstance(fitted, str | Path):
-            fitted, message_values = load_stitch(fitted), {"source": str(fitted)}
-        return stitch_quality(fitted, self.source, self.model.spec, **message_values)
-
     def execute(self) -> Assessment:
         """Count the store's texts, and set the plans side by side."""
         from migrate.cost import assess_store
-        from migrate.cost.quality import read_stay
-        from migrate.steps.opening import log_of
+        from migrate.cost.assess import read_kept
 
-        report = None if self.audit is None else Path(self.audit)
-        usd, tokens = _amounts(self.budget)
         return assess_store(
             self.source,
             self.model,
             rate=self._rate(),
-            queries=log_of(self.query_log),
-            quality=self.quality,
-            keep=self.keep,
-            stay=None if report is None else read_stay(report),
+            audited=None if self.audit is None else read_kept(Path(self.audit)),
             cached=self.cached,
-            budget_usd=usd,
-            budget_tokens=tokens,
             texts_per_request=self.batch_size,
             progress=self.progress,
         )
@@ -211,18 +153,6 @@ class Assess(Step["Assessment"]):
         embedder = model_at(self.target)
         embedder.fit(self.source.documents())
         return measure_rate(embedder, draw_sample(self.source, CALIBRATION_TEXTS, seed=self.seed).documents)
-
-
-def _amounts(budget: str | None) -> tuple[float | None, int | None]:
-    """Return the dollars, with or without the sign, or the tokens of a budget."""
-    text = str(budget).strip().replace(",", "")
-    if budget is None:
-        return None, None
-    if re.fullmatch(r"0*[1-9]\d*tok", text):
-        return None, int(text.removesuffix("tok"))
-    if re.fullmatch(r"\$?(\d+\.?\d*|\.\d+)(e-?\d{1,2})?", text):
-        return float(text.removeprefix("$")), None
-    raise UsageError(f"`budget={budget}` is neither dollars such as $50 nor tokens such as 300000tok; give one of them")
 
 
 assess = function(Assess)

@@ -1,4 +1,4 @@
-"""Confidence in translated vectors: the cosine to expect with true ones, and the worth of true ones for a part."""
+"""Confidence in translated vectors: the cosine to expect with true ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Self
 import numpy as np
 
 from migrate.stitch.base import Prediction
-from migrate.stitch.scores import Neighbours, Sphere
+from migrate.stitch.scores import Sphere
 from migrate.stitch.text_features import Matrix
 from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
-
-DEPTH = 50
-"""Documents that two stages rank by true vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,37 +107,3 @@ def spearman(x: Matrix, y: Matrix) -> float:
     b -= b.mean()
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / scale if scale > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PartialCurve:
-    """Held-out overlap@10, `overlap[i]`, where a share (0-1) `shares[i]` of the documents has true vectors.
-
-    These are the ones of the least confidence (`by_confidence`), as a translation chooses them, or, where confidence
-    tells nothing, any. The first share is 0, the last 1, where everything is true. `two_stage` is the overlap where the
-    best `DEPTH` of each query are ranked by their true vectors.
-    """
-
-    shares: tuple[float, ...]
-    overlap: tuple[float, ...]
-    by_confidence: bool
-    two_stage: float
-
-    @classmethod
-    def measure(cls, prediction: Prediction, truth: Vectors, neighbours: Neighbours, confidence: Confidence) -> Self:
-        """Put a part of the predictions right, (n, q), by their true vectors, (n, q), and search among them."""
-        predicted, true = prediction.vectors, truth
-        order = np.random.default_rng(neighbours.seed).permutation(len(true))
-        if confidence.is_usable:
-            order = np.argsort(confidence.of(prediction), kind="stable")
-        overlap = [float(neighbours.overlap(predicted).mean())]
-        for share in (shares := (0.1, 0.25, 0.5, 0.75)):
-            mixed, rows = predicted.copy(), order[: round(share * len(true))]
-            mixed[rows] = true[rows]
-            overlap.append(float(neighbours.overlap(mixed).mean()))
-        mean_overlap = float(neighbours.overlap(predicted, depth=DEPTH).mean())
-        return cls((0.0, *shares, 1.0), (*overlap, 1.0), confidence.is_usable, mean_overlap)
-
-    def at(self, share: float) -> float:
-        """The overlap with true vectors for a share (0-1), on straight lines between those measured."""
-        return float(np.interp(share, self.shares, self.overlap))

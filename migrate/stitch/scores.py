@@ -127,20 +127,17 @@ class Neighbours:
         tops = [_top(similarities, self.k) for _, similarities in self._similarities(self.truth)]
         self._true = np.concatenate(tops)
 
-    def overlap(
-        self, predicted: Vectors, queries: Vectors | None = None, *, depth: int | None = None
-    ) -> NDArray[np.float64]:
+    def overlap(self, predicted: Vectors, queries: Vectors | None = None) -> NDArray[np.float64]:
         """Share of the true top k that raw predictions, (n, q), also have on the sphere; one value a query.
 
         The queries are the true vectors of the documents. With `queries`, (n, q), `predicted` are vectors of documents,
-        both of unit length and in one other space. With a `depth` the top `depth` of the predictions are looked at.
+        both of unit length and in one other space.
         """
         predicted = self.sphere.of(predicted) if queries is None else predicted
-        depth = min(depth or self.k, len(self.truth) - 1)
         shares = np.empty(len(self.query_rows))
         for start, similarities in self._similarities(predicted, queries):
             true = self._true[start : start + len(similarities)]
-            shares[start : start + len(similarities)] = _hits(similarities, true, depth).mean(axis=1)
+            shares[start : start + len(similarities)] = _hits(similarities, true, self.k).mean(axis=1)
         return shares
 
     def _similarities(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, Vectors]]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from migrate.stitch.affine import fit_spread
 from migrate.stitch.base import FOLDS, Pairing, Stitch, StretchableStitch, check_pairs, cross_predict, fold_rows
-from migrate.stitch.confidence import Confidence, PartialCurve
+from migrate.stitch.confidence import Confidence
 from migrate.stitch.kernel_ridge import RidgeText, TextAlone
 from migrate.stitch.linear import Adjoint, Identity, MeanVector, Procrustes, Ridge
 from migrate.stitch.registry import find_kind, new_stitch
@@ -84,14 +84,6 @@ class LearningCurve:
     def is_known(self) -> bool:
         """False where nothing shows what more pairs add."""
         return self.low < self.high
-
-    def gain_of(self, pairs: int, more: int) -> tuple[float, float, float]:
-        """Return the gain of `more` pairs beyond `pairs`, and its bounds, as far from it as those of `gain`."""
-        judged = self.pairs[-1] * FOLDS / (FOLDS - 1)
-        start, end = (float(np.log2(count / judged)) for count in (pairs, pairs + more))
-        gain = _gain(np.array(self.overlap), end) - _gain(np.array(self.overlap), start)
-        low, high = (0.0, 0.0) if not self.gain else (self.low / self.gain, self.high / self.gain)
-        return gain, gain * low, gain * high
 
 
 def learning_curve(
@@ -220,10 +212,9 @@ class Mixture:
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `partial` says what true vectors for a part of the store should keep, and `tokens` what those of a free model
-    add to the texts. `judged` is how many documents the candidates were judged on; `mixture` says that their old
-    vectors are of two kinds. `tuned` are stitches by their specs, tuned but not fitted: the chosen one, and the best of
-    the old vectors alone; none where the selection was loaded from a file.
+    `tokens` says what those of a free model add to the texts. `judged` is how many documents the candidates were judged
+    on; `mixture` says that their old vectors are of two kinds. `tuned` are stitches by their specs, tuned but not
+    fitted: the chosen one, and the best of the old vectors alone; none where the selection was loaded from a file.
     """
 
     chosen: str
@@ -232,7 +223,6 @@ class Selection:
     curve: LearningCurve | None = None
     tuned: Mapping[str, Stitch] = field(default_factory=dict, compare=False, repr=False)
     tried: TriedViews | None = None
-    partial: PartialCurve | None = None
     choice: Clarity | None = None
     tokens: TriedTokens | None = None
     judged: int | None = None
@@ -369,14 +359,12 @@ def select_stitch(
     rows = [candidate.row for candidate in judged] + _controls(choices, stitches.get(RidgeText.kind), pairs, neighbours)
     progress("fit candidates", len(choices), len(choices))
     curve = learning_curve(chosen.stitch, pairs, chosen.shares, neighbours, n_pairs=n_pairs)
-    confidence, partial = _look_closer(chosen.stitch, pairs, neighbours)
     selection = Selection(
         chosen=chosen.row.stitch,
         candidates=tuple(rows),
-        confidence=confidence,
+        confidence=Confidence.fit(cross_predict(chosen.stitch, pairs), pairs.target),
         curve=curve,
         tuned=stitches,
-        partial=partial,
         choice=choice,
         judged=len(pairs),
     )
@@ -398,13 +386,6 @@ def _controls(
     exchanged = _exchanged(pairs)
     random = score_predictions(exchanged, pairs.target, neighbours.overlap(exchanged))
     return [*rows, ScoredStitch(RANDOM, random, is_control=True)]
-
-
-def _look_closer(stitch: Stitch, pairs: Pairing, neighbours: Neighbours) -> tuple[Confidence, PartialCurve]:
-    """Measure how sure a stitch is of its predictions, and what true vectors for a part of the documents would keep."""
-    prediction = cross_predict(stitch, pairs)
-    confidence = Confidence.fit(prediction, pairs.target)
-    return confidence, PartialCurve.measure(prediction, pairs.target, neighbours, confidence)
 
 
 def some_of(pairs: Pairing) -> Pairing:

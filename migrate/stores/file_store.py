@@ -214,12 +214,6 @@ def check_stamps(store: Store) -> None:
         stamp.check()
 
 
-def file_bytes(store: Store) -> int:
-    """Return the bytes of the store's files; 0 for a store that is not in files."""
-    files = as_files(store)
-    return 0 if files is None else sum(stamp.size for stamp in files.stamps)
-
-
 def state_of(store: Store, snapshot: Snapshot) -> str:
     """Return a hash that changes whenever anything but the vectors of a store may have changed.
 

@@ -9,7 +9,6 @@ from migrate.check import Cause, check_store
 
 pytestmark = pytest.mark.slow
 
-TITLES = [{"title": f"Chapter {row} of the manual"} for row in range(48)]
 LONG = "The quick brown fox jumps over the lazy dog while number {} watches and counts to {}. "
 
 
@@ -27,10 +26,6 @@ def with_prefix(prefix):
 
 def rolled(c):
     return c.texts, np.roll(c.plain, 1, axis=0)
-
-
-def turned(c):
-    return c.texts, c.plain @ np.linalg.qr(np.random.default_rng(2).normal(size=(384, 384)))[0]
 
 
 def by_first_token(c):
@@ -68,34 +63,26 @@ CASES = {
     "the model's own": (same, Cause.COMPATIBLE, "all 20 sampled documents"),
     "another dimension": (lambda c: (c.texts, np.hstack([c.plain, c.plain])), Cause.DIMENSION, "the model gives 384"),
     "the first 128 dimensions": (lambda c: (c.texts, c.plain[:, :128]), Cause.SHORTENED, "first 128 of"),
-    "another model": (lambda c: (c.texts, c.lexical(c.texts)), Cause.OTHER_MODEL, "the same texts are neighbours"),
-    "a relative of the model": (lambda c: (c.texts, relative(c)), Cause.OTHER_MODEL, "the same texts are neighbours"),
+    "another model": (lambda c: (c.texts, c.lexical(c.texts)), Cause.OTHER_MODEL, "nothing in common"),
+    "a relative of the model": (lambda c: (c.texts, relative(c)), Cause.OTHER_MODEL, "nothing in common"),
     "a part by a relative": (
         lambda c: (c.texts, np.concatenate([c.plain[:30], relative(c)[30:]])), Cause.MIXED, "another model"
     ),
     "vectors at random": (
-        lambda c: (c.texts, np.random.default_rng(1).normal(size=(48, 384))), Cause.OTHER_TEXTS, "not vectors of these"
+        lambda c: (c.texts, np.random.default_rng(1).normal(size=(48, 384))), Cause.OTHER_MODEL, "nothing in common"
     ),
     "ids one row off": (rolled, Cause.OUT_OF_STEP, "in another row, such as that of document"),
-    "turned": (turned, Cause.ROTATED, "turned"),
     "no prefix": (same, Cause.MISSING_PREFIX, "without the prefix 'passage: '"),
     "prefix twice": (with_prefix("passage: passage: "), Cause.DOUBLED_PREFIX, "'passage: ' twice"),
-    "query prefix": (with_prefix("query: "), Cause.QUERY_PREFIX, "'query: ', the prefix of queries"),
-    "another prefix": (with_prefix("search_document: "), Cause.OTHER_PREFIX, "'search_document: '"),
     "first token": (by_first_token, Cause.POOLING, "cls pooling"),
     "cut at 128": (cut_short, Cause.LENGTH, "cut at 128 tokens instead of 256"),
-    "title before the text": (
-        lambda c: (c.texts, c.by_hand.embed([f"{m['title']} {t}" for m, t in zip(TITLES, c.texts, strict=True)])),
-        Cause.TEXT_FORM, "the title and a space before",
-    ),
     "boilerplate before": (with_prefix("Confidential draft: "), Cause.NEAR, "most are near it"),
     "not normalised": (unnormalised, Cause.NORMS, "not normalised in the store"),
     "a part by another model": (half_foreign, Cause.MIXED, "another model"),
     "a part without prefix": (half_prefixed, Cause.MIXED, "without the prefix 'passage: '"),
-    "texts edited since": (some_edited, Cause.STALE, "these were changed since"),
+    "texts edited since": (some_edited, Cause.MIXED, "these were changed since"),
 }  # fmt: skip
-SAMPLES = {"another model": 48, "a relative of the model": 48, "vectors at random": 48}
-WITH_PREFIX = {"no prefix", "prefix twice", "query prefix", "a part without prefix"}
+WITH_PREFIX = {"no prefix", "prefix twice", "a part without prefix"}
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +93,8 @@ def context(texts, plain, by_hand, lexical):
 @pytest.mark.parametrize("name", CASES)
 def test_each_cause_is_told_from_the_others(name, context, minilm, prefixed, make_store):
     build, cause, words = CASES[name]
-    store = make_store(*build(context), metadata=TITLES if "title" in name else ())
-    found = check_store(store, prefixed if name in WITH_PREFIX else minilm, sample=SAMPLES.get(name, 20))
+    store = make_store(*build(context))
+    found = check_store(store, prefixed if name in WITH_PREFIX else minilm, sample=20)
 
     assert found.cause is cause, found.sentence
     assert words in found.sentence

@@ -52,17 +52,14 @@ def in_bits(rows, bits):
     return unit_rows((np.round(rows / step) * step).astype(np.float32))
 
 
-def turned(rows):
-    return rows @ np.linalg.qr(np.random.default_rng(0).normal(size=(384, 384)))[0]
-
-
 def noisy(rows):
     return unit_rows((rows + 0.03 * np.random.default_rng(0).normal(size=rows.shape)).astype(np.float32))
 
 
 def sheared(rows):
+    dim = rows.shape[1]
     return unit_rows(
-        (rows @ (np.eye(384) + 0.03 * np.random.default_rng(0).normal(size=(384, 384)))).astype(np.float32)
+        (rows @ (np.eye(dim) + 0.03 * np.random.default_rng(0).normal(size=(dim, dim)))).astype(np.float32)
     )
 
 
@@ -74,18 +71,12 @@ def test_rounding_within_the_limit_has_no_cost_to_tell(change, own, check):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("change", "cause", "repairs"),
-    [
-        (lambda rows: in_bits(rows, 4), Cause.NEAR, "none"),
-        (noisy, Cause.NEAR, "none"),
-        (sheared, Cause.NEAR, "most"),
-        (turned, Cause.ROTATED, "most"),
-    ],
+    ("change", "repairs"), [(lambda rows: in_bits(rows, 4), "none"), (noisy, "none"), (sheared, "most")]
 )
-def test_a_stitch_repairs_what_is_linear_and_nothing_else(change, cause, repairs, own, check):
+def test_a_stitch_repairs_what_is_linear_and_nothing_else(change, repairs, own, check):
     found = check(change(own), sample=800)
     repair, overlap = found.retrieval.repair, found.retrieval.overlap
-    assert (found.cause, repair.repairs) == (cause, repairs)
+    assert (found.cause, repair.repairs) == (Cause.NEAR, repairs)
     assert (repair.overlap.lower > overlap.upper) == (repairs == "most")
     assert overlap.lower < overlap.estimate < overlap.upper < 1
 
@@ -107,7 +98,7 @@ def test_the_overlap_is_that_of_exact_search_in_a_sample_of_everything(own, chec
 
 
 def test_a_small_sample_tries_no_stitch_and_says_what_a_larger_one_takes(own, check):
-    found = check(turned(own)).retrieval
+    found = check(sheared(own)).retrieval
     assert found.repair is None and found.stitch is None
     assert (found.documents, found.store_documents) == (32, 1_500)
     assert (found.larger.documents, found.larger.further, found.larger.usd) == (1_000, 968, 0.0)
@@ -120,7 +111,7 @@ def test_a_store_of_few_different_texts_is_not_asked_for_more(docstrings, make_s
     model = load_embedder("tfidf:32")
     model.fit([migrate.Document(str(row), text) for row, text in enumerate(texts)])
     rows = model.embed_documents([migrate.Document(str(row), text) for row, text in enumerate(texts)])
-    store = make_store(texts, rows @ np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0])
+    store = make_store(texts, sheared(rows))
     first = migrate.check(store, model).retrieval.larger
     assert first.documents == 160
     again = migrate.check(store, model, sample=first.documents).retrieval
@@ -128,8 +119,8 @@ def test_a_store_of_few_different_texts_is_not_asked_for_more(docstrings, make_s
 
 
 def test_of_too_few_documents_nothing_is_told(own, check):
-    found = check(turned(own), count=20)
-    assert found.cause is Cause.ROTATED and found.retrieval is None
+    found = check(sheared(own), count=20)
+    assert found.cause is Cause.NEAR and found.retrieval is None
 
 
 def ndcg_by_hand(queries, documents, relevant):
@@ -141,7 +132,7 @@ def ndcg_by_hand(queries, documents, relevant):
 @pytest.mark.slow
 def test_judged_queries_tell_what_is_retained(docstrings, own, check):
     judged = QuerySet(docstrings.queries, docstrings.qrels, "docstrings")
-    stored = turned(own)
+    stored = sheared(own)
     found = check(stored, sample="all", judged=judged).retrieval.judged
     with np.load(vectors_of(SMALL)) as arrays:
         rows = dict(zip(arrays["query_ids"].tolist(), arrays["queries"].astype(np.float32), strict=True))
@@ -151,20 +142,20 @@ def test_judged_queries_tell_what_is_retained(docstrings, own, check):
     full, kept = (ndcg_by_hand(queries, documents, relevant) for documents in (own, stored))
     assert found.queries == 200
     assert found.retention.estimate == pytest.approx(kept / full, abs=1e-3)
-    assert found.retention.lower < kept / full < found.retention.upper < 0.2
+    assert 0.5 < found.retention.lower < kept / full < found.retention.upper < 1.1
 
 
 def test_too_few_judged_queries_are_counted_and_not_embedded(docstrings, own, check):
     foreign = [migrate.Query(query.id, f"{query.text} of which there is no vector") for query in docstrings.queries]
     judged = QuerySet(foreign, docstrings.qrels, "docstrings")
-    found = check(turned(own), judged=judged).retrieval.judged
+    found = check(sheared(own), judged=judged).retrieval.judged
     assert found.queries < 20 and found.retention is None
 
 
 @pytest.mark.parametrize(("sample", "is_told"), [(10, True), (40, False)])
 def test_a_sample_too_small_for_judged_queries_is_told(sample, is_told, docstrings, own, check):
     judged = QuerySet(docstrings.queries, docstrings.qrels, "docstrings")
-    notes = check(turned(own), sample=sample, judged=judged).notes
+    notes = check(sheared(own), sample=sample, judged=judged).notes
     assert any(note.startswith("the judged queries were not asked") for note in notes) == is_told
 
 

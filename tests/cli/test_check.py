@@ -9,7 +9,7 @@ from stores_tools import make_store
 
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
-from migrate.vectors import Document
+from migrate.vectors import Document, unit_rows
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
 DOCS, MANIFEST = Path("store/docs.jsonl"), Path("store/lead-migrate.json")
@@ -84,7 +84,7 @@ def test_a_sample_is_a_number_or_all(size, lead_migrate):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("built_with", "prefix"),
-    [(f"layer:6:cls:{PACKAGED}", None), (PACKAGED, "passage: ")],
+    [(f"layer:6:cls:{PACKAGED}", None), (PACKAGED, "passage: passage: ")],
 )
 def test_what_a_check_finds_is_stamped_by_the_command_that_it_prints(built_with, prefix, monkeypatch, lead_migrate):
     Path("my work; here").mkdir()
@@ -95,7 +95,8 @@ def test_what_a_check_finds_is_stamped_by_the_command_that_it_prints(built_with,
     embedder = load_embedder(built_with, document_prefix=prefix, device="cpu")
     make_store(Path("my store"), documents, embedder.embed_documents(documents))
 
-    checked = lead_migrate(f"check 'my store' --model {PACKAGED},device=cpu --json", code=1)
+    asked = "" if prefix is None else ",document-prefix=passage: "
+    checked = lead_migrate(f"check 'my store' '--model={PACKAGED},device=cpu{asked}' --json", code=1)
     found = checked.document["found"]
     assert (found["spec"], found["agreeing"]) == (built_with, 10)
     assert found["options"] == ({} if prefix is None else {"document_prefix": prefix})
@@ -181,22 +182,23 @@ def test_other_lengths_of_vectors_may_be_stamped_on_trust(lead_migrate):
     lead_migrate(found.next)
 
 
-def turned(rows):
-    return rows @ np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0].astype(np.float32)
+def sheared(rows):
+    matrix = np.eye(32) + 0.06 * np.random.default_rng(0).normal(size=(32, 32))
+    return unit_rows((rows @ matrix).astype(np.float32))
 
 
-def test_the_fit_that_repairs_a_turned_store_is_printed_and_runs(lead_migrate):
+def test_the_fit_that_repairs_a_sheared_store_is_printed_and_runs(lead_migrate):
     old = open_store("store")
-    make_store(Path("turned"), list(old.documents()), turned(next(old.scan()).vectors))
+    make_store(Path("sheared"), list(old.documents()), sheared(next(old.scan()).vectors))
     for state in Path("store").glob("embedder.*"):
-        shutil.copy(state, "turned")
-    few = lead_migrate("check turned --model tfidf:32 --json", code=1)
-    assert few.document["retrieval"]["repair"] is None and few.next == "check turned --model=tfidf:32 --sample 150"
+        shutil.copy(state, "sheared")
+    few = lead_migrate("check sheared --model tfidf:32 --json", code=1)
+    assert few.document["retrieval"]["repair"] is None and few.next == "check sheared --model=tfidf:32 --sample 150"
     found = lead_migrate(few.next, code=1)
     assert "a stitch repairs most of it" in found.said
-    assert found.next == "fit turned --target tfidf:32 --kind procrustes -o turned-stitch"
+    assert found.next == "fit sheared --target tfidf:32 --kind ridge -o sheared-stitch"
     lead_migrate(found.next)
-    lead_migrate("translate turned turned-stitch -o new")
+    lead_migrate("translate sheared sheared-stitch -o new")
     lead_migrate("check new --model tfidf:32 --full")
 
 
@@ -214,7 +216,7 @@ def test_a_manifest_that_would_stop_the_fit_is_named(server, lead_migrate):
     vectors = load_embedder(spec).embed_documents(documents)
     make_store(Path("stamped"), documents, vectors)
     lead_migrate(f"stamp stamped --model {spec} --cache none")
-    server.vectors = lambda texts: turned(np.stack([vector_of(text, 32) for text in texts]))
+    server.vectors = lambda texts: sheared(np.stack([vector_of(text, 32) for text in texts]))
     check = f"check stamped --model {spec} --cache none --full --sample all"
     found = lead_migrate(check, code=1)
     assert "first remove stamped/lead-migrate.json" in found.told
@@ -231,8 +233,8 @@ def test_what_the_cache_has_of_another_host_is_not_taken_for_the_model(server, l
     check = f"check old --model {spec}"
     for _ in range(2):
         lead_migrate(check)
-    server.vectors = lambda texts: turned(np.stack([vector_of(text, 32) for text in texts]))
+    server.vectors = lambda texts: sheared(np.stack([vector_of(text, 32) for text in texts]))
     assert "start again with another --cache" in lead_migrate(check, code=4).complaint
     found = lead_migrate(f"{check} --cache none --sample all", code=1)
-    assert "rotated vectors" in found.said
+    assert "near but not equal" in found.said
     lead_migrate(f"{found.next} --yes")

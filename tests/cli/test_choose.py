@@ -68,11 +68,10 @@ def test_the_table_has_what_an_independent_computation_gives(folder):
         assert gain["estimate"] == pytest.approx((full - stay).mean(), abs=1e-4)
         deviation = (full - stay).std(ddof=1) / np.sqrt(len(full))
         assert gain["lower"] < gain["estimate"] - 1.5 * deviation and gain["upper"] > gain["estimate"] + 1.5 * deviation
-        assert target["is_better"] == (gain["lower"] > 0) and target["is_worse"] == (gain["upper"] < 0)
+        assert target["is_better"] == (gain["lower"] > 0)
         assert target["outcome"] in ("SAFE", "NOT SAFE", "INCONCLUSIVE") and 0 < target["retention"]["estimate"] < 2
     lexical, packaged = found["targets"]
-    assert (lexical["dim"], packaged["dim"]) == (24, 384) and lexical["bytes_after"] < packaged["bytes_after"]
-    assert (lexical["licence"], packaged["licence"]) == (None, "apache-2.0")
+    assert lexical["usd"] == packaged["usd"] == 0, "models that run here"
     assert packaged["minutes"] > lexical["minutes"] > 0
     assert found["best"] == PACKAGED and found["answers"][0].startswith(f"{PACKAGED}: ")
 
@@ -95,7 +94,7 @@ def test_next_comes_the_run_to_the_best_target(here, lead_migrate):
 def test_nothing_is_left_but_the_cache_and_the_page_has_the_table(folder):
     assert {path.name for path in folder.iterdir()} == {"store", "judged", "cache", "page.html", "answer.json"}
     page = (folder / "page.html").read_text()
-    assert "against staying" in page and PACKAGED in page and "<svg" in page
+    assert "against staying" in page and PACKAGED in page
 
 
 def test_the_price_is_said_before_anything_is_sent(store, judged, server, lead_migrate, monkeypatch):
@@ -107,7 +106,6 @@ def test_the_price_is_said_before_anything_is_sent(store, judged, server, lead_m
         assert f"to embed by openai:{name} (a target): " in refused.told
     done = lead_migrate(f"{words} --sample 60")
     assert "embedded by openai:text-embedding-3-small (a target): " in done.told
-    assert "text-embedding-ada-002: text-embedding-ada-002 is legacy" in done.said
     assert {request.model for request in server.requests} == {"text-embedding-3-small", "text-embedding-ada-002"}
 
 
@@ -147,7 +145,7 @@ def test_a_store_that_names_no_model_is_not_held_against_staying(here, lead_migr
         (f"--target {LEXICAL} --target {SMALL}", "several targets are told apart by queries"),
         (f"--target {LEXICAL} --target {LEXICAL} --judged judged", f"--target {LEXICAL} is there twice"),
         (f"--target {LEXICAL} --target tfidf:32 --judged judged", "store is of tfidf:32 already"),
-        (f"--target {LEXICAL} --judged judged --keep 0.9", "--keep is for one target that no queries judge"),
+        (f"--target {LEXICAL} --judged judged --price 1", "--price is for one target that no queries judge"),
         (f"--target {LEXICAL} --judged judged --queries judged/queries.jsonl", "exclude each other"),
         (f"--target {LEXICAL} --judged nowhere", "nowhere"),
     ],

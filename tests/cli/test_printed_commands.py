@@ -95,9 +95,6 @@ ROWS = {
     "a translated store": ("inspect new", {0}, "audit new --reference pool", JUDGED),
     "a store of true vectors": ("inspect full", {0}, "switch store full", {0}),
     "a stitch": ("inspect stitch", {0}, "translate store stitch", {0}),
-    "assessed, for a budget": (
-        "assess store --target tfidf:48 --stitch better --budget 9500tok", {0}, "reembed store", {0}
-    ),
     "fitted for queries": (
         "fit store --target tfidf:48 --kind ridge --sample 60 --direction query -o st", {0}, None, None
     ),

@@ -1,4 +1,4 @@
-"""What `fit`, `assess` and `inspect` say where documents are too few, or the old vectors are not those of the texts."""
+"""What `fit` and `inspect` say where documents are too few, or the old vectors are not those of the texts."""
 
 import json
 import random
@@ -95,19 +95,6 @@ def test_no_bounds_are_without_width_where_all_neighbours_are_found(count, tmp_p
     assert f"{100 - 300 / count:.1f}-100.0 %" in said
     assert "what the next 1,000 pairs add is not known, as the last of these added nothing" in said
     assert not WITHOUT_WIDTH.search(said), said
-    assert run(["assess", store, "--target", target, "--stitch", str(stitch)]) == 0
-    said = capsys.readouterr().out
-    assert "expected overlap@10 1.000" in said
-    assert not WITHOUT_WIDTH.search(said), said
-
-
-@pytest.mark.parametrize("count", [20, 60])
-def test_assess_expects_something_of_a_fit_only_where_it_told_something(count, tmp_path, capsys):
-    store, stitch = make(tmp_path / "store", 200), tmp_path / "stitch"
-    assert run(fit(store, stitch, "--sample", str(count))) == 0
-    assert run(["assess", store, "--target", f"file:{vectors_of(LARGE)}", "--stitch", str(stitch), "--json"]) == 0
-    told = capsys.readouterr().out
-    assert ("expected overlap@10" in told) == (count >= FEWEST_JUDGED)
 
 
 def test_old_vectors_of_other_texts_are_doubted(tmp_path, capsys):

@@ -1,14 +1,9 @@
-import faiss
 import pytest
 
 from migrate.cost.count import count_texts
-from migrate.cost.plans import store_bytes
 from migrate.cost.rates import Rate, tier_rate
-from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
-from migrate.stores import open_store
-from migrate.stores.base import read_all
 from migrate.vectors import Document
 
 
@@ -25,7 +20,6 @@ def test_what_is_counted_is_paid_for_once_read_to_the_limit_and_left_out_where_i
     found = count_texts(documents("green tea", "  \n", "green tea", "black tea leaves"), target)
     assert (found.documents, found.blank, found.duplicates, found.distinct) == (4, 1, 1, 2)
     assert found.tokens == (2 + 2) + (3 + 2)  # a word piece each, and [CLS] and [SEP]
-    assert found.text_bytes == 9 + 3 + 9 + 16
     long = count_texts(documents("tea " * 300, "tea"), target)
     assert (long.over_limit, long.longest) == (1, 302)
     assert (long.tokens, long.tokens_read) == (302 + 3, 256 + 3)
@@ -55,29 +49,3 @@ def test_the_limit_that_is_reached_first_sets_the_time():
     rate = tier_rate("1")
     assert rate.minutes(3_000, 10) == pytest.approx(1)
     assert rate.minutes(1, 2_000_000) == pytest.approx(2)
-
-
-@pytest.mark.parametrize("store_format", ["faiss", "langchain"])
-def test_bytes_of_a_flat_store_are_told_to_the_byte(corpus, tmp_path, store_format):
-    """Held against the same documents, embedded by a model of that dimension."""
-    for dim in (16, 24):
-        embedder, output = load_embedder(f"tfidf:{dim}"), tmp_path / str(dim)
-        embed_corpus(lambda: corpus.documents, embedder, output, store_format=store_format)
-    told, real = store_bytes(open_store(tmp_path / "16"), 24), store_bytes(open_store(tmp_path / "24"), 24)
-    assert told.is_exact and (told.index_after, told.total_after) == (real.index_now, real.now)
-
-
-def test_the_bytes_of_an_index_are_those_of_its_file_and_of_no_other(corpus, tmp_path):
-    """A coded index is far smaller than its vectors would be."""
-    embed_corpus(lambda: corpus.documents, load_embedder("tfidf:16"), tmp_path / "store", store_format="faiss")
-    folder, vectors = tmp_path / "store", read_all(open_store(tmp_path / "store").scan()).vectors
-    (folder / "lead-migrate.json").unlink()
-    faiss.write_index(coded(vectors), str(folder / "index.faiss"))
-    assert store_bytes(open_store(folder), 16).index_now == (folder / "index.faiss").stat().st_size
-
-
-def coded(vectors):
-    index = faiss.index_factory(vectors.shape[1], "SQ4")
-    index.train(vectors)
-    index.add(vectors)
-    return index

@@ -2,7 +2,7 @@
 
 import pytest
 
-from migrate.cost.answers import Deal, weigh
+from migrate.cost.deal import Deal, weigh
 from migrate.cost.estimate import Estimate
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel

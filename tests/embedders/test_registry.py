@@ -146,8 +146,6 @@ def test_only_apis_have_a_price_and_only_weights_a_licence():
         is_local = facts.provider == "sentence-transformers"
         assert not (is_local and facts.price_usd_per_mtok is not None), facts.name
         assert (facts.licence is not None) == is_local, facts.name
-        if facts.batch_price_usd_per_mtok is not None:
-            assert facts.batch_price_usd_per_mtok < facts.price_usd_per_mtok
 
 
 def test_the_limits_of_openai_grow_with_the_tier():

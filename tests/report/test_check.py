@@ -28,7 +28,7 @@ LONG = "Represent this sentence for searching relevant passages, whatever they a
 @pytest.fixture
 def found():
     """A finding in which everything is as long as can be."""
-    trials = tuple(Trial(Cause.OTHER_PREFIX, f"with the prefix {LONG!r}", 32, n, 0.1 * n) for n in range(9))
+    trials = tuple(Trial(Cause.DOUBLED_PREFIX, f"with the prefix {LONG!r}", 32, n, 0.1 * n) for n in range(9))
     return Compatibility(
         "store",
         ModelIdentity("sentence-transformers:" + "m" * 60, 384, True),

@@ -86,9 +86,9 @@ class Line:
 
 
 def interval_chart(
-    name: str, rows: Sequence[Interval], *, margin: float, label: str, form: Format = short, level: str = "margin"
+    name: str, rows: Sequence[Interval], *, margin: float, label: str, form: Format = short
 ) -> IntervalChart:
-    """Draw one interval a row, against a margin, or another `level` of that name."""
+    """Draw one interval a row, against a margin."""
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), margin])
     span = max(foot - 0.1 * (top - foot), 0.0), top
@@ -96,7 +96,7 @@ def interval_chart(
     x = frame.at_x(margin)
     line = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
     axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
-    note = text(x, 34.0, f"{level} {form(margin)}", anchor="middle")
+    note = text(x, 34.0, f"margin {form(margin)}", anchor="middle")
     drawings = [(row, frame.drawing(row.description, line, _interval(frame, row))) for row in rows]
     return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(form), note), label)
 

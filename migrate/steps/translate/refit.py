@@ -78,7 +78,7 @@ def refit_same_kind(
     pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
     tuned, _ = tune(fitted.stitch.spec, some_of(pairing))
     stitch = pairing.fit(tuned)
-    unjudged = replace(fitted.selection, confidence=None, curve=None, partial=None, tuned={})
+    unjudged = replace(fitted.selection, confidence=None, curve=None, tuned={})
     return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=true_vectors, selection=unjudged)
 
 
