@@ -292,7 +292,7 @@ class Fleet:
         self.folder, self.port, self.limits = folder, port, limits
         self.budget = f"{arguments.budget * arguments.workers_share:.1%}"
         self.pace = arguments.pace
-        self.refit_at, self.worker_kills, self.with_old = arguments.refit_at, arguments.worker_kills, arguments.old
+        self.worker_kills, self.with_old = arguments.worker_kills, arguments.old
         self.spawn = multiprocessing.get_context("spawn")
         self.servers: dict[int, Any] = {}
         self.worker: subprocess.Popen[bytes] | None = None
@@ -314,8 +314,7 @@ class Fleet:
         """Start the command."""
         command = [sys.executable, "-m", "migrate", "live", "run", str(self.folder / "store"), "--budget", self.budget]
         command += ["--from-queue", "--cache", str(self.folder / "cache.sqlite")]
-        command += ["--stitch", str(self.folder / "stitch"), "--source", str(self.folder / "old")]
-        command += ["--refit-at", self.refit_at, *(["--pace", self.pace] if self.pace else [])]
+        command += ["--pace", self.pace] if self.pace else []
         command += ["--base-url", f"http://127.0.0.1:{self.port}/v1", "--yes"]
         with (self.folder / "worker.log").open("ab") as log:
             self.worker = subprocess.Popen(command, stdout=log, stderr=log)
@@ -619,7 +618,6 @@ def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argpa
     store = open_store(folder / "old")
     started = time.perf_counter()
     fitted = migrate.fit(store, embedder_at(port.value, folder / "cache.sqlite"), kind=stitch, sample=PAIRS)
-    fitted.save(folder / "stitch")
     migrate.translate(store, fitted, folder / "store")
     print(f"fitted {fitted.stitch.spec} and translated in {time.perf_counter() - started:.0f} s")
     return model
@@ -634,7 +632,6 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--worker-kills", type=float, default=0.5, help="the share of the kills that hits the worker")
-    parser.add_argument("--refit-at", default="2%,5%,9%", help="shares at which the worker fits the stitch again")
     parser.add_argument("--space", default="mpnet", help="the old one")
     parser.add_argument("--stitch", default="auto")
     parser.add_argument("--depth", type=int, default=200)
@@ -729,7 +726,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
         f"served; {asked:,} embeddings of {unique_rows(embedded):,} documents; {is_true.sum():,} true in the store"
     )
     status = status_of(str(folder / "store"))
-    print(f"the stitch was fitted again {status.counters['refits']:.0f} times; the worker's verdict: {status.verdict}")
+    print(f"the worker's verdict: {status.verdict}")
     for message in replay.failed[:3]:
         print(message)
     if arguments.embedflow:

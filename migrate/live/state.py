@@ -43,7 +43,6 @@ Counter = Literal[
     "embedder_failures",
     "embedder_timeouts",
     "refused_documents",
-    "refits",
     "old_queries",
     "old_shown",
 ]

@@ -87,7 +87,7 @@ def status_of(location: str) -> LiveStatus:
         return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
     with open_state(store) as state:
         monitor = Monitor.kept_in(state)
-        if monitor is not None and monitor.translation != translation_of(store, state):
+        if monitor is not None and monitor.translation != translation_of(store):
             monitor = None
         waiting = len(state.kept_queries(0 if monitor is None else monitor.last, limit=10_000))
         uncalibrated = monitor is None or monitor.calibration is None

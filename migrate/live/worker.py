@@ -32,7 +32,6 @@ from migrate.errors import (
     LockedError,
     RemoteError,
     SpendingError,
-    StitchError,
     StoreError,
     UsageError,
     VectorError,
@@ -55,7 +54,7 @@ from migrate.live.state import (
     state_path,
     text_hash,
 )
-from migrate.live.writing import Renewal, VectorWriter, writer_of
+from migrate.live.writing import VectorWriter, writer_of
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -69,12 +68,11 @@ _log = logging.getLogger(__name__)
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
 _SAID: Final = "own verdict that was told"
-_RENEWED: Final = "own shares at which the stitch was fitted again"
 
 
 @dataclass
 class LiveSurvey:
-    """The documents of a store: hashes of the `texts` by id, and of the `true` ones; ids `remaining`, in their order.
+    """The documents of a store: hashes of the texts of the `true` ones by id; ids `remaining`, in their order.
 
     `embedded` are those whose vectors the cache has and the store has not. `counters` are those of the survey, `judged`
     counts what the verdict has had embedded since. `bitwise` is True if all that is true is so to the last bit;
@@ -85,7 +83,6 @@ class LiveSurvey:
     count: int = 0
     counters: Mapping[Counter, float] = field(default_factory=dict)
     true: dict[str, bytes] = field(default_factory=dict)
-    texts: dict[str, bytes] = field(default_factory=dict)
     embedded: list[str] = field(default_factory=list)
     remaining: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
@@ -129,11 +126,8 @@ class Worker:
     ) -> None:
         self.location, self.options, self._tell_user = location, options or WorkerOptions(), tell
         budget, pace = Control().budget_of(self.options), Control().pace_of(self.options)
-        self.renewal = Renewal.of(self.options)
         store = open_store(location)
         _check_fits(store, embedder)
-        if self.renewal is not None:
-            self.renewal.require_of(store)
         self.state = LiveState(state_path(store))
         try:
             tally = tally_of(embedder, self.options.price)
@@ -152,8 +146,6 @@ class Worker:
         self._verdict: LiveVerdict | None = None
         self._surveyed_at = self._looked_at = self._noted_at = -np.inf
         self._failures = 0
-        self._not_renewed: tuple[float, ...] = ()
-        self._remark = ""
         self._is_old_told = False
         self._is_proven = not needs_proof(self.embedder)
         self._is_unaffordable = False  # the proof, without which nothing is embedded
@@ -175,10 +167,10 @@ class Worker:
                 phase, message = "stopped", "interrupted"
                 raise
             finally:
-                self._say(phase, message + self._remark)
+                self._say(phase, message)
                 self._note_history(now=True)
                 del self.store  # a folder that a database gives to one process is free again
-        survey, message = self.survey, message + self._remark
+        survey = self.survey
         return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
 
     def _take_lock(self, stack: ExitStack) -> None:
@@ -242,7 +234,6 @@ class Worker:
             stops = self._fill(documents)
         if self.writer.is_due(self.survey.count):
             self._publish()
-        self._renew()
         if documents and stops is None:
             return None
         if self.writer.waiting:
@@ -335,7 +326,6 @@ class Worker:
             for number, document in enumerate(documents):
                 digest, row = text_hash(document.text), start + number
                 survey.rows[ids[number]] = row
-                survey.texts[document.id] = digest
                 if refused.get(document.id, (None,))[0] == digest:
                     survey.refused += 1
                     continue
@@ -356,19 +346,16 @@ class Worker:
                         survey.unproven.append(document.id)
         survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.remaining))
-        if self.renewal is not None and not self.survey.count:  # at first
-            self.renewal.require_documents(store, self.embedder, survey.texts)
         self.survey, self._surveyed_at = survey, time.monotonic()
         self.writer.waiting = {}
 
     def _adopt(self, store: Store) -> None:
         """Note which store this is; another one than the last ends the epoch of the monitor."""
         self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
-        translation, monitor = translation_of(store, self.state), Monitor.kept_in(self.state)
+        translation, monitor = translation_of(store), Monitor.kept_in(self.state)
         if monitor is not None and monitor.translation != translation:
             queries = self.state.kept_queries(monitor.last, limit=10**6)
             monitor = replace(monitor.new_epoch(), last=max([monitor.last, *(query.number for query in queries)]))
-            self.state.note(_RENEWED, [])
         # another margin is another question to the same scores
         margin, origin = self.options.margin, self.options.margin_from
         self._monitor = replace(monitor or Monitor(), translation=translation, margin=margin, margin_from=origin)
@@ -460,33 +447,6 @@ class Worker:
         if store is not None:
             self._survey()
             self._note_history(now=True)
-
-    def _renew(self) -> None:
-        """Fit the stitch again at set shares of true vectors, and renew the translations that are left."""
-        renewal, survey = self.renewal, self.survey
-        if renewal is None or not survey.count:
-            return
-        done = tuple(self.state.value(_RENEWED) or ())
-        true = {**survey.true, **self.writer.waiting}
-        due = renewal.due(len(true) / survey.count, (*done, *self._not_renewed))
-        if not due:
-            return
-        self._say("running", "fitting the stitch again")
-        try:
-            renewal.check(self.store, survey.texts)
-            fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            stays = true.keys() | set(survey.unproven)  # the store calls these true, though the cache lost them
-            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in stays}
-            self.writer.renew(self.store, renewal, fitted, untrue)
-        except (StitchError, StoreError, VectorError) as error:  # it stays as it was
-            self._not_renewed = (*self._not_renewed, *due)
-            self._remark = f"; the stitch was not fitted again: {error}"
-            self._say("running", str(error))
-            return
-        self.writer.publish(self.embedder, survey.true)
-        self.state.count({"refits": 1})
-        self._survey()  # which forgets what was done for another translation
-        self.state.note(_RENEWED, [*done, *due])
 
     # Watching.
 
@@ -616,11 +576,11 @@ def _is_beyond(budget: Budget, documents: int, tokens: int, count: int, price: f
     return spent > budget.amount
 
 
-def translation_of(store: Store, state: LiveState) -> str:
+def translation_of(store: Store) -> str:
     """Name the translation that gave the vectors without a true one; true vectors that come do not change it."""
     manifest = store.info.manifest
     inputs = None if manifest is None else dict(manifest.inputs)
-    return canonical_json([inputs, int(state.counters()["refits"])])
+    return canonical_json(inputs)
 
 
 def _check_fits(store: Store, embedder: Embedder) -> None:

@@ -1,8 +1,7 @@
 """Writers into a store that is being read: one by one into a database, by a new folder into files.
 
-They write true vectors, and where the stitch was fitted again on these, the translations that are left. A folder is
-written anew beside the old one, from the embedding cache, and takes its place in one step. Whoever has the old one open
-goes on reading it.
+A folder is written anew beside the old one, from the embedding cache, and takes its place in one step. Whoever
+has the old one open goes on reading it.
 """
 
 from __future__ import annotations
@@ -14,164 +13,24 @@ import stat
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from migrate.embedders.again import ASKED_AGAIN, needs_proof
 from migrate.embedders.base import Embedder
-from migrate.errors import StitchError, StoreError, UsageError
+from migrate.errors import UsageError
 from migrate.files import is_endless, mounts_in, output_errors, output_lock, real_path, rename_folder, sync_path
-from migrate.live.generation import generation_of, model_of
-from migrate.live.options import WorkerOptions
+from migrate.live.generation import generation_of
 from migrate.live.state import LiveState, text_hash
-from migrate.manifest import StitchFacts
-from migrate.selection.choosers import choosers_of
-from migrate.selection.sample import MOST_PAIRS
 from migrate.steps.reembed.fill import backfill_store
-from migrate.steps.translate import Translate
-from migrate.steps.translate.choice import Budget
-from migrate.steps.translate.refit import extended, refit
-from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_direction
-from migrate.stitch.persistence import load_stitch
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import FileStore, as_files
 from migrate.stores.joined.store import require_one
-from migrate.stores.registry import absolute_location, open_store, path_in
-from migrate.translate import batch_rows, translated_batches
+from migrate.stores.registry import open_store, path_in
 from migrate.vectors import Document, Vectors
-
-
-@dataclass(frozen=True)
-class Renewal:
-    """The source and the stitch of a translated store; at which `shares` of true vectors, 0-1, that is done again."""
-
-    source: Store
-    fitted: FittedStitch
-    shares: tuple[float, ...]
-
-    @classmethod
-    def of(cls, options: WorkerOptions) -> Renewal | None:
-        """Open the source and the stitch that the options name; None where they name none."""
-        if options.stitch is None and options.source is None:
-            return None
-        if options.stitch is None or options.source is None:
-            raise UsageError("--stitch and --source belong together: the stitch, and the store that it was fitted on")
-        budgets = [Budget.parse(share_text) for share_text in options.refit_at.split(",")]
-        if not all(budget.unit == "share" and 0 < budget.amount < 1 for budget in budgets):
-            raise UsageError(
-                f"--refit-at {options.refit_at}: these are not shares of the store between 0 and 100 %; write them "
-                "such as 10%,30%"
-            )
-        source, stitch = open_store(absolute_location(options.source)), str(options.stitch)
-        fitted = load_stitch(stitch)
-        if fitted.reader is not None and any(
-            view.profile.is_paid is not False for view in fitted.reader.models.values()
-        ):
-            raise UsageError(
-                f"{stitch}: it reads vectors of a model that may cost money; `translate --reembed` fits it"
-            )
-        if not source.info.has_texts:
-            raise StitchError(f"{source.info.location}: the source has no texts; name one with texts")
-        return cls(source, fitted, tuple(sorted(budget.amount for budget in budgets)))
-
-    def due(self, share: float, done: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the shares that are reached and were not acted on."""
-        return tuple(share_due for share_due in self.shares if share_due <= share and share_due not in done)
-
-    def require_of(self, store: Store) -> None:
-        """Make sure, before anything is embedded, that the stitch leads from the source to the model of a store."""
-        source, manifest, model = self.source.info, self.fitted.manifest, model_of(store)
-        if source.location == store.info.location:
-            raise UsageError(f"{source.location}: this is the translated store itself; name the one it was made from")
-        require_direction(manifest, DOCUMENT, source=source.location)
-        if manifest.model is None or manifest.model != model:
-            target = "a model without a name" if manifest.model is None else manifest.model.spec
-            raise StitchError(
-                f"{store.info.location}: the stitch leads to {target}, the store is of {model.spec}; name the stitch "
-                "that it was translated by"
-            )
-        if input_dim(manifest) != source.dim:
-            raise StitchError(
-                f"{source.location}: its vectors have {source.dim} dimensions, and the stitch takes "
-                f"{input_dim(manifest)}; name the store that the stitch was fitted on"
-            )
-
-    def require_documents(self, store: Store, embedder: Embedder, texts: Mapping[str, bytes]) -> None:
-        """Make sure, before any document is written, that source and stitch are of a store's documents and its model.
-
-        `embedder` is the model of the store behind its cache, `texts` are as for `check`.
-        """
-        location, sample = self.source.info.location, self.fitted.sample
-        if self._shared(texts) < len(self.texts) / 2:
-            raise StitchError(
-                f"{location}: its documents are not those of {store.info.location}; name the store that it was "
-                "translated from, and its stitch"
-            )
-        documents = list(self.source.documents(_rows_of(self.source, sample.row_of)[:64]))
-        true = dict(embedder.find(documents, "document"))
-        if not true and needs_proof(embedder):
-            true = dict(enumerate(embedder.embed_again(documents[:ASKED_AGAIN], "document")))
-        same = [
-            np.allclose(vector, sample.vectors[sample.row_of[documents[position].id]], atol=1e-3)
-            for position, vector in true.items()
-        ]
-        if not documents or sum(same) < len(same) / 2:
-            raise StitchError(
-                f"{location}: the stitch was fitted on other documents; name the one that {store.info.location} was "
-                "translated by"
-            )
-
-    def check(self, store: Store, texts: Mapping[str, bytes]) -> None:
-        """Make sure that a store has the documents of the source: all of them in files, most of them in a database.
-
-        `texts` are the hashes of the texts of its documents, by id.
-        """
-        count, is_in_files = len(self.texts), as_files(store) is not None
-        if self._shared(texts) < (count if is_in_files else count / 2) or (is_in_files and len(texts) != count):
-            raise StoreError(
-                f"{store.info.location}: its documents are not those of {self.source.info.location} any more; the "
-                "translations stay as they are"
-            )
-
-    def _shared(self, texts: Mapping[str, bytes]) -> int:
-        return len(self.texts.items() & texts.items())
-
-    @cached_property
-    def texts(self) -> dict[str, bytes]:
-        """The hashes of the texts of the source, by id."""
-        return {document.id: text_hash(document.text) for document in self.source.documents()}
-
-    def refitted(self, embedder: Embedder, *, seed: int) -> FittedStitch:
-        """Return the stitch of all pairs that the cache has, up to as many as a fit takes."""
-        sample, new_rows, documents_of = self.fitted.sample, list[int](), self.source.documents()
-        for start in range(0, self.source.info.count, batch_rows(self.source.info.dim)):
-            block = list(islice(documents_of, batch_rows(self.source.info.dim)))
-            cached = embedder.find(block, "document")
-            new_rows += [start + row for row in cached if block[row].id not in sample.row_of]
-        chosen = np.sort(np.random.default_rng(seed).permutation(np.array(new_rows, dtype=np.int64))[:MOST_PAIRS])
-        documents = list(self.source.documents(chosen))
-        vectors: Vectors = embedder.embed_documents(documents)  # all of them from the cache
-        pairs = extended(self.source, sample, documents, vectors)
-        fitted = refit(self.source, self.fitted, pairs, _rows_of(self.source, pairs.row_of), seed=seed)
-        choices = [choice for choice in embedder.choices(documents, "document") if choice is not None]
-        chosen_by = choosers_of(fitted.manifest, self.fitted.manifest) | embedder.choosers(set(choices))
-        stitch_facts = StitchFacts(chosen_by=tuple(sorted(chosen_by)))
-        details = {**fitted.manifest.details, **stitch_facts.as_details()}
-        return replace(fitted, manifest=replace(fitted.manifest, details=details))
-
-
-def _rows_of(store: Store, ids: Container[str]) -> NDArray[np.int64]:
-    """Return the rows of a store whose ids are among some, (n,)."""
-    everyone = (doc_id for batch in store.scan() for doc_id in batch.ids)
-    return np.array([row for row, doc_id in enumerate(everyone) if doc_id in ids], dtype=np.int64)
 
 
 class VectorWriter(ABC):
@@ -198,10 +57,6 @@ class VectorWriter(ABC):
         `true` are the documents that had true vectors before, with the hashes of their texts.
         """
         return None
-
-    @abstractmethod
-    def renew(self, store: Store, renewal: Renewal, fitted: FittedStitch, texts: Mapping[str, bytes]) -> None:
-        """Write the translations of documents, given by the hashes of their texts by id, that a stitch gives now."""
 
 
 class RecordWriter(VectorWriter):
@@ -231,13 +86,6 @@ class RecordWriter(VectorWriter):
         self._written_to = weakref.ref(store)
         return ids
 
-    def renew(self, store: Store, renewal: Renewal, fitted: FittedStitch, texts: Mapping[str, bytes]) -> None:
-        """Write those whose texts are still the source's."""
-        source = renewal.source
-        for batch in translated_batches(source, fitted, batch_rows(source.info.dim), patch=False):
-            rows = [row for row, doc_id in enumerate(batch.ids) if texts.get(doc_id) == renewal.texts[doc_id]]
-            self.replace(store, {batch.ids[row]: texts[batch.ids[row]] for row in rows}, batch.vectors[rows])
-
 
 class FolderWriter(VectorWriter):
     """A writer into files: all that waits comes by one new folder.
@@ -258,7 +106,6 @@ class FolderWriter(VectorWriter):
             )
         _require_replaceable(folder)
         self.folder = folder
-        self._renewed: Path | None = None  # translated anew: what the next folder is made of
         self._next, self._old = (state.path.parent / name for name in ("next", "old"))
 
     def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
@@ -275,12 +122,11 @@ class FolderWriter(VectorWriter):
 
     def publish(self, embedder: Embedder, true: Mapping[str, bytes]) -> Store | None:
         """Write the store with all that the cache has, and let it take the place of the old one."""
-        if not self.waiting and self._renewed is None:
+        if not self.waiting:
             return None
         with output_lock(self.folder):
             shutil.rmtree(self._next, ignore_errors=True)
-            location = self.location if self._renewed is None else str(self._renewed)
-            backfill_store(open_store(location), embedder, self._next, force=True, restart=True, prove=False)
+            backfill_store(open_store(self.location), embedder, self._next, force=True, restart=True, prove=False)
             with output_errors(self.folder):
                 _complete(self.folder, self._next)
                 _keep_equal(self.folder, self._next)
@@ -289,22 +135,12 @@ class FolderWriter(VectorWriter):
                 rename_folder(self._next, self.folder, self._old, force=True)
                 shutil.rmtree(self._old, ignore_errors=True)
             store = open_store(self.location)
-            if self._renewed is not None:
-                shutil.rmtree(self._renewed, ignore_errors=True)
-                self._renewed = None
         new = {**true, **self.waiting}
         self.state.mark_true(new, generation=generation_of(store))
         self.state.count({"written_back": len(self.waiting)})
         self.waiting = {}
         self._published_at = time.monotonic()
         return store
-
-    def renew(self, store: Store, renewal: Renewal, fitted: FittedStitch, texts: Mapping[str, bytes]) -> None:
-        """Translate the whole source, which is published with what waits."""
-        folder = self.state.path.parent / "renewed"
-        shutil.rmtree(folder, ignore_errors=True)
-        Translate(renewal.source, fitted, folder, force=True, restart=True).execute()
-        self._renewed = folder
 
 
 def _complete(old: Path, new: Path) -> None:

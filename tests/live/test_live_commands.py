@@ -1,7 +1,6 @@
 """`lead-migrate live`: a worker from the command line, beside a searcher, and what is told of it."""
 
 import json
-import os
 import shutil
 from contextlib import suppress
 
@@ -16,7 +15,6 @@ from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
 from migrate.live.state import state_path
 from migrate.live.status import status_of
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 
@@ -86,25 +84,12 @@ def test_a_store_is_completed_and_says_so(translated, tmp_path, capsys):
     assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
 
 
-def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, capfd, monkeypatch):
+def test_a_folder_is_completed_from_inside(translated, capfd, monkeypatch):
     monkeypatch.chdir(translated)
-    stitch = ("--stitch", "../st", "--source", os.path.relpath(source_folder), "--refit-at", "40%")
-    words = ("--budget", "121", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
+    words = ("--budget", "121", "--publish", 0.1, "--cache", "../own.sqlite")
     assert lead_migrate("live", "run", ".", "--once", *words) == 0, capfd.readouterr().err
-    assert "105 of 150 vectors are true ones" in words_of(capfd.readouterr().out)
-    assert status_of(str(translated)).counters["refits"] == 1
-    assert status_of(str(translated)).true == 105
-
-
-def test_a_stitch_at_a_url_is_fitted_again(translated, source_folder, tmp_path, capsys):
-    load_stitch(tmp_path / "st").save(f"memory://{tmp_path.name}/st")
-    live = ("live", "run", translated, "--once", "--budget", "48", "--source", source_folder, "--refit-at", "50%")
-    for place, code in ((f"memory://{tmp_path.name}/none", 4), ("nothing://bucket/st", 2)):
-        assert lead_migrate(*live, "--stitch", place) == code
-        error = capsys.readouterr().err
-        assert place in error and error.count("\n") == 1
-    assert lead_migrate(*live, "--stitch", f"memory://{tmp_path.name}/st", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["true"] == 90
+    assert "113 of 150 vectors are true ones" in words_of(capfd.readouterr().out)
+    assert status_of(str(translated)).true == 113
 
 
 def test_counters_are_what_prometheus_reads(translated, tmp_path, capsys):

@@ -15,16 +15,15 @@ import pytest
 from asking import asking
 from children import call_in_child
 from database_edits import edit
-from stores_tools import make_store
 from worker_tools import DATABASES, Drifting, Hashed, Other, translate, wait_for, work, work_and_note
 
 import migrate
 from migrate.audit.verdict import Outcome
 from migrate.cost import tally_of
-from migrate.embed import embed_corpus, reembed_store
+from migrate.embed import reembed_store
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import LockedError, RemoteError, SpendingError, StitchError, StoreError, UsageError, VectorError
+from migrate.errors import LockedError, RemoteError, SpendingError, StoreError, UsageError, VectorError
 from migrate.live.control import (
     is_running,
     stop_worker,
@@ -44,7 +43,7 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import read_confidence
-from migrate.vectors import Document, unit_rows
+from migrate.vectors import Document
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 
@@ -472,70 +471,6 @@ def test_served_queries_come_to_a_verdict(location, embedder):
     assert "quality over time" in report_page(status_sections(status))
 
 
-@pytest.fixture
-def slow_source(corpus, tmp_path):
-    """A store whose vectors tell much of the true ones, so that more pairs make a better stitch."""
-    turn = np.random.default_rng(0).normal(size=(12, 12))
-    true = Hashed().embed(corpus.documents, "document")
-    return make_store(tmp_path / "source", corpus.documents, unit_rows((true @ turn).astype(np.float32)))
-
-
-def mean_cosine(location):
-    store = open_store(location)
-    true = truth(store)
-    rows = [(v, true[i]) for b in store.scan() for i, v in zip(b.ids, b.vectors, strict=True)]
-    left = [float(v @ t / np.linalg.norm(v)) for v, t in rows if not np.array_equal(v, t)]
-    return float(np.mean(left))
-
-
-@pytest.mark.parametrize("kind", ["folder", "lancedb", "sqlite-vec"])
-def test_the_stitch_is_fitted_again_and_what_is_left_renewed(slow_source, embedder, place_of, tmp_path, kind):
-    place = place_of(kind, "new")
-    migrate.fit(slow_source, embedder, kind="ridge", sample=14).save(tmp_path / "stitch")
-    migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
-    before = mean_cosine(place)
-    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "40%,90%"}
-    report = Worker(place, embedder, options(budget="86", **renewal)).run()
-    assert report.true == 100 == len(true_ids(place))
-    assert mean_cosine(place) > before + 0.02
-    with state_of(place) as state:
-        assert state.counters()["refits"] == 1
-        assert Monitor.kept_in(state).epoch == 2, "the verdict begins anew"
-    assert len(embedder.embedder.asked) == 100, "a refit embeds nothing"
-    done = Worker(place, embedder, options(**renewal)).run()
-    assert (done.phase, done.bitwise) == ("complete", True)
-
-
-@pytest.mark.parametrize("kind", ["lancedb", "sqlite-vec"])
-def test_a_refit_leaves_true_vectors_that_the_cache_has_lost(slow_source, embedder, place_of, tmp_path, kind):
-    place = place_of(kind, "new")
-    migrate.fit(slow_source, embedder, kind="ridge", sample=40).save(tmp_path / "stitch")
-    migrate.translate(slow_source, load_stitch(tmp_path / "stitch"), place)
-    before = true_ids(place)
-    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "10%"}
-    Worker(place, CachedEmbedder(Hashed(), tmp_path / "fresh.sqlite"), options(budget="30", **renewal)).run()
-    with state_of(place) as state:
-        assert state.counters()["refits"] == 1
-    assert len(before) == 40 and before < true_ids(place)
-
-
-def store_of(folder, documents):
-    return make_store(folder, documents, Hashed().embed(documents, "document"))
-
-
-def test_translations_are_left_alone_where_the_source_has_changed(location, embedder, slow_source, tmp_path):
-    migrate.fit(slow_source, embedder, kind="ridge", sample=14).save(tmp_path / "stitch")
-    documents = list(slow_source.documents())
-    changed = store_of(tmp_path / "changed", [*documents[:-10], *(Document(d.id, "new") for d in documents[-10:])])
-    for source, refits in ((changed, 0), (slow_source, 1)):  # what could not be done is done when it can be
-        renewal = {"source": source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
-        report = Worker(location, embedder, options(budget="10", **renewal)).run()
-        assert (report.phase, report.true) == ("paused", 50)
-        assert ("the stitch was not fitted again: " in report.message) == (refits == 0)
-        with state_of(location) as state:
-            assert state.counters()["refits"] == refits
-
-
 def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, tmp_path):
     embedder = CachedEmbedder(Drifting(), tmp_path / "cache.sqlite")
     translate(source_folder, embedder, tmp_path / "new")
@@ -592,17 +527,6 @@ def test_a_worker_that_is_killed_again_and_again_sends_no_more_than_its_budget(b
         else:
             assert len(sent) <= (40 if budget == "40" else 30)
     assert len(sent) > 2 * ASKED_AGAIN
-
-
-def test_a_stitch_of_the_model_before_it_changed_is_refused_though_the_cache_knows_nothing(slow_source, tmp_path):
-    before, later, fresh = (CachedEmbedder(Drifting(), tmp_path / f"{number}.sqlite") for number in range(3))
-    later.embedder.drift = fresh.embedder.drift = "later "
-    migrate.fit(slow_source, before, kind="ridge", sample=14).save(tmp_path / "stitch")
-    migrate.translate(slow_source, migrate.fit(slow_source, later, kind="ridge", sample=40), tmp_path / "new")
-    renewal = {"source": slow_source.info.location, "stitch": tmp_path / "stitch", "refit_at": "30%"}
-    with pytest.raises(StitchError, match="the stitch was fitted on other documents"):
-        Worker(str(tmp_path / "new"), fresh, options(budget="20", **renewal)).run()
-    assert len(fresh.embedder.asked) == ASKED_AGAIN
 
 
 @every_database
@@ -677,36 +601,6 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     assert "another store is there" in report_text(status_sections(status))
     assert "true_documents" not in metrics_text(status)
     assert status_document(status)["true"] is None and "nother store is there" in report_page(status_sections(status))
-
-
-@pytest.mark.parametrize(
-    ("source", "stitch", "error", "line"),
-    [
-        ("translated", "stitch", UsageError, "this is the translated store itself"),
-        ("source", "other model", StitchError, "the stitch leads to hashed, the store is of hashed;"),
-        ("wide", "stitch", StitchError, "its vectors have 8 dimensions, and the stitch takes 12"),
-        ("other", "strange", StitchError, "its documents are not those of"),
-        ("source", "strange", StitchError, "the stitch was fitted on other documents"),
-    ],
-)
-def test_a_stitch_or_source_of_another_store_is_refused_before_anything_is_embedded(
-    source, stitch, error, line, location, embedder, slow_source, tmp_path
-):
-    others = [Document(document.id, f"other {document.id}") for document in slow_source.documents()]
-    other = store_of(tmp_path / "other", others)
-    fits = {
-        "stitch": (slow_source, embedder),
-        "strange": (other, embedder),
-        "other model": (slow_source, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite")),
-    }
-    migrate.fit(*fits[stitch], kind="ridge", sample=14).save(tmp_path / "stitch")
-    if source == "wide":
-        embed_corpus(lambda: slow_source.documents(), Hashed(8), tmp_path / "wide")
-    place = location if source == "translated" else tmp_path / source
-    embedder.embedder.asked.clear()
-    with pytest.raises(error, match=line):
-        Worker(location, embedder, options(source=str(place), stitch=tmp_path / "stitch", refit_at="30%")).run()
-    assert not embedder.embedder.asked
 
 
 def test_a_model_without_a_cache_and_another_model_are_refused(location, embedder, tmp_path):

@@ -249,11 +249,10 @@ class Sequences(RuleBasedStateMachine):
         arguments = ["backfill", self.location(source), "-o", self.output(output), "--force", "-q"]
         self.write(output, *arguments, "--target", MODEL, source=source, kill=kill, finishes=finishes)
 
-    @rule(number=a_number, kill=a_kill, finishes=st.booleans(), refits=st.booleans())
-    def complete_while_it_serves(self, number, kill, finishes, refits):
+    @rule(number=a_number, kill=a_kill, finishes=st.booleans())
+    def complete_while_it_serves(self, number, kill, finishes):
         name = self.pick(number)
         arguments = ["live", "run", self.location(name), "--once", "--budget", "30%", "--yes", "--target", MODEL]
-        arguments += ["--stitch", "stitch", "--source", self.old] if refits else []
         self.write(name, *arguments, source=name, kill=kill, finishes=finishes)
 
     @rule(
