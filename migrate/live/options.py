@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
 
 from migrate.steps.base import PRICE, SEED, option
-
-_FILES: Final[Mapping[str, Any]] = {"section": "Stores in files"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +43,6 @@ class WorkerOptions:
             "input.",
             "text",
             metavar="COMMAND",
-        ),
-    )
-    publish: float = field(
-        default=0.02,
-        metadata=option(
-            "Share of the store that has to wait before a new folder is written.",
-            "share",
-            metavar="SHARE",
-            is_seldom=True,
-            **_FILES,
-        ),
-    )
-    publish_minutes: float = field(
-        default=10.0,
-        metadata=option(
-            "Minutes after which a new folder is written for whatever waits.", "minutes", is_seldom=True, **_FILES
         ),
     )
     price: float | None = field(default=None, metadata=PRICE)

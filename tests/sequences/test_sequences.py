@@ -73,9 +73,7 @@ a_number = st.integers(0, 11)
 a_kill = (
     st.none()
     | st.integers(1, 60)
-    | st.sampled_from(
-        ["recorded:1", "filled:1", "complete:1", "published:1", "embedded:1", "vectors written:1", "folder exchanged:1"]
-    )
+    | st.sampled_from(["recorded:1", "filled:1", "complete:1", "published:1", "embedded:1", "vectors written:1"])
 )
 a_kill_of_a_switch = st.none() | st.integers(1, 40) | st.sampled_from(
     ["noted:1", "noted:2", "moved:1", "moved:2", "exchanged:1", "set aside:1"]
