@@ -301,7 +301,6 @@ UNCHECKED = {
     "stores/kept": "what it has just written",
     "stores/parquet/columns": "what `refuse_endless_in` has looked at",
     "stores/worker": "the kernel's word on this process",
-    "live/writing": "what `is_endless` has looked at",
     "threads": "the kernel's word on this process",
     "work/shards": "what `open_file` has opened",
     "work/writer": "an output, which is written",

@@ -10,7 +10,7 @@ import click
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker, typed_again
+from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker, path_beside, typed_again
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show, show_json
@@ -24,8 +24,8 @@ from migrate.live.options import WorkerOptions
 def command() -> None:
     """Complete a translated store while it serves.
 
-    A program serves it with `migrate.live`, which notes what users look for. `run` writes true vectors into it, most
-    wanted first, and watches what is served; `status` says how it is doing, the verdict first; `stop` ends the worker.
+    A program serves it with `migrate.live`, which notes what users look for. `run` gives it true vectors, most wanted
+    first, and watches what is served; `status` says how it is doing, the verdict first; `stop` ends the worker.
     While it runs, `pause` and `resume` hold it up and let it go on, and `set` gives it another budget or pace.
     """
 
@@ -33,7 +33,7 @@ def command() -> None:
 @command.add_command
 @options.command(
     "run",
-    "Write true vectors into a store, and watch it.",
+    "Give a store true vectors, and watch it.",
     example="lead-migrate live run new-store --budget 40% --once",
 )
 @click.argument("store", type=options.STORE)
@@ -55,10 +55,10 @@ def run(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write true vectors into the translated STORE.
+    """Give the translated STORE true vectors.
 
-    It ends by `live stop` or Ctrl-C, and nothing is lost by that. A database is written to record by record, a folder
-    by a new one that takes its place in one step.
+    It ends by `live stop` or Ctrl-C, and nothing is lost by that. A database is written to record by record. Files stay
+    as they are: searchers find the true vectors in the embedding cache, and `backfill` writes a new store with them.
     """
     from migrate.live.control import note_command
     from migrate.live.paying import Pace
@@ -67,7 +67,7 @@ def run(
     from migrate.stores import open_store
     from migrate.stores.registry import absolute_location
 
-    # A folder is exchanged for another: whoever works inside it would find nothing under a relative path any more.
+    # A switch exchanges folders: whoever works inside one would find nothing under a relative path any more.
     location = absolute_location(store)
     opened = open_store(location, verify=True)
     if model.cache_file is not None:
@@ -97,7 +97,7 @@ def run(
         show_json(report, kind="live run")
         return
     show(run_text(report))
-    if report.phase != "complete" or not advise_switch(OLD, None, store):
+    if report.phase != "complete" or not (advise_switch(OLD, None, store) or _advise_backfill(store)):
         advise_next("live status", store)
 
 
@@ -141,10 +141,22 @@ def status(store: str, metrics: Path | None, outputs: Outputs, as_json: bool) ->
         show(report_text(status_sections(state)))
         if state.is_all_true:
             advise_switch(OLD, None, store)
-        elif not state.is_running:
+        elif not (state.is_all_cached and _advise_backfill(store)) and not state.is_running:
             opened = open_store(store)
             with open_state(opened) as live:
                 advise_worker(store, command_again(live, opened.info.count))
+
+
+def _advise_backfill(store: str) -> bool:
+    """Print how a store in files is written anew with the true vectors of the cache; False for a database."""
+    from migrate.stores import open_store
+    from migrate.stores.file_store import as_files
+
+    opened = open_store(store)
+    if as_files(opened) is None:
+        return False
+    advise_next("backfill", store, "-o", path_beside(opened, "complete"))
+    return True
 
 
 @command.add_command

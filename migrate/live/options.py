@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
 
 from migrate.steps.base import PRICE, SEED, option
-
-_FILES: Final[Mapping[str, Any]] = {"section": "Stores in files"}
-_RENEWAL: Final[Mapping[str, Any]] = {"section": "Fitting the stitch again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,42 +43,6 @@ class WorkerOptions:
             "input.",
             "text",
             metavar="COMMAND",
-        ),
-    )
-    publish: float = field(
-        default=0.02,
-        metadata=option(
-            "Share of the store that has to wait before a new folder is written.",
-            "share",
-            metavar="SHARE",
-            is_seldom=True,
-            **_FILES,
-        ),
-    )
-    publish_minutes: float = field(
-        default=10.0,
-        metadata=option(
-            "Minutes after which a new folder is written for whatever waits.", "minutes", is_seldom=True, **_FILES
-        ),
-    )
-    stitch: Path | str | None = field(
-        default=None,
-        metadata=option(
-            "Stitch that the store was translated by, to fit it again.", "stitch", metavar="STITCH", **_RENEWAL
-        ),
-    )
-    source: str | None = field(
-        default=None,
-        metadata=option("Store that it was translated from, for --stitch.", "store", metavar="STORE", **_RENEWAL),
-    )
-    refit_at: str = field(
-        default="10%,30%,60%",
-        metadata=option(
-            "Shares of true vectors at which --stitch is fitted again and the rest translated anew.",
-            "text",
-            metavar="SHARES",
-            is_seldom=True,
-            **_RENEWAL,
         ),
     )
     price: float | None = field(default=None, metadata=PRICE)

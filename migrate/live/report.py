@@ -35,7 +35,6 @@ _COUNTERS: Final = {
     "embedder_failures": "Times that the model failed.",
     "embedder_timeouts": "Times that the model was too slow for a query.",
     "refused_documents": "Texts that the model takes no vector of.",
-    "refits": "Times that the stitch was fitted again.",
     "old_queries": "Queries that the old store answered too.",
     "old_shown": "Documents among the first ten of an answer that the old store alone has found.",
 }

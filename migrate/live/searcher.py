@@ -39,6 +39,7 @@ from migrate.search.rerank import estimate_scores, rerank
 from migrate.selection.choosers import digest_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
+from migrate.stores.file_store import as_files
 from migrate.stores.registry import absolute_location
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import (
@@ -173,8 +174,8 @@ Models = str | Embedder | Sequence[str | Embedder] | None
 class LiveSearcher:
     """Answers queries over the store at a location, whichever is there, for all threads of a process.
 
-    A folder may be switched or published anew under it, a table or collection switched: the new one is opened beside
-    the old one, which answers until then. Make one in each process, after it was forked. A context manager.
+    A folder, table or collection may be switched under it: the new one is opened beside the old one, which answers
+    until then. Make one in each process, after it was forked. A context manager.
 
     Parameters
     ----------
@@ -566,6 +567,8 @@ class LiveSearcher:
         started, marked = time.monotonic(), self._state.true_documents()
         generation = open_generation(self.location, self._vectors, valid_s=self.limits.refresh_s)
         self._state.adopt(generation.vectors.embedder.cache_scope("document"), generation.key)
+        if as_files(generation.store) is not None:  # what is true is in the cache, or the files say so
+            return generation
         true = self._state.true_documents()
         if generation.store.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & marked.items())

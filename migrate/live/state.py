@@ -44,7 +44,6 @@ Counter = Literal[
     "embedder_failures",
     "embedder_timeouts",
     "refused_documents",
-    "refits",
     "old_queries",
     "old_shown",
 ]
@@ -161,8 +160,8 @@ class LiveState(OwnDatabase):
     def adopt(self, model: str, generation: str) -> None:
         """Note the model (`Embedder.cache_scope("document")`) and the generation that is served now.
 
-        With another generation, it is forgotten which documents have true vectors in the store; with another model, all
-        that is known of documents and queries.
+        With another generation, it is forgotten which documents have true vectors; with another model, all that is
+        known of documents and queries.
         """
         with self.transaction():
             forgotten = [] if self.value("generation") in (None, generation) else ["true_documents"]
@@ -202,20 +201,18 @@ class LiveState(OwnDatabase):
             )
         )
 
-    # Documents with true vectors in the store.
+    # Documents with true vectors.
 
-    def mark_true(self, text_hashes: Mapping[str, bytes], *, generation: str | None = None) -> None:
-        """Note that the store has the true vectors of these documents: by id, `text_hash` of the embedded text.
+    def mark_true(self, text_hashes: Mapping[str, bytes]) -> None:
+        """Note that searchers have the true vectors of these documents: by id, `text_hash` of the embedded text.
 
-        `generation` is the one that was published with them, if it is another: searchers then keep all marks.
+        Those of a database are in the store, those of files in the cache.
         """
         with self.transaction():
             change = self.true_version + 1
             self.note("change", change)
             rows = ((doc_id, digest, change) for doc_id, digest in text_hashes.items())
             self._write("INSERT OR REPLACE INTO true_documents VALUES (?, ?, ?)", rows)
-            if generation is not None:
-                self.note("generation", generation)
 
     def settle(self, text_hashes: Mapping[str, bytes], untrue: Collection[str]) -> None:
         """Mark these documents, and no others, as true; those that are `untrue` were not refused with this text."""
@@ -227,7 +224,7 @@ class LiveState(OwnDatabase):
             self.mark_true({doc_id: digest for doc_id, digest in text_hashes.items() if marked.get(doc_id) != digest})
 
     def true_documents(self) -> dict[str, bytes]:
-        """Return the hash of the embedded text of each document that is true in the store."""
+        """Return the hash of the embedded text of each document that `mark_true` has noted."""
         return dict(self._read("SELECT id, text_sha256 FROM true_documents"))
 
     @property

@@ -16,6 +16,7 @@ from migrate.live.state import OLD_STORE, Counter, LiveState, WorkerFacts, state
 from migrate.live.worker import translation_of
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
+from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
 
 
@@ -27,7 +28,8 @@ class LiveStatus:
     that is there now. `waiting` are queries that were sampled and not looked at yet,
     of which `needed` are left to go before any is scored. `queued` are documents that were asked for and are not true.
     `history` are facts over time, as `LiveState.note_history` keeps them. `old` is what the store before the migration
-    adds to the answers, None where it was not asked. `control` is what was last asked of the worker.
+    adds to the answers, None where it was not asked. `is_all_true` says that every vector of the store is the model's
+    own: it is a full re-embed, whatever is asked of it. `control` is what was last asked of the worker.
     """
 
     location: str
@@ -41,13 +43,14 @@ class LiveStatus:
     worker: WorkerFacts
     counters: Mapping[Counter, float]
     history: tuple[tuple[float, Mapping[str, Any]], ...]
+    is_all_true: bool
     old: Additions | None = None
     control: Control = field(default_factory=Control)
 
     @property
-    def is_all_true(self) -> bool:
-        """True if every vector is the model's own: the store is a full re-embed, whatever is asked of it."""
-        return 0 < self.count == self.true
+    def is_all_cached(self) -> bool:
+        """True if every document has its true vector, in the cache at least."""
+        return self.true is not None and 0 < self.count == self.true + self.refused
 
     @property
     def is_old_needed(self) -> bool:
@@ -84,17 +87,19 @@ def status_of(location: str) -> LiveStatus:
     count = store.info.count
     if is_all_true(store) and not state_path(store).exists():
         counters = dict.fromkeys(get_args(Counter), 0.0)
-        return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, ())
+        return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, (), is_all_true=True)
     with open_state(store) as state:
         monitor = Monitor.kept_in(state)
-        if monitor is not None and monitor.translation != translation_of(store, state):
+        if monitor is not None and monitor.translation != translation_of(store):
             monitor = None
         waiting = len(state.kept_queries(0 if monitor is None else monitor.last, limit=10_000))
         uncalibrated = monitor is None or monitor.calibration is None
+        is_known = state.value("generation") in (None, generation_of(store))
+        true = len(state.true_documents()) if is_known else None
         return LiveStatus(
             location=location,
             count=count,
-            true=len(state.true_documents()) if state.value("generation") in (None, generation_of(store)) else None,
+            true=true,
             queued=len(state.queue(1_000_000)),
             refused=len(state.refused()),
             verdict=None if monitor is None else monitor.verdict(waiting),
@@ -104,5 +109,7 @@ def status_of(location: str) -> LiveStatus:
             counters=state.counters(),
             history=tuple(state.history()),
             old=None if (noted := state.value(OLD_STORE)) is None else Additions(**noted),
+            # True vectors of files may be in the cache alone, which the first stage of a search knows nothing of.
+            is_all_true=is_all_true(store) if as_files(store) is not None else 0 < count == true,
             control=control_of(state),
         )

@@ -1,7 +1,8 @@
-"""The worker of a live store: writes true vectors into it, most wanted first, and watches what is served.
+"""The worker of a live store: gives it true vectors, most wanted first, and watches what is served.
 
 Vectors are in the embedding cache before anything else happens to them, and a store is surveyed anew at each start: a
-worker that was killed at any moment has lost nothing.
+worker that was killed at any moment has lost nothing. Records of a database are written to; for files the cache is the
+only place.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from migrate.errors import (
     LockedError,
     RemoteError,
     SpendingError,
-    StitchError,
     StoreError,
     UsageError,
     VectorError,
@@ -55,7 +55,7 @@ from migrate.live.state import (
     state_path,
     text_hash,
 )
-from migrate.live.writing import Renewal, VectorWriter, writer_of
+from migrate.live.writing import VectorWriter, require_served
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -69,23 +69,25 @@ _log = logging.getLogger(__name__)
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
 _SAID: Final = "own verdict that was told"
-_RENEWED: Final = "own shares at which the stitch was fitted again"
+_NEWS: Final = 0.02
+"""The share of the documents that others have had embedded, from which on the store is surveyed anew."""
 
 
 @dataclass
 class LiveSurvey:
-    """The documents of a store: hashes of the `texts` by id, and of the `true` ones; ids `remaining`, in their order.
+    """The documents of a store: hashes of the texts of the `true` ones by id; ids `remaining`, in their order.
 
-    `embedded` are those whose vectors the cache has and the store has not. `counters` are those of the survey, `judged`
-    counts what the verdict has had embedded since. `bitwise` is True if all that is true is so to the last bit;
-    `refused` are texts that the model takes no vector of. `unproven` are the documents of `remaining` whose vectors the
-    store calls true, and the cache does not know.
+    `in_store` are the true ones whose vector in the store is the true one: all of a database, some of files. `embedded`
+    are those of a database whose vectors the cache has and the store has not. `counters` are those of the survey,
+    `judged` counts what the verdict has had embedded since. `bitwise` is True if all that is true in the store is so to
+    the last bit; `refused` are texts that the model takes no vector of. `unproven` are the documents of `remaining`
+    whose vectors the store calls true, and the cache does not know.
     """
 
     count: int = 0
     counters: Mapping[Counter, float] = field(default_factory=dict)
     true: dict[str, bytes] = field(default_factory=dict)
-    texts: dict[str, bytes] = field(default_factory=dict)
+    in_store: set[str] = field(default_factory=set)
     embedded: list[str] = field(default_factory=list)
     remaining: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
@@ -98,6 +100,11 @@ class LiveSurvey:
     def is_complete(self) -> bool:
         """True if every document has its true vector, but those that the model refuses."""
         return not self.embedded and not self.remaining and len(self.true) + self.refused == self.count
+
+    @property
+    def is_all_in_store(self) -> bool:
+        """True if the store itself is complete: it is searched by true vectors alone."""
+        return self.is_complete and len(self.in_store) == len(self.true)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +136,9 @@ class Worker:
     ) -> None:
         self.location, self.options, self._tell_user = location, options or WorkerOptions(), tell
         budget, pace = Control().budget_of(self.options), Control().pace_of(self.options)
-        self.renewal = Renewal.of(self.options)
         store = open_store(location)
         _check_fits(store, embedder)
-        if self.renewal is not None:
-            self.renewal.require_of(store)
+        require_served(store)
         self.state = LiveState(state_path(store))
         try:
             tally = tally_of(embedder, self.options.price)
@@ -141,9 +146,7 @@ class Worker:
             self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
             self.control = control_at_start(self.state, self.options)
             self.account.limit(self.control.budget_of(self.options), self.control.pace_of(self.options))
-            self.writer: VectorWriter = writer_of(
-                store, self.state, share=self.options.publish, seconds=60 * self.options.publish_minutes
-            )
+            self.writer = VectorWriter(self.state)
         except BaseException:
             self.state.close()
             raise
@@ -152,8 +155,6 @@ class Worker:
         self._verdict: LiveVerdict | None = None
         self._surveyed_at = self._looked_at = self._noted_at = -np.inf
         self._failures = 0
-        self._not_renewed: tuple[float, ...] = ()
-        self._remark = ""
         self._is_old_told = False
         self._is_proven = not needs_proof(self.embedder)
         self._is_unaffordable = False  # the proof, without which nothing is embedded
@@ -175,10 +176,10 @@ class Worker:
                 phase, message = "stopped", "interrupted"
                 raise
             finally:
-                self._say(phase, message + self._remark)
+                self._say(phase, message)
                 self._note_history(now=True)
                 del self.store  # a folder that a database gives to one process is free again
-        survey, message = self.survey, message + self._remark
+        survey = self.survey
         return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
 
     def _take_lock(self, stack: ExitStack) -> None:
@@ -197,7 +198,6 @@ class Worker:
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
             if self.state.value(STOP):
-                self._publish()
                 return "stopped", "asked to stop"
             self._obey()
             try:
@@ -209,7 +209,7 @@ class Worker:
                 manifest = self.store.info.manifest
                 model = None if manifest is None else manifest.model
                 is_ours = model is not None and model == self.embedder.identity  # not after a rollback
-                if as_files(self.store) is not None or self._failures >= 5 or not is_ours:
+                if self._is_in_files or self._failures >= 5 or not is_ours:
                     raise
                 self._pause(str(error))
                 self._surveyed_at = -np.inf
@@ -240,16 +240,15 @@ class Worker:
         if documents:
             self._say("running", "")
             stops = self._fill(documents)
-        if self.writer.is_due(self.survey.count):
-            self._publish()
-        self._renew()
         if documents and stops is None:
             return None
-        if self.writer.waiting:
-            self._publish()
         if stops is not None:
             return "paused", stops
         return self._end()
+
+    @property
+    def _is_in_files(self) -> bool:
+        return as_files(self.store) is not None
 
     @property
     def _is_paused(self) -> bool:
@@ -274,6 +273,8 @@ class Worker:
         survey = self.survey
         if survey.is_complete:
             refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
+            if not survey.is_all_in_store:
+                return "complete", f"all {len(survey.true):,} true vectors are in the cache{refused}"
             equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
         if survey.remaining and self._is_unaffordable:
@@ -289,7 +290,7 @@ class Worker:
 
     def _is_other(self) -> bool:
         """Tell if the store may hold other documents than the survey has seen, or the cache many more."""
-        if self._since("embedded_by_queries") + self.survey.judged >= max(self.options.publish * self.survey.count, 1):
+        if self._since("embedded_by_queries") + self.survey.judged >= max(_NEWS * self.survey.count, 1):
             return True
         files = as_files(self.store)
         if files is None or self._surveyed_at == -np.inf:
@@ -310,7 +311,7 @@ class Worker:
             # For all of them, before the first is sent, and for one to embed after
             self.account.require_room([*documents, *documents[:1]])
             n_asked = prove_known(self.embedder, documents, source=self.location)
-            if not self.survey.true:  # nothing in the store is what the cache has
+            if not self.survey.in_store:  # nothing in the store is what the cache has
                 unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)
                 n_asked += prove_kept(self.store, self.embedder, unproven)
             self._is_proven = n_asked > 0
@@ -335,7 +336,6 @@ class Worker:
             for number, document in enumerate(documents):
                 digest, row = text_hash(document.text), start + number
                 survey.rows[ids[number]] = row
-                survey.texts[document.id] = digest
                 if refused.get(document.id, (None,))[0] == digest:
                     survey.refused += 1
                     continue
@@ -346,8 +346,10 @@ class Worker:
                 else:
                     same, bitwise = _same(vectors[number], true, cosine=cosine)
                 if same:
-                    survey.true[document.id] = digest
+                    survey.in_store.add(document.id)
                     survey.bitwise &= bitwise
+                if same or (true is not None and self._is_in_files):
+                    survey.true[document.id] = digest
                 elif true is not None:
                     survey.embedded.append(document.id)
                 else:
@@ -356,19 +358,15 @@ class Worker:
                         survey.unproven.append(document.id)
         survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
         self.state.settle(survey.true, refused.keys() & set(survey.remaining))
-        if self.renewal is not None and not self.survey.count:  # at first
-            self.renewal.require_documents(store, self.embedder, survey.texts)
         self.survey, self._surveyed_at = survey, time.monotonic()
-        self.writer.waiting = {}
 
     def _adopt(self, store: Store) -> None:
         """Note which store this is; another one than the last ends the epoch of the monitor."""
         self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
-        translation, monitor = translation_of(store, self.state), Monitor.kept_in(self.state)
+        translation, monitor = translation_of(store), Monitor.kept_in(self.state)
         if monitor is not None and monitor.translation != translation:
             queries = self.state.kept_queries(monitor.last, limit=10**6)
             monitor = replace(monitor.new_epoch(), last=max([monitor.last, *(query.number for query in queries)]))
-            self.state.note(_RENEWED, [])
         # another margin is another question to the same scores
         margin, origin = self.options.margin, self.options.margin_from
         self._monitor = replace(monitor or Monitor(), translation=translation, margin=margin, margin_from=origin)
@@ -376,19 +374,19 @@ class Worker:
 
     def _next(self) -> list[Document]:
         """Return what to write next: what is embedded already, the most wanted, then, where others are to be, these."""
-        waiting, survey = self.writer.waiting, self.survey
+        survey = self.survey
         if survey.embedded:
             ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
-            return self._documents([doc_id for doc_id in ids if doc_id not in waiting and doc_id not in survey.true])
+            return self._documents([doc_id for doc_id in ids if doc_id not in survey.true])
         size = min(self._room(), self.account.at_once(_BATCH))
         if size <= 0:
             return []
-        queued = (doc_id for doc_id in self.state.queue(_BATCH + len(waiting)) if doc_id in survey.rows)
-        ids = [doc_id for doc_id in queued if doc_id not in waiting and doc_id not in survey.true][:size]
+        queued = (doc_id for doc_id in self.state.queue(_BATCH) if doc_id in survey.rows)
+        ids = [doc_id for doc_id in queued if doc_id not in survey.true][:size]
         chosen = set(ids)
         while not self.options.from_queue and len(ids) < size and survey.remaining:
             doc_id = survey.remaining.pop()
-            if doc_id not in chosen and doc_id not in waiting and doc_id not in survey.true:
+            if doc_id not in chosen and doc_id not in survey.true:
                 ids.append(doc_id)
         return self._documents(ids)
 
@@ -420,8 +418,10 @@ class Worker:
             for chunk, vectors in self._embedded(batch):
                 if self.writer.put(self.store, chunk, vectors) < len(chunk):
                     self._surveyed_at = -np.inf
-                if as_files(self.store) is None:  # where one was left out, the survey is made anew
-                    self.survey.true.update({document.id: text_hash(document.text) for document in chunk})
+                # Where one was left out, the survey is made anew.
+                self.survey.true.update({document.id: text_hash(document.text) for document in chunk})
+                if not self._is_in_files:
+                    self.survey.in_store.update(document.id for document in chunk)
         except RemoteError:
             self.survey.remaining.extend(document.id for document in batch)
             raise
@@ -454,40 +454,6 @@ class Worker:
             yield from self._embedded(documents[:half])
             yield from self._embedded(documents[half:])
 
-    def _publish(self) -> None:
-        """Let a store in files have what waits."""
-        store = self.writer.publish(self.embedder, self.survey.true)
-        if store is not None:
-            self._survey()
-            self._note_history(now=True)
-
-    def _renew(self) -> None:
-        """Fit the stitch again at set shares of true vectors, and renew the translations that are left."""
-        renewal, survey = self.renewal, self.survey
-        if renewal is None or not survey.count:
-            return
-        done = tuple(self.state.value(_RENEWED) or ())
-        true = {**survey.true, **self.writer.waiting}
-        due = renewal.due(len(true) / survey.count, (*done, *self._not_renewed))
-        if not due:
-            return
-        self._say("running", "fitting the stitch again")
-        try:
-            renewal.check(self.store, survey.texts)
-            fitted = renewal.refitted(self.embedder, seed=self.options.seed)
-            stays = true.keys() | set(survey.unproven)  # the store calls these true, though the cache lost them
-            untrue = {doc_id: digest for doc_id, digest in survey.texts.items() if doc_id not in stays}
-            self.writer.renew(self.store, renewal, fitted, untrue)
-        except (StitchError, StoreError, VectorError) as error:  # it stays as it was
-            self._not_renewed = (*self._not_renewed, *due)
-            self._remark = f"; the stitch was not fitted again: {error}"
-            self._say("running", str(error))
-            return
-        self.writer.publish(self.embedder, survey.true)
-        self.state.count({"refits": 1})
-        self._survey()  # which forgets what was done for another translation
-        self.state.note(_RENEWED, [*done, *due])
-
     # Watching.
 
     def _look(self, *, now: bool = False) -> None:
@@ -510,7 +476,7 @@ class Worker:
         self._tell(self._verdict)
 
     def _judge(self, queries: Sequence[ServedQuery]) -> None:
-        true, n_embedded = self.survey.true, self._since("embedded_by_worker")
+        true, n_embedded = self.survey.in_store, self._since("embedded_by_worker")
         is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
         self._note_choosers()
         try:
@@ -541,10 +507,10 @@ class Worker:
     def _tell_of_old_store(self) -> None:
         """Say once that the store before the migration is no longer needed, as what it adds to answers shows."""
         noted = self.state.value(OLD_STORE)
-        is_needed = noted is None or (Additions(**noted).is_needed and not self.survey.is_complete)
+        is_needed = noted is None or (Additions(**noted).is_needed and not self.survey.is_all_in_store)
         if not is_needed and not self._is_old_told:
             adds = f"the old store adds nothing to true vectors: {MAY_GO}"
-            self._tell_user(f"{self.location}: {adds if self.survey.is_complete else Additions(**noted)}")
+            self._tell_user(f"{self.location}: {adds if self.survey.is_all_in_store else Additions(**noted)}")
         self._is_old_told = not is_needed
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
@@ -616,11 +582,11 @@ def _is_beyond(budget: Budget, documents: int, tokens: int, count: int, price: f
     return spent > budget.amount
 
 
-def translation_of(store: Store, state: LiveState) -> str:
+def translation_of(store: Store) -> str:
     """Name the translation that gave the vectors without a true one; true vectors that come do not change it."""
     manifest = store.info.manifest
     inputs = None if manifest is None else dict(manifest.inputs)
-    return canonical_json([inputs, int(state.counters()["refits"])])
+    return canonical_json(inputs)
 
 
 def _check_fits(store: Store, embedder: Embedder) -> None:

@@ -406,13 +406,10 @@ def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_m
     assert lead_migrate("live run new --once --budget 20").next == "live status new"
     assert lead_migrate("live status new", code=JUDGED).next == "live run new"  # which another test runs
     lead_migrate("live run new --once -q")
-    status = lead_migrate("live status new")
-    assert status.out.startswith("SAFE: every vector is the model's own")
-    assert status.err == "OLD: the store that the new one was made from\nnext: lead-migrate switch OLD new\n"
-    lead_migrate("switch store new")
-    lead_migrate("rollback store")
-    found = printed("backfill new -o filled")
-    assert found == "switch store filled"
+    found = printed("live status new", JUDGED)
+    assert found == "backfill new -o new-complete"
+    found = printed(found)
+    assert found == "switch store new-complete"
     lead_migrate(found)
 
 
@@ -427,18 +424,18 @@ def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed
 
     shell(f"lead-migrate {switched.next} > worker.txt 2>&1 &")
     deadline = time.monotonic() + 240
-    while not (status := lead_migrate("live status store", code=JUDGED)).out.startswith("SAFE: every vector is the"):
+    while "150 of 150 vectors are true ones" not in (status := lead_migrate("live status store", code=JUDGED)).out:
         assert time.monotonic() < deadline, Path("worker.txt").read_text()
         time.sleep(0.2)
-    assert status.next is None, "it was switched before"
+    assert status.next == "backfill store -o store-complete"
     after = lead_migrate("live stop store").next
     assert after == "live status store"
     lead_migrate(after)
     assert "150 of 150 vectors are true ones" in Path("worker.txt").read_text()
 
     lead_migrate(command_after(switched, "to roll back:"))
-    assert lead_migrate("live status new").next == "switch OLD new"
-    lead_migrate("switch store new")
+    assert lead_migrate("backfill new -o new-complete").next == "switch OLD new-complete"
+    lead_migrate("switch store new-complete")
     lead_migrate(f"{command_after(switched, 'to delete the old store:')} --yes")
 
 

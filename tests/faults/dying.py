@@ -47,9 +47,7 @@ MOMENTS = {
     "column exchanged": [("after", "migrate.stores.parquet.columns:exchange_paths")],
     "field dropped": [("after", "migrate.stores.added_fields:VectorFields.drop")],
     "embedded": [("before", "migrate.live.writing:VectorWriter.put")],
-    "vectors written": [("after", "migrate.live.writing:RecordWriter.replace")],
-    "folder written": [("after", "migrate.live.writing:backfill_store")],
-    "folder exchanged": [("after", "migrate.live.writing:rename_folder")],
+    "vectors written": [("after", "migrate.live.writing:VectorWriter.replace")],
 }
 """The calls that are one moment; a method is that of subclasses too."""
 

@@ -14,6 +14,7 @@ from worker_tools import DATABASES, Hashed, Other, translate, wait_for
 from migrate.embed import reembed_store
 from migrate.errors import StoreError
 from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.state import LiveState, state_path, text_hash
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores
 from migrate.steps.switch import rollback, switch
@@ -60,6 +61,22 @@ def test_a_filter_goes_to_the_store_and_what_passes_is_ranked_by_true_vectors(ki
         answer = searcher.search(query, where=FILTERS[kind])
     assert answer.untrue == 14
     assert list(answer.ids) == estimated(store, true, query, 3)[:10]
+
+
+def test_written_vectors_are_true_as_long_as_their_texts_are(place_of, tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(120, 8)).astype(np.float32)
+    make_store(tmp_path / "source", vectors, ModelIdentity("tfidf:8", 8, normalized=False), source=None)
+    place, model = place_of("sqlite-vec"), Hashed()
+    store = translate(tmp_path / "source", model, place)
+    stale, *marked = list(store.documents())[:10]
+    written = [stale, *marked]
+    store.put_vectors([document.id for document in written], np.stack([model.one(d.text) for d in written]))
+    with LiveState(state_path(store)) as state:
+        state.mark_true({document.id: text_hash(document.text) for document in marked})
+        state.mark_true({stale.id: text_hash("what stood there before")})
+    limits = LiveLimits(depth=120, max_documents=0)
+    with LiveSearcher(place, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
+        assert searcher.search(model.one("a question")).untrue == 120 - len(marked)
 
 
 def estimated(store, true, query, known):

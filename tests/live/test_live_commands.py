@@ -1,7 +1,6 @@
 """`lead-migrate live`: a worker from the command line, beside a searcher, and what is told of it."""
 
 import json
-import os
 import shutil
 from contextlib import suppress
 
@@ -16,7 +15,6 @@ from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
 from migrate.live.state import state_path
 from migrate.live.status import status_of
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 
@@ -72,39 +70,34 @@ def test_a_store_is_completed_and_says_so(translated, tmp_path, capsys):
     assert lead_migrate("live", "run", translated, "--once", "--budget", "48", "--json") == 0
     done = json.loads(capsys.readouterr().out)
     assert (done["phase"], done["true"], done["count"]) == ("paused", 90, 150)
+    complete = tmp_path / "new-complete"
     for _ in range(2):
         assert lead_migrate("live", "run", translated, "--once", "--budget", "$1") == 0
-        assert "complete: all 150 vectors are the model's own, to the bit" in words_of(capsys.readouterr().out)
+        printed = capsys.readouterr()
+        assert "complete: all 150 true vectors are in the cache" in words_of(printed.out)
+        assert f"next: lead-migrate backfill {translated} -o {complete}" in printed.err
     assert lead_migrate("live", "status", translated) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("SAFE: every vector is the model's own"), "the verdict comes first"
-    assert "150 of 150 vectors are true ones (100.0 %)" in said
+    printed = capsys.readouterr()
+    assert printed.out.startswith("INCONCLUSIVE: no sampled query was scored yet"), "the verdict comes first"
+    assert "150 of 150 vectors are true ones (100.0 %)" in printed.out
+    assert f"next: lead-migrate backfill {translated} -o {complete}" in printed.err
     assert lead_migrate("live", "stop", translated) == 0
     assert "no worker is running" in capsys.readouterr().out
+    assert lead_migrate("backfill", translated, "-o", complete) == 0
     embedder = load_embedder(SMALL, dimensions=24)
-    true = embedder.embed_documents(list(open_store(translated).documents()))
-    assert np.array_equal(read_all(open_store(translated).scan()).vectors, true)
+    true = embedder.embed_documents(list(open_store(complete).documents()))
+    assert np.array_equal(read_all(open_store(complete).scan()).vectors, true)
+    capsys.readouterr()
+    assert lead_migrate("live", "status", complete) == 0
+    assert capsys.readouterr().out.startswith("SAFE: every vector is the model's own")
 
 
-def test_a_folder_is_completed_from_inside(translated, source_folder, tmp_path, capfd, monkeypatch):
+def test_a_folder_is_completed_from_inside(translated, capfd, monkeypatch):
     monkeypatch.chdir(translated)
-    stitch = ("--stitch", "../st", "--source", os.path.relpath(source_folder), "--refit-at", "40%")
-    words = ("--budget", "121", "--publish", 0.1, "--cache", "../own.sqlite", *stitch)
+    words = ("--budget", "121", "--cache", "../own.sqlite")
     assert lead_migrate("live", "run", ".", "--once", *words) == 0, capfd.readouterr().err
-    assert "105 of 150 vectors are true ones" in words_of(capfd.readouterr().out)
-    assert status_of(str(translated)).counters["refits"] == 1
-    assert status_of(str(translated)).true == 105
-
-
-def test_a_stitch_at_a_url_is_fitted_again(translated, source_folder, tmp_path, capsys):
-    load_stitch(tmp_path / "st").save(f"memory://{tmp_path.name}/st")
-    live = ("live", "run", translated, "--once", "--budget", "48", "--source", source_folder, "--refit-at", "50%")
-    for place, code in ((f"memory://{tmp_path.name}/none", 4), ("nothing://bucket/st", 2)):
-        assert lead_migrate(*live, "--stitch", place) == code
-        error = capsys.readouterr().err
-        assert place in error and error.count("\n") == 1
-    assert lead_migrate(*live, "--stitch", f"memory://{tmp_path.name}/st", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["true"] == 90
+    assert "113 of 150 vectors are true ones" in words_of(capfd.readouterr().out)
+    assert status_of(str(translated)).true == 113
 
 
 def test_counters_are_what_prometheus_reads(translated, tmp_path, capsys):

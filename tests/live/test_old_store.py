@@ -12,6 +12,7 @@ from live_tools import COUNT, DIM, make_store, noisy_vectors, served_by, texts, 
 from openai_server import KEY, status, vector_of
 from worker_tools import Hashed, Other, translate
 
+from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import RemoteError, StoreError, UsageError, VectorError
 from migrate.live.old_store import Additions
 from migrate.live.searcher import LiveLimits, LiveSearcher
@@ -279,7 +280,7 @@ def test_a_new_model_that_fails_in_its_own_way_leaves_the_answer_to_the_old_one(
     assert searcher.search("a question").answered_by == ("old",)
 
 
-def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, folder):
+def test_what_the_old_store_adds_is_counted(live, folder):
     searcher = live()
     for question in QUESTIONS:
         searcher.search(question)
@@ -291,15 +292,32 @@ def test_what_the_old_store_adds_is_counted_and_falls_with_true_vectors(live, fo
     ]
     assert added.queries == len(QUESTIONS) and added.is_needed
     assert added.share == pytest.approx(sum(map(len, shown)) / len(QUESTIONS) / 10, abs=0.03)
-    searcher.close()
-    with LiveState(state_path(open_store(folder))) as state:
-        state.mark_true({doc_id: text_hash(text) for doc_id, text in zip(IDS, texts(), strict=True)})
-    again = live()
-    counts = [again.search(f"question {number}").answered_by for number in range(700)]
-    again.refresh()
-    added = status_of(str(folder)).old
+
+
+def test_the_old_store_adds_nothing_to_a_database_of_true_vectors(old, place_of, tmp_path):
+    place, model = place_of("sqlite-vec"), Other()
+    store = translate(old, model, place)
+    documents = list(store.documents())
+    store.put_vectors([document.id for document in documents], np.stack([model.one(d.text) for d in documents]))
+    with LiveState(state_path(store)) as state:
+        state.mark_true({document.id: text_hash(document.text) for document in documents})
+    cache = tmp_path / "cache.sqlite"
+    with LiveSearcher(place, model, limits=ONLY_RANK, old=old, old_model=OLD, cache=cache) as searcher:
+        counts = [searcher.search(f"question {number}").answered_by for number in range(700)]
+        searcher.refresh()
+    added = status_of(place).old
     assert added.share < 0.005 and not added.is_needed
     assert counts[:400].count(("new", "old")) == 400 and counts[-100:].count(("new", "old")) < 25
+
+
+def test_the_old_store_goes_on_adding_to_files_whose_true_vectors_are_in_the_cache(live, folder, server, tmp_path):
+    cached = CachedEmbedder(served_by(server), tmp_path / "cache.sqlite")
+    cached.embed_documents(list(open_store(folder).documents()))
+    searcher = live()
+    answers = [searcher.search(f"question {number}") for number in range(30)]
+    searcher.refresh()
+    assert not any(answer.untrue for answer in answers)
+    assert status_of(str(folder)).old.is_needed, "the first stage finds documents by their translated vectors"
 
 
 def test_what_it_adds_to_several_searchers_is_counted_together(live, folder):

@@ -16,7 +16,7 @@ from worker_tools import wait_for
 
 from migrate.errors import AuthenticationError, StoreError, UsageError, VectorError
 from migrate.live.searcher import LiveLimits, LiveSearcher
-from migrate.live.state import LiveState, state_path, text_hash
+from migrate.live.state import LiveState, state_path
 from migrate.search.rerank import estimate_scores
 from migrate.steps.switch import rollback, switch
 from migrate.stores import open_store
@@ -258,21 +258,6 @@ def test_a_store_that_was_translated_from_an_unknown_model_is_not_taken_for_comp
     searcher, query = live(location=folder), vector_of("q", DIM)
     wait_for_true(searcher, query)
     assert list(searcher.search(query).ids) != order_of(noisy_vectors(), query)[:10]
-
-
-def test_documents_that_were_written_back_are_true_as_long_as_their_texts_are(model, live, server, tmp_path):
-    query = vector_of("q", DIM)
-    rows, vectors = pool_of(query, 40), noisy_vectors()
-    vectors[rows] = true_vectors()[rows]
-    pool = np.argsort(-(vectors @ query), kind="stable")[:20]
-    stale, *marked = [row for row in pool if row in rows][:10]
-    folder = make_store(tmp_path / "partly", vectors, model.identity)
-    live(location=folder).close()
-    with LiveState(state_path(open_store(folder))) as state:
-        state.mark_true({f"d{row}": text_hash(texts()[row]) for row in marked})
-        state.mark_true({f"d{stale}": text_hash("what stood there before")})
-    assert list(live(location=folder).search(query).ids) == order_of(true_vectors(), query, pool)[:10]
-    assert set(embedded(server)) == {texts()[row] for row in pool if row not in marked}
 
 
 def test_a_changed_text_is_not_served_by_its_old_vector(live, server, folder):

@@ -103,8 +103,7 @@ def translate(source_folder, embedder, place, size=40):
 def work(location, cache, batch=None):
     if batch is not None:
         migrate.live.worker._BATCH = batch
-    options = WorkerOptions(once=True, publish=0.2)
-    Worker(location, CachedEmbedder(Hashed(), cache), options).run()
+    Worker(location, CachedEmbedder(Hashed(), cache), WorkerOptions(once=True)).run()
 
 
 def work_and_note(location, cache, journal, budget, after):

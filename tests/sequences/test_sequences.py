@@ -73,9 +73,7 @@ a_number = st.integers(0, 11)
 a_kill = (
     st.none()
     | st.integers(1, 60)
-    | st.sampled_from(
-        ["recorded:1", "filled:1", "complete:1", "published:1", "embedded:1", "vectors written:1", "folder exchanged:1"]
-    )
+    | st.sampled_from(["recorded:1", "filled:1", "complete:1", "published:1", "embedded:1", "vectors written:1"])
 )
 a_kill_of_a_switch = st.none() | st.integers(1, 40) | st.sampled_from(
     ["noted:1", "noted:2", "moved:1", "moved:2", "exchanged:1", "set aside:1"]
@@ -249,11 +247,10 @@ class Sequences(RuleBasedStateMachine):
         arguments = ["backfill", self.location(source), "-o", self.output(output), "--force", "-q"]
         self.write(output, *arguments, "--target", MODEL, source=source, kill=kill, finishes=finishes)
 
-    @rule(number=a_number, kill=a_kill, finishes=st.booleans(), refits=st.booleans())
-    def complete_while_it_serves(self, number, kill, finishes, refits):
+    @rule(number=a_number, kill=a_kill, finishes=st.booleans())
+    def complete_while_it_serves(self, number, kill, finishes):
         name = self.pick(number)
         arguments = ["live", "run", self.location(name), "--once", "--budget", "30%", "--yes", "--target", MODEL]
-        arguments += ["--stitch", "stitch", "--source", self.old] if refits else []
         self.write(name, *arguments, source=name, kill=kill, finishes=finishes)
 
     @rule(

@@ -11,7 +11,6 @@ from test_fields import FIELD, field_at, same, vectors_by_id
 
 import migrate
 from migrate.errors import InputError, StoreError, UsageError
-from migrate.live.writing import writer_of
 from migrate.steps.switch import forget
 from migrate.stores import open_store
 from migrate.stores.confidence import stored_confidence
@@ -164,12 +163,6 @@ def test_a_forget_that_was_killed_is_finished_where_further_columns_stand_beside
     with pytest.raises(StoreError, match=r"there are embedding_new, third"):
         open_store(old)
     assert open_store(field_at(old)).info.manifest.model.spec == "hashed"
-
-
-def test_no_worker_writes_true_vectors_into_a_column_while_it_serves(old, stitch):
-    migrate.translate(old, stitch, into=FIELD)
-    with pytest.raises(UsageError, match=r"added columns of the kind parquet cannot be written to .* `backfill`"):
-        writer_of(open_store(field_at(old)), None, share=0.1, seconds=60)
 
 
 def test_a_file_of_the_folder_alone_goes_on_meaning_the_old_column(old, stitch):

@@ -69,31 +69,41 @@ class KnownTexts:
         )
 
     @property
-    def prefix(self) -> str:
-        """The prefix of documents, by the manifest."""
-        return "" if self.model is None else self.model.document_prefix
+    def to_embed(self) -> list[str]:
+        """The texts as they are, and then, if documents have a prefix, with it: a check embeds both.
 
-    def require(self, embedded: Vectors, *, name: str) -> None:
-        """Make sure that most vectors of the texts, (n, dim), are the store's: a text may have changed since.
+        Some programs add the prefix themselves, some models do.
+        """
+        prefix = "" if self.model is None else self.model.document_prefix
+        return [*self.texts, *(prefix + text for text in self.texts if prefix)]
 
-        Raises VectorError: they are not, or of another dimension. `name` says whose they are.
+    def require(self, embedded: Vectors) -> None:
+        """Make sure that most vectors of the texts, with the prefix or without, are the store's.
+
+        `embedded` are the vectors of `to_embed`, (n, dim). A text or two may have changed since.
+
+        Raises VectorError: they are not, or of another dimension.
         """
         stored = self.vectors
+        count = len(stored)
         theirs = "" if self.model is None else f", which are those of {self.model.spec}"
         advice = "embed queries with the store's own model, or search the store that was built with this one"
-        if len(embedded) != len(stored):
+        if len(embedded) != len(self.to_embed):
             raise VectorError(
-                f"{self.location}: {name} gives {len(embedded)} vectors for {len(stored)} texts; check it"
+                f"{self.location}: the guarded model gives {len(embedded)} vectors for {len(self.to_embed)} texts; "
+                "check it"
             )
         if embedded.shape[1] != stored.shape[1]:
             raise VectorError(
-                f"{self.location}: {name} gives vectors of {embedded.shape[1]:,} dimensions, and the store has "
-                f"{stored.shape[1]:,}{theirs}; {advice}"
+                f"{self.location}: the guarded model gives vectors of {embedded.shape[1]:,} dimensions, and the store "
+                f"has {stored.shape[1]:,}{theirs}; {advice}"
             )
-        if 2 * agree(stored, embedded, self.tolerance).sum() < len(stored):
+        attempts = [embedded[start : start + count] for start in range(0, len(embedded), count)]
+        if all(2 * agree(stored, attempt, self.tolerance).sum() < count for attempt in attempts):
             raise VectorError(
-                f"{self.location}: {name} does not give the store's vectors{theirs}: of {len(stored)} of its texts "
-                f"the vectors have a median cosine of {_median_cosine(stored, embedded):.3f} with them; {advice}"
+                f"{self.location}: the guarded model does not give the store's vectors{theirs}: of {count} of its "
+                f"texts the vectors have a median cosine of {_median_cosine(stored, attempts[-1]):.3f} with them; "
+                f"{advice}"
             )
 
 
