@@ -85,18 +85,18 @@ class Package:
         ]
         return sum(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
 
-    def uses(self) -> dict[str, set[str]]:
-        """The modules of the package that each module imports, at any time: inside functions too."""
+    def uses(self, *, types: bool = False) -> dict[str, set[str]]:
+        """The modules of the package that each module imports, inside functions too; for types alone if `types`."""
         names = {self._dotted(path): path for path in self.trees}
-        return {
-            name: {module for imported in imported_names(self.trees[path]) if (module := resolve(imported, names))}
-            - {name}
-            for name, path in names.items()
-        }
+        used: dict[str, set[str]] = {}
+        for name, path in names.items():
+            imports = imported_names(self.trees[path], types=types)
+            used[name] = {module for imported in imports if (module := resolve(imported, names))} - {name}
+        return used
 
-    def circles(self) -> list[list[str]]:
+    def circles(self, *, types: bool = False) -> list[list[str]]:
         """Return the groups of modules that import each other in a circle, functions' own imports included."""
-        return circles_in(self.uses())
+        return circles_in(self.uses(types=types))
 
     def inner_imports(self) -> int:
         """Count imports of the package's own modules inside functions."""
@@ -170,8 +170,11 @@ def reachable(name: str, uses: dict[str, set[str]]) -> set[str]:
     return found
 
 
-def imported_names(tree: ast.Module) -> Iterator[str]:
-    """Yield the dotted names that a module imports when it runs; of `from a import b` it is `a.b`."""
+def imported_names(tree: ast.Module, *, types: bool = False) -> Iterator[str]:
+    """Yield the dotted names that a module imports when it runs, and, if `types`, those that only its types need.
+
+    Of `from a import b` it is `a.b`.
+    """
     for_types = {
         id(node)
         for branch in ast.walk(tree)
@@ -180,7 +183,7 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
         for node in ast.walk(statement)
     }
     for node in ast.walk(tree):
-        if id(node) in for_types:
+        if id(node) in for_types and not types:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -238,6 +241,7 @@ def figures(package: Package) -> dict[str, str]:
         "module constants per 1,000 lines": f"{1000 * package.constants() / sum(lines):.1f}",
         "imports of the package inside functions": str(package.inner_imports()),
         "circles of imports": str(len(package.circles())),
+        "circles of imports, types included": str(len(package.circles(types=True))),
         "one-caller functions per 1,000 lines": f"{1000 * package.one_caller_functions() / sum(lines):.1f}",
     }
 

@@ -70,24 +70,24 @@ def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
     """Return an untrained index after a recipe."""
     index = faiss.index_factory(dim, recipe.factory, metric)
     apply_settings(index, recipe)
-    for part in inside(index):
-        if isinstance(part, faiss.IndexIVF):
+    for component in inside(index):
+        if isinstance(component, faiss.IndexIVF):
             # fewer points than FAISS recommends are what a small store has
-            part.cp.min_points_per_centroid = 1
-        if hasattr(part, "do_polysemous_training"):  # slow, and for a kind of search that is not the default
-            part.do_polysemous_training = False
+            component.cp.min_points_per_centroid = 1
+        if hasattr(component, "do_polysemous_training"):  # slow, and for a kind of search that is not the default
+            component.do_polysemous_training = False
     return index
 
 
 def _training_rows(vectors: Rows, index: Any) -> Vectors:
     """Return a sample, in a fixed order; repeated where it is smaller than a codebook."""
-    parts = list(inside(index))
-    lists = max((part.nlist for part in parts if isinstance(part, faiss.IndexIVF)), default=0)
+    components = list(inside(index))
+    lists = max((component.nlist for component in components if isinstance(component, faiss.IndexIVF)), default=0)
     fit_in_memory = (512 << 20) // (4 * vectors.shape[1])
     # For each list FAISS takes 256 rows at most, and recommends 39 at least
     size = max(65_536, min(256 * lists, fit_in_memory), 39 * lists)
     if len(vectors) > size:
         rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
         return np.ascontiguousarray(vectors[rows])
-    least = max((1 << part.pq.nbits for part in parts if hasattr(part, "pq")), default=1)
+    least = max((1 << component.pq.nbits for component in components if hasattr(component, "pq")), default=1)
     return np.ascontiguousarray(np.tile(vectors, (-(-least // len(vectors)), 1)))

@@ -241,7 +241,7 @@ def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
             "vectors from the lists yet counts them; build it again without them"
         )
     labels = np.empty(stored, np.int64)
-    places = np.empty(stored, np.int64)
+    entries = np.empty(stored, np.int64)
     runs: list[tuple[int, int]] = []
     first = 0
     end = 0
@@ -251,14 +251,14 @@ def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
             ids = inverted.get_ids(number)
             rows = slice(first, first + size)
             labels[rows] = faiss.rev_swig_ptr(ids, size)
-            places[rows] = (number << 32) + np.arange(size)  # as the direct map of FAISS writes a place
+            entries[rows] = (number << 32) + np.arange(size)  # as the direct map of FAISS writes an entry
             runs.append((int(codes), size))
             first += size
             end = max(end, int(ids) + labels.itemsize * size)
             inverted.release_ids(number, ids)
             inverted.release_codes(number, codes)
     index.direct_map.type = faiss.DirectMap.Array
-    faiss.copy_array_to_vector(places, index.direct_map.array)
+    faiss.copy_array_to_vector(entries, index.direct_map.array)
     return labels, np.array(runs, np.int64).reshape(-1, 2), end
 
 
@@ -267,7 +267,7 @@ def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
 
 def _transforms(index: Any, inner: Any) -> list[Any]:
     """Return the transforms before an index, each of which FAISS can undo."""
-    transforms = [faiss.downcast_VectorTransform(index.chain.at(place)) for place in range(index.chain.size())]
+    transforms = [faiss.downcast_VectorTransform(index.chain.at(step)) for step in range(index.chain.size())]
     dims = [index.d, *(transform.d_out for transform in transforms)]
     if [*(transform.d_in for transform in transforms), inner.d] != dims or index.ntotal != inner.ntotal:
         raise RefusedError("the transforms do not fit to the index inside; the file is damaged, copy it again")
@@ -299,8 +299,8 @@ def _expect_rotation(transform: Any) -> None:
 
 
 def _expect_places(transform: Any) -> None:
-    places = faiss.vector_to_array(transform.map).astype(np.int64)
-    if places.size != transform.d_out or (places.size and places.max() >= transform.d_in):
+    positions = faiss.vector_to_array(transform.map).astype(np.int64)
+    if positions.size != transform.d_out or (positions.size and positions.max() >= transform.d_in):
         raise RefusedError(
             f"{_name(transform)} does not have {transform.d_out} places below {transform.d_in}; copy it again"
         )
@@ -309,8 +309,8 @@ def _expect_places(transform: Any) -> None:
 def _is_lossless(transform: Any) -> bool:
     if not isinstance(transform, faiss.RemapDimensionsTransform):
         return False
-    places = faiss.vector_to_array(transform.map)
-    return bool(np.unique(places[places >= 0]).size == transform.d_in)
+    positions = faiss.vector_to_array(transform.map)
+    return bool(np.unique(positions[positions >= 0]).size == transform.d_in)
 
 
 def _remark(transform: Any) -> str | None:

@@ -23,24 +23,24 @@ def describe_index(loaded: Any) -> Recipe:
     index = faiss.downcast_index(loaded)
     factory = ""
     with suppress(AssertionError, KeyError, NotImplementedError, RuntimeError):
-        found = _factory(index)
+        name = _factory(index)
         # believed where FAISS understands it; lists without vectors take memory too
-        faiss.index_factory(index.d, re.sub(r"IMI\d+x\d+|IVF\d+", "IVF1", found))
-        factory = found
+        faiss.index_factory(index.d, re.sub(r"IMI\d+x\d+|IVF\d+", "IVF1", name))
+        factory = name
     settings: dict[str, float] = {}
     for name, number in _sizes(index):
         settings.setdefault(name, number)
-    for name, part, attribute in _tunables(index):
-        settings.setdefault(name, float(getattr(part, attribute)))
+    for name, component, attribute in _tunables(index):
+        settings.setdefault(name, float(getattr(component, attribute)))
     return Recipe(factory, settings)
 
 
 def apply_settings(index: Any, recipe: Recipe) -> None:
     """Give an index the settings of a recipe that its factory string cannot express."""
-    for name, part, attribute in _tunables(index):
+    for name, component, attribute in _tunables(index):
         if name in recipe.settings:
-            kind = type(getattr(part, attribute))
-            setattr(part, attribute, kind(recipe.settings[name]))
+            kind = type(getattr(component, attribute))
+            setattr(component, attribute, kind(recipe.settings[name]))
 
 
 def inside(loaded: Any, *, quantizers: bool = True) -> Iterator[Any]:
@@ -62,8 +62,8 @@ def _factory(loaded: Any) -> str:
     if isinstance(index, faiss.IndexIDMap):
         return f"{type(index).__name__.removeprefix('Index')},{_factory(index.index)}"
     if isinstance(index, faiss.IndexPreTransform):
-        transforms = [faiss.downcast_VectorTransform(index.chain.at(place)) for place in range(index.chain.size())]
-        quantizers = [part.pq for part in inside(index.index) if hasattr(part, "pq")]
+        transforms = [faiss.downcast_VectorTransform(index.chain.at(step)) for step in range(index.chain.size())]
+        quantizers = [component.pq for component in inside(index.index) if hasattr(component, "pq")]
         steps = [_transform(transform, quantizers) for transform in transforms]
         return ",".join([*steps, _factory(index.index)])
     if isinstance(index, faiss.IndexRefine):
@@ -89,14 +89,14 @@ def _transform(transform: Any, quantizers: list[Any]) -> str:
 
 def _sizes(loaded: Any) -> Iterator[tuple[str, int]]:
     """Yield the numbers in a factory string that a person may want to see, with FAISS's names."""
-    for part in inside(loaded, quantizers=False):
-        if isinstance(part, faiss.IndexIVF):
-            yield "nlist", part.nlist
-        if isinstance(part, faiss.IndexHNSW):
-            yield "M", get_hnsw_M(part)
-        if hasattr(part, "pq"):
-            yield "M", part.pq.M
-            yield "nbits", part.pq.nbits
+    for component in inside(loaded, quantizers=False):
+        if isinstance(component, faiss.IndexIVF):
+            yield "nlist", component.nlist
+        if isinstance(component, faiss.IndexHNSW):
+            yield "M", get_hnsw_M(component)
+        if hasattr(component, "pq"):
+            yield "M", component.pq.M
+            yield "nbits", component.pq.nbits
 
 
 def _tunables(loaded: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
@@ -114,6 +114,6 @@ def _tunables(loaded: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
     elif isinstance(index, faiss.IndexIVF):
         yield f"{prefix}nprobe", index, "nprobe"
         yield f"{prefix}by_residual", index, "by_residual"
-        for part in inside(index.quantizer):  # which may compare by another metric than the lists
-            yield f"{prefix}quantizer_metric", part, "metric_type"
+        for component in inside(index.quantizer):  # which may compare by another metric than the lists
+            yield f"{prefix}quantizer_metric", component, "metric_type"
         yield from _tunables(index.quantizer, f"{prefix}quantizer_")

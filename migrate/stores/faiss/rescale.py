@@ -44,16 +44,16 @@ class _Scaler:
     def adapt(self, factory: str) -> str:
         """Return the string for the new dimension."""
         adapted = ",".join(map(self._step, factory.split(",")))
-        # OPQ rotates for as many parts as the product quantizer after it has
-        parts = re.search(r",PQ(\d+)", adapted)
-        return re.sub(r"OPQ\d+_", f"OPQ{parts[1]}_", adapted) if parts else adapted
+        # OPQ rotates for as many sub-vectors as the product quantizer after it has
+        sub_vectors = re.search(r",PQ(\d+)", adapted)
+        return re.sub(r"OPQ\d+_", f"OPQ{sub_vectors[1]}_", adapted) if sub_vectors else adapted
 
     def _step(self, step: str) -> str:
         if match := re.fullmatch(r"(PCAR?|OPQ\d+_|RR|Pad)(\d+)", step):
             return match[1] + str(self._transform(match[1], int(match[2])))
         if match := re.fullmatch(r"PQ(\d+)(?:\+(\d+))?(.*)", step):
-            second = f"+{self._parts(int(match[2]))}" if match[2] else ""
-            return f"PQ{self._told_parts(int(match[1]))}{second}{match[3]}"
+            second = f"+{self._sub_vectors(int(match[2]))}" if match[2] else ""
+            return f"PQ{self._told_sub_vectors(int(match[1]))}{second}{match[3]}"
         if match := re.fullmatch(r"IMI(\d+)(x\d+)", step):
             return f"IMI{nearest_divisor(self.dim, int(match[1]))}{match[2]}"
         if match := re.fullmatch(r"IVF(\d+)(.*)", step):
@@ -78,18 +78,18 @@ class _Scaler:
         self.dim = new_out
         return new_out
 
-    def _parts(self, parts: int) -> int:
+    def _sub_vectors(self, sub_vectors: int) -> int:
         """Return the number of sub-vectors, each about as long as it was."""
-        if self.dim == self.old_dim and self.dim % parts == 0:
-            return parts
-        return nearest_divisor(self.dim, parts * self.dim / self.old_dim)
+        if self.dim == self.old_dim and self.dim % sub_vectors == 0:
+            return sub_vectors
+        return nearest_divisor(self.dim, sub_vectors * self.dim / self.old_dim)
 
-    def _told_parts(self, parts: int) -> int:
-        new = self._parts(parts)
-        if new != parts:
+    def _told_sub_vectors(self, sub_vectors: int) -> int:
+        new = self._sub_vectors(sub_vectors)
+        if new != sub_vectors:
             self.remarks.append(
-                f"PQ: M {parts} became {new}: a sub-vector has {self.dim // new} of {self.dim} dimensions where it had "
-                f"{self.old_dim // parts} of {self.old_dim}"
+                f"PQ: M {sub_vectors} became {new}: a sub-vector has {self.dim // new} of {self.dim} dimensions where "
+                f"it had {self.old_dim // sub_vectors} of {self.old_dim}"
             )
         return new
 
