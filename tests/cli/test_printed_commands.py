@@ -137,7 +137,7 @@ ROWS = {
     "a demo of true vectors alone": (
         "demo --docs 300 --sample 300 -o tried", {0}, "switch tried/source tried/store", {0}
     ),
-    "a small store": ("run store --judged judged --target tfidf:48 -o out", {0}, "switch store out/store", {0}),
+    "a small store": ("run store --judged judged --target tfidf:48 -o out", {0}, "switch store out/full", {0}),
 }  # fmt: skip
 
 
