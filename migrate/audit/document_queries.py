@@ -59,7 +59,8 @@ def without_documents(retriever: Retriever) -> Retriever:
     if len(judges.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {note}, {len(judges.distinct)} others are left, and a verdict needs at "
-            f"least {FEWEST_QUERIES}: use queries that users ask"
+            f"least {FEWEST_QUERIES}: use queries that users ask (--queries FILE or other ones by --judged), or "
+            "--queries synthetic, which leaves each query's own document out"
         )
     vectors = {name: of_queries[np.array(rows)] for name, of_queries in retriever.vectors.items()}
     findings = (*retriever.findings, Finding("note", note))

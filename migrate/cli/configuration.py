@@ -75,7 +75,7 @@ def unknown_variables(environment: Iterable[str], commands: Iterable[click.Comma
 
 
 def _meant(name: str, allowed: Iterable[str]) -> str:
-    """What took the place of the option of a variable, or else the variable that may be meant."""
+    """A sentence about the removed option of a variable, or else a question for the variable that may be meant."""
     removed = removed_option("--" + name.removeprefix(_PREFIX).lower().replace("_", "-"))
     return _nearest(name, allowed, _PREFIX) if removed is None else f": {removed}"
 

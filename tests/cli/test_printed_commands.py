@@ -116,6 +116,7 @@ ROWS = {
     "SAFE, without a source": (f"{GOOD} --report report.json", {0}, None, None),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
+    # every query is a document: the line of the error says what to ask by instead
     "a doubt": (GOOD.replace(" judged", " echoed"), {3}, None, None),
     "a doubt in a run": (
         "run store --reference pool --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out",
