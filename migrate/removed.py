@@ -55,7 +55,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "run --query-log": _IN_PYTHON,
     "switch --report": "give --audit",
 }
-"""What took the place of an option, or where it can still be had; with a command where others have it."""
+"""Replacements of removed options, or where one can still be had; with a command where others have it."""
 
 
 def removed_option(flag: str, command: str = "") -> str | None:

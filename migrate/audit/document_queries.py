@@ -114,7 +114,8 @@ def without_documents(retriever: Retriever) -> Retriever:
     if len(judging.distinct) < FEWEST_QUERIES:
         raise InconclusiveError(
             f"INCONCLUSIVE: {query_set.name}: {note}, {len(judging.distinct)} others are left, and a verdict needs at "
-            f"least {FEWEST_QUERIES}: use queries that users ask"
+            f"least {FEWEST_QUERIES}: use queries that users ask (--queries FILE or other ones by --judged), or "
+            "--queries synthetic, which leaves each query's own document out"
         )
     findings.append(Finding("note", note))
     if n_copies > _MANY_COPIES * len(query_set.queries):

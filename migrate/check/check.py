@@ -20,6 +20,7 @@ import numpy as np
 from migrate.check.comparison import Reembedded, draw, holds_vectors_of, share_of, tolerance_of
 from migrate.check.diagnose import Diagnosis, diagnose
 from migrate.check.facts import (
+    are_comparable,
     dimension_finding,
     fitting_models,
     manifest_finding,
@@ -74,7 +75,7 @@ def check_store(
     if manifest != "ignore" and recorded is not None and recorded.model is not None:
         unchanged = unchanged_finding(store)
         findings += filter(None, (manifest_finding(recorded, model), unchanged))
-    if manifest == "trust" and unchanged is not None and unchanged.ok:
+    if manifest == "trust" and unchanged is not None and unchanged.ok and _is_named(store, model):
         by_manifest = findings[1]
         sentence = f"the manifest {by_manifest.message}, and the index is unchanged"
         cause, sentence = (Cause.COMPATIBLE, sentence) if by_manifest.ok else (Cause.MANIFEST, by_manifest.message)
@@ -98,10 +99,17 @@ def planned_texts(
     is_answered = False
     if manifest == "trust" and info.manifest is not None and info.manifest.model is not None:
         unchanged = unchanged_finding(store)
-        is_answered = unchanged is not None and unchanged.ok
+        is_answered = unchanged is not None and unchanged.ok and _is_named(store, model)
     if not info.has_texts or is_answered or info.dim > model.dim:
         return ()
     return draw(store, sample if info.dim == model.dim else 8, seed)[0].documents
+
+
+def _is_named(store: Store, model: ModelIdentity) -> bool:
+    """Return whether the manifest names a model that can be compared with this one by name."""
+    manifest = store.info.manifest
+    recorded = None if manifest is None else manifest.model
+    return recorded is not None and are_comparable(recorded, model)
 
 
 def _translated(store: Store) -> tuple[str, ...]:

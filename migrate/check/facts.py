@@ -8,6 +8,7 @@ import numpy as np
 
 from migrate.check.model import Observation
 from migrate.embedders import known_models
+from migrate.embedders.kinds import split_spec
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores.base import Store
@@ -22,6 +23,9 @@ _WORDS = {
     "query_prefix": "the query prefix",
     "revision": "the revision",
 }
+
+_WITHOUT_NAME = ("file", "langchain", "")
+"""Kinds of models whose specs do not say which model made the vectors: files, and objects of programs."""
 
 
 def dimension_finding(store: Store, model: ModelIdentity) -> Observation:
@@ -99,11 +103,19 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
         for name, difference in model_differences(recorded, model).items()
         if name != "revision" or has_revisions
     ]
+    if differences and not are_comparable(recorded, model):
+        return Observation("manifest", True, f"names {recorded.spec}, which may be {model.spec} or not")
     if differences:
         return Observation("manifest", False, f"in the manifest {'; '.join(differences)}")
     return Observation(
         "manifest", True, f"names {recorded.spec}, made by {manifest.store.made_by or 'an unknown command'}"
     )
+
+
+def are_comparable(recorded: ModelIdentity, model: ModelIdentity) -> bool:
+    """Return whether names tell two models apart: a file of vectors, or an object of a program, may be any model's."""
+    named = (recorded, model)
+    return recorded == model or not any(split_spec(one.spec)[0] in _WITHOUT_NAME for one in named)
 
 
 def model_differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:

@@ -22,6 +22,23 @@ def _plain(store):
     MANIFEST.unlink()
 
 
+@pytest.mark.slow
+def test_a_file_of_vectors_is_compared_with_a_model_by_vectors_and_not_by_name(tmp_path, lead_migrate):
+    lead_migrate("demo --docs 300 --sample 100 -o demo", code=(0, 1, 3))
+    packaged = lead_migrate("check demo/source --model packaged:all-MiniLM-L6-v2 --json").document
+    assert packaged["compatible"] and packaged["basis"] == "sample"
+    (manifest,) = [finding for finding in packaged["findings"] if finding["name"] == "manifest"]
+    assert manifest["ok"] and "names file:all-MiniLM-L6-v2.npz, which may be sentence-transf" in manifest["message"]
+    with np.load("demo/all-MiniLM-L6-v2.npz") as file:
+        arrays = dict(file)
+    arrays["docs"] = np.roll(arrays["docs"], 7, axis=1)
+    np.savez("other.npz", **arrays)
+    wrong = lead_migrate("check demo/source --model file:other.npz --json", code=1).document
+    assert wrong["basis"] == "sample" and not wrong["compatible"]
+    by_name = lead_migrate("check demo/source --model file:demo/all-MiniLM-L6-v2.npz --json").document
+    assert by_name["compatible"] and by_name["basis"] == "manifest"
+
+
 def edit_texts(change):
     """Writes the texts anew, as a function makes them of all of them."""
     rows = [json.loads(line) for line in DOCS.read_text().splitlines()]

@@ -113,6 +113,7 @@ ROWS = {
     "SAFE, without a source": (f"{GOOD} --report report.json", {0}, None, None),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
+    # every query is a document: the line of the error says what to ask by instead
     "a doubt": (GOOD.replace(" judged", " echoed"), {3}, None, None),
     "a doubt in a run": (
         "run store --reference pool --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out",
@@ -134,7 +135,7 @@ ROWS = {
     "a demo of true vectors alone": (
         "demo --docs 300 --sample 300 -o tried", {0}, "switch tried/source tried/store", {0}
     ),
-    "a small store": ("run store --judged judged --target tfidf:48 -o out", {0}, "switch store out/store", {0}),
+    "a small store": ("run store --judged judged --target tfidf:48 -o out", {0}, "switch store out/full", {0}),
 }  # fmt: skip
 
 
