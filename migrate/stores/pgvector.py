@@ -551,7 +551,7 @@ class PgvectorDriver(Driver):
     @property
     def opened_as(self) -> str:
         """The name, with the options that say how the columns are read."""
-        named = ("distance", "id", "text", *(["collection"] if self.numbers else []))
+        named = ("distance", "id", "text")
         return self.name + options_text({key: self.asked[key] for key in named if key in self.asked})
 
     def companion_folder(self) -> Path | None:
