@@ -79,7 +79,7 @@ def test_a_store_is_inspected_fitted_translated_and_assessed_by_the_commands(
     assert list(made.documents()) == list(old.documents())
     assert made.info.manifest.counts["true vectors"] == 60
     assert run(["assess", location, "--target", target]) == 0
-    assert "exported into the work folder: up to 0.01 MB" in " ".join(capsys.readouterr().out.split())
+    assert "the better deal is the full re-embed" in " ".join(capsys.readouterr().out.split())
 
 
 def exports(tmp_path):
