@@ -74,7 +74,10 @@ def check_store(
     recorded = store.info.manifest
     if manifest != "ignore" and recorded is not None and recorded.model is not None:
         unchanged = unchanged_finding(store)
-        findings += filter(None, (manifest_finding(recorded, model), unchanged))
+        by_name = manifest_finding(recorded, model)
+        if not by_name.ok and not are_comparable(recorded.model, model):
+            by_name = Observation("manifest", True, f"names {recorded.model.spec}, which may be {model.spec} or not")
+        findings += filter(None, (by_name, unchanged))
     if manifest == "trust" and unchanged is not None and unchanged.ok and _is_named(store, model):
         by_manifest = findings[1]
         sentence = f"the manifest {by_manifest.message}, and the index is unchanged"

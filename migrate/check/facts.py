@@ -103,8 +103,6 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
         for name, difference in model_differences(recorded, model).items()
         if name != "revision" or has_revisions
     ]
-    if differences and not are_comparable(recorded, model):
-        return Observation("manifest", True, f"names {recorded.spec}, which may be {model.spec} or not")
     if differences:
         return Observation("manifest", False, f"in the manifest {'; '.join(differences)}")
     return Observation(
