@@ -32,7 +32,7 @@ class TranslatedCollection:
 
     @property
     def sentence(self) -> str:
-        """What is there now, in words."""
+        """Return what is there now, in words."""
         counts = f"{self.vectors:,} vectors, {self.true_vectors:,} of them true ones"
         return f"{self.location}: {counts}{', as an earlier run left it' if self.earlier else ''}"
 
