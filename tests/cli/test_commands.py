@@ -248,7 +248,7 @@ def test_the_lists_of_commands_say_in_a_short_line_each_what_it_does(lead_migrat
         assert len(listed) >= 3 and [name for name, line in listed if not (len(line) < 60 and line.endswith("."))] == []
     assert dict(listed)["keygen"].startswith("Make ")
     said = lead_migrate("live --help").out
-    assert "run     Write true vectors into a store" in said, "not the line of the other `run`"
+    assert "run     Give a store true vectors, and watch it." in said, "not the line of the other `run`"
 
 
 def test_bash_gets_a_completion_script_that_completes():
