@@ -119,7 +119,7 @@ INDEX = [
           "embedding spaces applies to: use the index of the float vectors"),
     Fault("fractions cut to whole numbers", faiss_writes(index.fractions_as_bytes), INSPECT, 4,
           "store/index.faiss: the 8bit_direct codes hold only 0 to 0: the vectors were fractions, and nothing of "
-          "them is left; re-embed the documents"),
+          "them is left; embed the documents again"),
     Fault("a graph without vectors", index.graph_without_vectors, INSPECT, 4,
           "store/index.faiss: the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE"),
     Fault("one id twice", faiss_writes(index.labelled(3)), INSPECT, 4,
