@@ -57,8 +57,6 @@ _EARLIER_NAMES: Final = {
 }
 """Keys of the metadata of a collection by which Chroma before 1.0 set up its index, and their names today."""
 _PAGE: Final = 4_096
-_SPARE_FILES: Final = 512
-"""Files that are open beside those of many collections."""
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""

@@ -624,13 +624,6 @@ class DatabaseServer(ServerOutput):
                     "output"
                 )
 
-    def made_of(self) -> tuple[Mapping[str, Any], str] | None:
-        """Return what the collection that has the name was made of, and when; None where this tool did not make it."""
-        with self._driver() as driver:
-            exists = driver.token(driver.name) is not None
-        manifest = DatabaseStore(driver, self.location).info.manifest if exists else None
-        return None if manifest is None else (manifest.inputs, manifest.created)
-
     def drop(self) -> None:
         """Drop the collection, unless it was switched."""
         self.refuse_existing(force=True)
