@@ -3,15 +3,20 @@
 import signal
 import threading
 import time
+from dataclasses import fields
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+import sync_tools as tools
+from sync_tools import Hashed, some_records
 
 import migrate
 from migrate.errors import UsageError
 from migrate.pace import has_pace, keep_pace, with_rests
-from migrate.translate import by_threads
+from migrate.stitch.fitted import FittedStitch
+from migrate.stores import open_store
+from migrate.translate import translated_blocks
+from migrate.work.shards import Shard
 
 
 def work(seconds):
@@ -117,14 +122,23 @@ def test_a_client_may_ask_for_pieces_from_a_thread_of_its_own(clock):
     assert found == [1, 2, 3] and rests == [1, 1, 1]
 
 
-def test_no_thread_works_ahead_of_a_rest():
-    begun = []
+def test_no_thread_translates_while_it_rests(tmp_path, monkeypatch):
+    begun, begun_before_rests = [], []
 
-    def translate(chunk):
-        begun.append(chunk)
-        return chunk * 2
+    class Noted(FittedStitch):
+        def translate(self, batch, *arguments, **options):
+            begun.append(len(batch))
+            return super().translate(batch, *arguments, **options)
 
-    chunks = [np.full(2, number) for number in range(8)]
-    for number, done in enumerate(by_threads(translate, chunks, ahead=0), start=1):
-        assert len(begun) == number and done.tolist() == [2 * (number - 1)] * 2
-    assert number == len(chunks)
+    monkeypatch.setattr("migrate.translate._CACHE_BYTES", 1)  # so that a chunk has 256 rows
+    monkeypatch.setattr(
+        "migrate.pace.time",
+        SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: begun_before_rests.append(len(begun))),
+    )
+    store = open_store(tools.Folder().make(tmp_path / "old", some_records(count=5 * 256)))
+    fitted = migrate.fit(store, Hashed(), kind="ridge", sample=40)
+    noted = Noted(**{field.name: getattr(fitted, field.name) for field in fields(fitted)})
+    with keep_pace(0.5):
+        blocks = list(translated_blocks(store, noted, 1_000_000, True, Shard(0, store.info.count)))
+    assert [len(block.vectors) for block in blocks] == [256] * 5
+    assert begun_before_rests == [1, 2, 3, 4, 5]
