@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from migrate.pace import has_pace, rest_for_pace
+from migrate.pace import has_pace, with_rests
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores.base import Store
 from migrate.stores.sources import vector_checksums
@@ -36,7 +36,7 @@ def _rows_in(size: int, dim: int) -> int:
 
 
 def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool, shard: Shard) -> Iterator[Block]:
-    """Yield the rows of a shard, translated: the same whoever does it.
+    """Return the rows of a shard, translated, with a rest after each block under a pace: the same whoever does it.
 
     `rows` are read at a time. With them go their confidence, and checksums of what they were made of.
     """
@@ -48,32 +48,29 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
 
     batches = _read_batches(store, fitted, rows, shard)
     if fitted.reads_texts:  # by models, one batch after the other
-        for batch, texts in batches:
-            yield translate(batch, texts)
-            rest_for_pace()
-        return
+        return with_rests(translate(batch, texts) for batch, texts in batches)
     largest = max(store.info.dim, fitted.dim)
     chunks = (chunk for batch, _ in batches for chunk in chunks_of(batch, largest))
-    if not has_pace():
-        yield from by_threads(lambda chunk: translate(chunk, None), chunks)
-        return
-    with one_thread():
-        for chunk in chunks:  # nothing is done while it rests
-            yield translate(chunk, None)
-            rest_for_pace()
+    ahead = 0 if has_pace() else None  # no thread works while the others rest
+    return with_rests(by_threads(lambda chunk: translate(chunk, None), chunks, ahead=ahead))
 
 
-def by_threads(translate: Callable[[Batch], Result], chunks: Iterable[Batch]) -> Iterator[Result]:
+def by_threads(
+    translate: Callable[[Batch], Result], chunks: Iterable[Batch], *, ahead: int | None = None
+) -> Iterator[Result]:
     """Yield what a function makes of each chunk, in order, by as many threads as there are cores.
 
+    While one chunk is waited for, `ahead` more are under way: as many as there are threads, unless it is given.
     Each product is made by one thread, so that its last digits do not depend on how many there are.
     """
     count = thread_count()
+    if ahead is None:
+        ahead = count
     translating = deque[Future[Result]]()
     with one_thread(), ThreadPoolExecutor(count) as threads:
         for chunk in chunks:
             translating.append(threads.submit(translate, chunk))
-            if len(translating) > count:
+            if len(translating) > ahead:
                 yield translating.popleft().result()
         while translating:
             yield translating.popleft().result()
@@ -96,7 +93,6 @@ def translated_batches(
     """
     for batch, texts in _read_batches(store, fitted, rows, Shard(0, store.info.count)):
         yield fitted.translate(batch, texts, source=store.info.location, patch=patch)
-        rest_for_pace()
 
 
 def _read_batches(

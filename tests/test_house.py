@@ -212,6 +212,11 @@ def test_an_outside_library_has_one_home(library):
     assert all(any(user.startswith(home) for home in HOMES[library]) for user in users), users
 
 
+def test_a_driver_knows_of_no_pace():
+    paced = {path.stem for path in (PACKAGE / "stores").rglob("*.py") if "migrate.pace" in dict(imports(path))}
+    assert paced == {"database", "fields"}, "a rest is in the loops over pages, which drivers do not see"
+
+
 def test_every_required_package_is_used_and_every_import_is_required():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")

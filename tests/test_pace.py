@@ -1,14 +1,22 @@
-"""The pace of a command: rests as long as its work asks for, small requests, one pace in whichever thread."""
+"""The pace of a command: rests as long as its pieces of work ask for, in whichever thread they are asked for."""
 
 import signal
 import threading
 import time
+from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
+import sync_tools as tools
+from sync_tools import Hashed, some_records
 
 import migrate
 from migrate.errors import UsageError
-from migrate.pace import has_pace, keep_pace, rest_for_pace, rows_at_once, with_this_pace
+from migrate.pace import has_pace, keep_pace, with_rests
+from migrate.stitch.fitted import FittedStitch
+from migrate.stores import open_store
+from migrate.translate import translated_blocks
+from migrate.work.shards import Shard
 
 
 def work(seconds):
@@ -17,54 +25,51 @@ def work(seconds):
         pass
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Let a list of seconds be the clock, which rests put forward; the rests are the other list."""
+    now, rests = [100.0], []
+
+    def sleep(seconds):
+        rests.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("migrate.pace.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now, rests
+
+
+def test_each_piece_of_work_is_rested_for_before_the_next(clock):
+    now, rests = clock
+    with keep_pace(0.25):
+        for seconds in with_rests([1.0, 3.0, 0.5]):
+            now[0] += seconds
+    assert rests == [3.0, 9.0, 1.5], "three times as long, so that a quarter of the time is work"
+
+
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_no_more_than_the_share_of_the_time_is_work(share):
     begin = time.monotonic()
     with keep_pace(share):
-        for _ in range(5):
+        for _ in with_rests(range(5)):
             work(0.01)
-            rest_for_pace()
     assert 0.05 / (time.monotonic() - begin) <= share
 
 
-def test_work_is_rested_for_once():
+def test_work_is_rested_for_once(clock):
+    now, rests = clock
     with keep_pace(0.25):
-        work(0.05)
-        rest_for_pace()
-        begin = time.monotonic()
-        for _ in range(100):  # deeper and deeper in calls that have nothing left to rest for
-            rest_for_pace()
-    assert time.monotonic() - begin < 0.15
+        for _ in with_rests(with_rests(with_rests(range(2)))):
+            now[0] += 1
+    assert sum(rests) == 6, "rests within rests have nothing left to rest for"
 
 
-def test_without_a_pace_nothing_rests_and_requests_are_as_large_as_ever():
+def test_without_a_pace_nothing_rests(clock):
+    now, rests = clock
     with keep_pace(None):
-        assert not has_pace() and rows_at_once(1_000) == 1_000
-        work(0.01)
-        begin = time.monotonic()
-        rest_for_pace()
-        assert time.monotonic() - begin < 0.01
-
-
-def test_requests_are_small_under_a_pace_and_smaller_where_they_take_long():
-    with keep_pace(0.9):
-        first = rows_at_once(1_000)
-        assert has_pace() and first < 100 and rows_at_once(1) == 1
-        work(0.03)
-        rest_for_pace()
-        assert rows_at_once(1_000) < first
-        for _ in range(20):
-            work(0.03)
-            rest_for_pace()
-        assert rows_at_once(1_000) == 1
-        for _ in range(20):
-            rest_for_pace()  # for nothing: no request was as short
-        assert rows_at_once(1_000) == 1
-        for _ in range(20):
-            work(0.002)
-            rest_for_pace()
-        assert rows_at_once(1_000) == 1_000
-    assert not has_pace()
+        assert not has_pace()
+        for _ in with_rests(range(2)):
+            now[0] += 1
+    assert not rests
 
 
 @pytest.mark.parametrize("pace", [0, 1e-12, -1, 1.5, float("nan"), "fast", "2000/s"])
@@ -73,13 +78,11 @@ def test_what_is_no_share_is_refused_before_anything_is_opened(pace):
         migrate.translate("no-store", "no-stitch", "new", pace=pace)
 
 
-def test_a_process_that_was_stopped_for_long_rests_for_ten_seconds_of_work_at_most(monkeypatch):
-    rests = []
-    monkeypatch.setattr("migrate.pace.time.sleep", rests.append)
+def test_a_process_that_was_stopped_for_long_rests_for_ten_seconds_of_work_at_most(clock):
+    now, rests = clock
     with keep_pace(0.5):
-        now = time.monotonic()
-        monkeypatch.setattr("migrate.pace.time.monotonic", lambda: now + 3_600)
-        rest_for_pace()
+        for _ in with_rests([None]):
+            now[0] += 3_600
     assert rests == [10]
 
 
@@ -93,24 +96,49 @@ def test_a_signal_ends_a_rest():
     before = signal.signal(signal.SIGALRM, end)
     try:
         with keep_pace(1e-6), pytest.raises(Ended):  # which rests for hours
-            work(0.01)
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            rest_for_pace()
+            for _ in with_rests([None]):
+                work(0.01)
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert not has_pace()
 
 
-def test_a_client_may_ask_for_items_from_a_thread_of_its_own():
-    def items():
-        for number in range(3):
-            yield number, has_pace()
-
-    found = []
+def test_a_client_may_ask_for_pieces_from_a_thread_of_its_own(clock):
+    now, rests = clock
     with keep_pace(0.5):
-        iterator = with_this_pace(items())
-        thread = threading.Thread(target=lambda: found.extend(iterator))
-        thread.start()
-        thread.join()
-    assert found == [(0, True), (1, True), (2, True)]
+        pieces = with_rests(iter([1, 2, 3]))
+    found = []
+
+    def ask():
+        for piece in pieces:
+            now[0] += 1
+            found.append(piece)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert found == [1, 2, 3] and rests == [1, 1, 1]
+
+
+def test_no_thread_translates_while_it_rests(tmp_path, monkeypatch):
+    begun, begun_before_rests = [], []
+
+    class Noted(FittedStitch):
+        def translate(self, batch, *arguments, **options):
+            begun.append(len(batch))
+            return super().translate(batch, *arguments, **options)
+
+    monkeypatch.setattr("migrate.translate._CACHE_BYTES", 1)  # so that a chunk has 256 rows
+    monkeypatch.setattr(
+        "migrate.pace.time",
+        SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: begun_before_rests.append(len(begun))),
+    )
+    store = open_store(tools.Folder().make(tmp_path / "old", some_records(count=5 * 256)))
+    fitted = migrate.fit(store, Hashed(), kind="ridge", sample=40)
+    noted = Noted(**{field.name: getattr(fitted, field.name) for field in fields(fitted)})
+    with keep_pace(0.5):
+        blocks = list(translated_blocks(store, noted, 1_000_000, True, Shard(0, store.info.count)))
+    assert [len(block.vectors) for block in blocks] == [256] * 5
+    assert begun_before_rests == [1, 2, 3, 4, 5]

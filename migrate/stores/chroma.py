@@ -26,7 +26,6 @@ from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, R
 from migrate.files import SQLITE_JOURNALS, output_errors
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
-from migrate.pace import rest_for_pace, rows_at_once
 from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import ClientDriver
 from migrate.stores.documents.base import LOOKED_AT, longest_first
@@ -57,8 +56,6 @@ _EARLIER_NAMES: Final = {
 }
 """Keys of the metadata of a collection by which Chroma before 1.0 set up its index, and their names today."""
 _PAGE: Final = 4_096
-_SPARE_FILES: Final = 512
-"""Files that are open beside those of many collections."""
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""
@@ -237,9 +234,8 @@ class ChromaDriver(ClientDriver):
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
         """Read all records as Chroma gives them, in bounded memory."""
         offset = 0
-        while (page := self.handle.get(limit=rows_at_once(at_once), offset=offset, include=[*include]))["ids"]:
+        while (page := self.handle.get(limit=at_once, offset=offset, include=[*include]))["ids"]:
             yield page
-            rest_for_pace()
             offset += len(page["ids"])
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:

@@ -34,7 +34,7 @@ from migrate.files import (
 )
 from migrate.locations import Address, options_text
 from migrate.manifest import Manifest, StoreFacts
-from migrate.pace import rest_for_pace, rows_at_once, with_this_pace
+from migrate.pace import with_rests
 from migrate.stores.added_fields import field_is_asked
 from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store
 from migrate.stores.create import flat_writer
@@ -182,9 +182,8 @@ class DatabaseStore(Store):
 
     def _pages(self, **columns: bool) -> Iterator[Page]:
         with self.driver.errors():
-            for page in self.driver.pages(**columns):
+            for page in with_rests(self.driver.pages(**columns)):
                 yield replace(page, vectors=self._as_matrix(page)) if columns.get("vectors", True) else page
-                rest_for_pace()
 
     def _as_matrix(self, page: Page) -> Vectors:
         return np.asarray(page.vectors, np.float32).reshape(len(page.ids), self.info.dim)
@@ -289,10 +288,8 @@ class DatabaseStore(Store):
         return row_of, np.concatenate([self._as_matrix(page) for page in read])
 
     def _chunks(self, ids: Sequence[str], at: NDArray[np.int64] | None) -> Iterator[tuple[Any, ...]]:
-        size = rows_at_once(self.driver.at_once)
-        for chunk in zip(in_parts(ids, size), repeat(None) if at is None else in_parts(at, size), strict=False):
-            yield chunk
-            rest_for_pace()
+        size = self.driver.at_once
+        return with_rests(zip(in_parts(ids, size), repeat(None) if at is None else in_parts(at, size), strict=False))
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Read the documents of some rows, or of all."""
@@ -557,15 +554,14 @@ class DatabaseWriter(StoreWriter):
             self.remarks = (*self.remarks, *left_behind(source))
             pages = self._of_documents(rows)
         with driver.errors():
-            written = driver.write(name, self.dim, source.info, self._like, with_this_pace(pages))
+            written = driver.write(name, self.dim, source.info, self._like, with_rests(pages))
             self.remarks = (*self.remarks, *written)
 
     def _of_documents(self, rows: Rows) -> Iterator[Page]:
         documents = source_documents(self.source)
-        for _, vectors in rows.batches(rows_at_once(1_000)):
+        for _, vectors in rows.batches(1_000):
             chunk = list(islice(documents, len(vectors)))
             yield Page([document.id for document in chunk], vectors.copy(), documents=chunk)
-            rest_for_pace()
 
 
 class DatabaseFolder(Output):
@@ -623,13 +619,6 @@ class DatabaseServer(ServerOutput):
                     f"{self.location} exists and was not made by this tool; delete it yourself, or choose another "
                     "output"
                 )
-
-    def made_of(self) -> tuple[Mapping[str, Any], str] | None:
-        """Return what the collection that has the name was made of, and when; None where this tool did not make it."""
-        with self._driver() as driver:
-            exists = driver.token(driver.name) is not None
-        manifest = DatabaseStore(driver, self.location).info.manifest if exists else None
-        return None if manifest is None else (manifest.inputs, manifest.created)
 
     def drop(self) -> None:
         """Drop the collection, unless it was switched."""

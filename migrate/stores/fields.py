@@ -22,7 +22,7 @@ from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts, find_manifest, read_manifest
-from migrate.pace import rest_for_pace, rows_at_once, with_this_pace
+from migrate.pace import with_rests
 from migrate.stores.added_fields import AddedField, VectorFields, fields_beside, refuse_name, taken
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
@@ -148,7 +148,7 @@ class FieldOutput(ServerOutput):
                 if found.has_others and not force:
                     raise self._not_ours()
             batches = work.batches(~is_written, driver.at_once, self._report)
-            remarks = [*fields.write(self.field, dim, with_this_pace(batches))]
+            remarks = [*fields.write(self.field, dim, with_rests(batches))]
         with self._opened() as (driver, fields):
             remarks += work.check(driver, work.found(driver, fields).is_written, self.location)
             fields.keep(self.field, content)
@@ -284,10 +284,9 @@ class _FieldWork:
 
     def _pages(self, driver: Driver) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Yield the rows of the records of a field as they are now, -1 for those not known, with their vectors."""
-        for page in driver.pages():
+        for page in with_rests(driver.pages()):
             vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
             yield self._lookup.rows_of(page.ids), vectors
-            rest_for_pace()
 
     @cached_property
     def _lookup(self) -> IdLookup:
@@ -313,11 +312,10 @@ class _FieldWork:
         """Yield the ids and vectors of the records that are to be written."""
         done, total, remaining = int((~selected).sum()), len(selected), np.flatnonzero(selected)
         while len(remaining):
-            rows, remaining = np.split(remaining, [rows_at_once(at_once)])
+            rows, remaining = np.split(remaining, [at_once])
             report(done, total)
             yield self.index.ids(rows), self.rows.take(rows)
             done += len(rows)
-            rest_for_pace()
         report(done, total)
 
     def check(self, driver: Driver, is_written: NDArray[np.bool_], location: str) -> list[str]:

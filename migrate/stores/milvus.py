@@ -27,7 +27,6 @@ from migrate.errors import (
     UsageError,
 )
 from migrate.locations import secrets_of
-from migrate.pace import rest_for_pace, rows_at_once
 from migrate.reading import MalformedError, expect, read_table
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
@@ -173,7 +172,7 @@ class MilvusDriver(AliasDriver):
         return {name: sorted(files) for name, files in states.items()}
 
     def records(self) -> Iterator[Any]:
-        """Read all fields but vectors, by partition; at any pace as many at a time, as the version depends on that."""
+        """Read all fields but vectors, by partition."""
         for partition in self.partitions:
             for rows in self._batches(self._plain_fields, partition, self.at_once):
                 yield partition, rows
@@ -195,7 +194,6 @@ class MilvusDriver(AliasDriver):
         try:
             while rows := iterator.next():
                 yield [_plain(row) for row in rows]
-                rest_for_pace()
         finally:
             iterator.close()
 
@@ -203,7 +201,7 @@ class MilvusDriver(AliasDriver):
         """Read records by partition, in each by id; `raw` is a partition and its rows without the vector."""
         fields = [name for name in self._written_fields if name != self.vector] if records else [self.key_field]
         fields += [self.vector] if vectors else []
-        at_once = rows_at_once(self.at_once if vectors or records else 10 * self.at_once)
+        at_once = self.at_once if vectors or records else 10 * self.at_once
         for partition in self.partitions:
             for rows in self._batches(fields, partition, at_once):
                 values = [row.pop(self.vector) for row in rows] if vectors else []

@@ -26,7 +26,6 @@ from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, R
 from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
 from migrate.locations import Address, options_text, secrets_of
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest, parse_manifest
-from migrate.pace import has_pace, rows_at_once
 from migrate.stores import pgvector_table as tables
 from migrate.stores.added_fields import (
     REMOVED_NOTE,
@@ -225,8 +224,6 @@ class PgvectorDriver(Driver):
 
     def version(self) -> Any:
         """Return a sum over the rows, in any order: every change gives a row another `xmin`."""
-        if has_pace():
-            self._ask("SET max_parallel_workers_per_gather = 0")
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
         return [*self._ask(self._select(f"count(*), {changes}"))[0]]
 
@@ -257,7 +254,7 @@ class PgvectorDriver(Driver):
             with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
                 copy.set_types(["text", "bytea"] if vectors else ["text"])
                 rows = copy.rows()
-                while chunk := list(islice(rows, rows_at_once(1_000))):
+                while chunk := list(islice(rows, 1_000)):
                     ids = [row[0] for row in chunk]
                     if None in ids:
                         raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
@@ -592,11 +589,7 @@ class PgvectorDriver(Driver):
         return column or (replaced[0] if len(replaced) == 1 else "embedding")
 
     def _copy(self, staging: Sequence[str], source: PgvectorDriver, dim: int, pages: Iterator[Page]) -> list[str]:
-        """Let PostgreSQL copy the table of the source with other vectors.
-
-        Under a pace that is done some rows at a time, with indexes that take them as they come: one statement for all
-        rows, and one that builds an index of vectors over them, would keep the server busy without a rest.
-        """
+        """Let PostgreSQL copy the table of the source with other vectors."""
         from psycopg.sql import SQL, Identifier
 
         table = source.table
@@ -608,30 +601,17 @@ class PgvectorDriver(Driver):
         names = [name for name in table.types if name not in table.generated]
         values = [sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END" if name == table.column else "t.{}", name)
                   for name in names]  # fmt: skip
-
-        def copying(rows: Composed) -> Composed:
-            return sql(
-                "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
-                "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {rows} AND {where}",
-                staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
-                values=SQL(", ").join(values), rows=rows, where=source.where,
-            )  # fmt: skip
-
-        new_name, key, indexes = self._target(self.name)[1], source.key_column, table.indexes
-        if has_pace() and table.is_indexed(key):
-            early_indexes = [index for index in indexes if index.takes_rows]
-            tables.copy_indexes(self._ask, table, staging, new_name, dim, early_indexes)
-            indexes = tuple(index for index in indexes if not index.takes_rows)
-            for page in pages:
-                self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors([page]))
-                self._ask(copying(sql("t.{} = ANY({ids})", key, ids=source._array(page.ids))))
-                self._ask("TRUNCATE lead_migrate_vectors")
-            self._ask(copying(sql("t.{} IS NULL", table.column)))
-        else:
-            self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
-            self._ask("ANALYZE lead_migrate_vectors")
-            self._ask(copying(sql("true")))
-        tables.copy_indexes(self._ask, table, staging, new_name, dim, indexes)
+        self._copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
+        self._ask("ANALYZE lead_migrate_vectors")
+        copying = sql(
+            "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
+            "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {where}",
+            staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
+            values=SQL(", ").join(values), where=source.where,
+        )  # fmt: skip
+        self._ask(copying)
+        new_name = self._target(self.name)[1]
+        tables.copy_indexes(self._ask, table, staging, new_name, dim)
         return list(tables.copy_rest(self._ask, table, staging, new_name))
 
     def _fill(
@@ -643,10 +623,6 @@ class PgvectorDriver(Driver):
         self._ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
         rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
                 for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
-        if has_pace() and self.address.options.get("index") != "ivfflat":  # whose lists are made of the rows
-            remarks = self._index_new(staging, column, dim, source)
-            self._copy_in(staging, 4, rows)
-            return remarks
         self._copy_in(staging, 4, rows)
         return self._index_new(staging, column, dim, source)
 
@@ -849,8 +825,6 @@ class PgvectorFields(VectorFields):
             kind=table.types[driver.key_column],
             where=driver.where,
         )
-        if has_pace():  # see `_copy`
-            self._index_field(name, dim, is_empty=True)
         for ids, vectors in batches:
             with driver._transaction():
                 columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
@@ -861,12 +835,12 @@ class PgvectorFields(VectorFields):
                 driver._ask(statement)
         return self._index_field(name, dim)
 
-    def _index_field(self, name: str, dim: int, *, is_empty: bool = False) -> list[str]:
+    def _index_field(self, name: str, dim: int) -> list[str]:
         """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
         driver = self._driver
         table = driver.table
         most = _MOST_INDEXED[table.type]
-        pairs = [pair for pair in tables.index_names(table, name) if pair[0].takes_rows or not is_empty]
+        pairs = tables.index_names(table, name)
         if pairs and dim > most:
             return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
         if pairs and driver._ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
@@ -124,11 +124,6 @@ class Index:
     distance: str | None
     constraint: str | None
 
-    @property
-    def takes_rows(self) -> bool:
-        """True if it is as good when it is there before the rows; lists are made of those that there are."""
-        return self.method != "ivfflat"
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -156,10 +151,6 @@ class Table:
     def vector_indexes(self) -> list[Index]:
         """The indexes that compare vectors."""
         return [index for index in self.indexes if index.distance is not None]
-
-    def is_indexed(self, column: str) -> bool:
-        """Return whether rows are found by a column without reading all."""
-        return any(index.method == "btree" and index.expression in (column, quoted([column])) for index in self.indexes)
 
     def is_of_column(self, index: Index) -> bool:
         """Return whether an index compares the vectors of the column, or of an expression that casts it."""
@@ -308,11 +299,9 @@ def _copy_sequences(ask: Ask, source: Table, staging: Sequence[str], table: str)
         ask(go_on, [quoted(staging), column])
 
 
-def copy_indexes(
-    ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int, indexes: Iterable[Index]
-) -> None:
-    """Build some indexes and constraints of the source on the copy, with their parameters."""
-    for index in indexes:
+def copy_indexes(ask: Ask, source: Table, staging: Sequence[str], table: str, dim: int) -> None:
+    """Build the indexes and constraints of the source on the copy, with their parameters."""
+    for index in source.indexes:
         name = _free_name(ask, staging[0], index.name, source.path[1], table)
         if index.constraint is not None:
             ask(sql("ALTER TABLE {} ADD CONSTRAINT {} {words}", staging, name, words=index.constraint), ())

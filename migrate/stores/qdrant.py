@@ -34,7 +34,6 @@ from migrate.errors import (
 )
 from migrate.files import state_folder
 from migrate.locations import scrub
-from migrate.pace import rest_for_pace, rows_at_once
 from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.clients import AliasDriver
@@ -168,15 +167,13 @@ class QdrantDriver(AliasDriver):
         return ([str(point.id), point.payload] for point in self._scroll(self.with_vector, payload=True))
 
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
-        # The local mode looks at all each time
+        at_once = self.at_once if self.is_server else 4 * self.at_once  # the local mode looks at all each time
         offset = None
         while True:
-            at_once = rows_at_once(self.at_once) if self.is_server else 4 * self.at_once
             points, offset = self.client.scroll(
                 self.name, chosen, at_once, offset=offset, with_payload=payload, with_vectors=vectors
             )
             yield from points
-            rest_for_pace()
             if offset is None:
                 return
 
@@ -185,12 +182,12 @@ class QdrantDriver(AliasDriver):
         payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
         read = bool(self._other_vectors) if records else self._vector_names if vectors else False
         points = self._scroll(self.with_vector, payload=payload, vectors=read)
-        while chunk := list(islice(points, rows_at_once(self.at_once))):
+        while chunk := list(islice(points, self.at_once)):
             rows = [self._vector_of(point) for point in chunk] if vectors else []
             yield Page([self._id_of(point) for point in chunk], rows, chunk)
         if records:
             points = self._scroll(self.lacks_vector, payload=True, vectors=bool(self._other_vectors))
-            while chunk := list(islice(points, rows_at_once(self.at_once))):
+            while chunk := list(islice(points, self.at_once)):
                 yield Page([], [], chunk)
 
     def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:

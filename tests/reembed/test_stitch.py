@@ -11,7 +11,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
 from migrate.steps.translate import Translate
-from migrate.steps.translate.refit import refit_same_kind
+from migrate.steps.translate.refit import refit
 from migrate.steps.translate.stitch import Announce
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
@@ -89,9 +89,6 @@ def test_the_stitch_learns_from_every_pair_that_was_paid_for(store, fitted, targ
     assert cosine(found) > cosine(fitted) + 0.01
     assert found.manifest.counts == {"pairs": 90, "documents": 150}
     assert found.manifest.details["re-embedding"]["documents"] == 50
-    quick = refit_same_kind(store, fitted, found.sample, np.flatnonzero(~rest))
-    same = [stitch.translate(old, source="test").vectors for stitch in (quick, found)]
-    np.testing.assert_array_equal(*same, "the quick refit is the same map")
 
 
 def test_the_same_call_takes_what_an_earlier_one_has_left(target, reembed, tmp_path):
@@ -174,4 +171,4 @@ def test_a_row_without_its_true_vector_is_told(store, fitted):
     few = TrueVectors(fitted.sample.ids[1:], fitted.sample.vectors[1:])
     rows = np.flatnonzero(np.isin(read_all(store.scan()).ids, fitted.sample.ids))
     with pytest.raises(StitchError, match=f"the stitch lacks the true vector of '{fitted.sample.ids[0]}'"):
-        refit_same_kind(store, fitted, few, rows)
+        refit(store, fitted, few, rows)

@@ -1,6 +1,8 @@
 """Translations at a pace: what they write is what they write without one, in every kind, and may go on at another."""
 
-import numpy as np
+import time
+from types import SimpleNamespace
+
 import pytest
 import sync_tools as tools
 from postgres import connect
@@ -39,10 +41,8 @@ def test_a_store_is_the_same_at_any_pace(kind, tmp_path):
     assert done[None] == done[PACE]
 
 
-@pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_table_is_copied_with_all_its_columns_and_indexes_some_rows_at_a_time(awkward, is_indexed):  # noqa: F811
-    column = "id" if is_indexed else "price"  # a column that no index finds is copied by one statement
-    source = open_store(f"{location(awkward)}.embedding?text=body&id={column}")
+def test_a_table_is_copied_with_all_its_columns_and_indexes_at_any_pace(awkward):  # noqa: F811
+    source = open_store(f"{location(awkward)}.embedding?text=body")
     stitch = migrate.fit(source, Hashed(dim=5), kind="ridge", sample=40)
     with connect() as connection:
         found = []
@@ -55,18 +55,27 @@ def test_a_table_is_copied_with_all_its_columns_and_indexes_some_rows_at_a_time(
     assert found[0] == found[1] and len(found[0][0]) == COUNT and len(found[0][1]) >= 6
 
 
-def test_an_index_that_is_there_before_the_rows_finds_them(tmp_path):
-    kind = tools.installed("Pgvector")()
-    old = tools.Folder().make(tmp_path / "old", some_records())
-    stitch = migrate.fit(old, Hashed(), kind="ridge", sample=40)
-    new = kind.new(tmp_path / "new")
-    migrate.translate(old, stitch, new, pace=PACE)
-    store = open_store(new)
-    assert [index.method for index in store.driver.table.vector_indexes] == ["hnsw"]
-    batch = read_all(store.scan())
-    for row in range(20):
-        (hits,) = store.search(batch.vectors[row : row + 1], 1)
-        assert np.array_equal(batch.vectors[batch.ids.index(hits.ids[0])], batch.vectors[row])
+PAGES = 3
+BLOCKS = 1
+LOOKUPS = 5  # of samples, for the snapshot
+
+
+@pytest.mark.parametrize(
+    ("old", "where", "expected"),
+    [
+        ("Folder", "new", BLOCKS + PAGES),
+        ("Pgvector", "field", BLOCKS + LOOKUPS + 5 * PAGES),  # ids, vectors, those written, and both fields once more
+    ],
+)
+def test_it_rests_after_each_page_that_is_read_or_written(old, where, expected, tmp_path, monkeypatch):
+    rests = []
+    monkeypatch.setattr("migrate.pace.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
+    store = tools.installed(old)().make(tmp_path / "old", some_records(count=2_049))
+    stitch = migrate.fit(tools.Folder().make(tmp_path / "pairs", some_records()), Hashed(), kind="ridge", sample=40)
+    output = None if where == "field" else tools.installed("Pgvector")().new(tmp_path / "new")
+    into = "added" if where == "field" else None
+    migrate.translate(store, stitch, output, into=into, pace=PACE, any_store=True)
+    assert len(rests) == expected
 
 
 @pytest.mark.parametrize("name", ["Pgvector", "Lance", "Parquet"])

@@ -130,8 +130,8 @@ class Translate(PaidStep["Translation"]):
     pace: float | None = field(
         default=None,
         metadata=option(
-            "Share of the time to work in, with small requests and rests between them, for a store that serves "
-            "meanwhile: 0.25 takes about four times as long.",
+            "Share of the time to work in, with a rest after each piece of work, for a store that serves meanwhile: "
+            "0.25 takes about four times as long.",
             "pace",
             metavar="SHARE",
         ),

@@ -14,9 +14,7 @@ from migrate.manifest import Manifest, creation_date
 from migrate.selection import Pairs
 from migrate.selection.sample import MOST_PAIRS, find_copies
 from migrate.steps.fit.job import fit_pairs
-from migrate.stitch.base import Pairing
-from migrate.stitch.fitted import FittedStitch, TrueVectors, fit_norm
-from migrate.stitch.select import some_of, tune
+from migrate.stitch.fitted import FittedStitch, TrueVectors
 from migrate.stitch.text_reader import TextReader
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
@@ -64,22 +62,6 @@ def refit(
         progress=progress,
     )
     return replace(fit_result, sample=true_vectors)
-
-
-def refit_same_kind(
-    store: Store, fitted: FittedStitch, true_vectors: TrueVectors, rows: NDArray[np.int64], *, seed: int = 0
-) -> FittedStitch:
-    """Fit again a stitch of the kind that `fitted` is, without judging it: quick, to try many budgets.
-
-    What it says of its confidence is not to be used.
-    """
-    pairs, texts = _pairs(store, true_vectors, rows, with_texts=fitted.reads_texts, seed=seed)
-    read = fitted.reader.read(texts) if fitted.reader is not None and fitted.reads_texts else None
-    pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
-    tuned, _ = tune(fitted.stitch.spec, some_of(pairing))
-    stitch = pairing.fit(tuned)
-    unjudged = replace(fitted.selection, confidence=None, curve=None, tuned={})
-    return replace(fitted, stitch=stitch, norm=fit_norm(pairs.target), sample=true_vectors, selection=unjudged)
 
 
 def _pairs(
