@@ -25,7 +25,7 @@ from migrate.files import allow_open_files
 from migrate.locations import hide_secrets, options_text
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseKind
+from migrate.stores.database import DatabaseKind, DatabaseStore
 from migrate.stores.driver import Driver
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.pgvector_table import join_names, split_names
@@ -67,13 +67,12 @@ class Collection:
 class Collections:
     """The collections of a pattern that agree with most, in the order of their names.
 
-    `left_out` says of the others, by name, why they are not moved. `empty` are those that hold nothing.
+    `left_out` says of the others, by name, why they are not moved.
     """
 
     pattern: str
     members: tuple[Collection, ...]
     left_out: Mapping[str, str]
-    empty: tuple[Collection, ...] = ()
 
     @property
     def count(self) -> int:
@@ -94,12 +93,13 @@ def find_collections(pattern: str) -> Collections:
         Collection(name, meant_by(name, _name_pattern(pattern)), open_store(location, verify=True))
         for name, location in sorted(locations.items())
     ]
-    left_out: dict[str, str] = {}
-    if not all(_is_translation(member.store) for member in opened):
-        # a server has the new ones beside the old ones
-        left_out = {it.name: "made of an older store by lead-migrate" for it in opened if _is_translation(it.store)}
-    empty = tuple(it for it in opened if not it.store.info.count and it.name not in left_out)
-    members = [it for it in opened if it.store.info.count and it.name not in left_out]
+    left_out = {it.name: "empty" for it in opened if not it.store.info.count}
+    left_out |= {it.name: "switched, and kept for `rollback`" for it in opened if _is_aside(it.store)}
+    members = [it for it in opened if it.name not in left_out]
+    if not _is_in_database_folder(opened[0].store) and not all(_is_translation(it.store) for it in members):
+        # a server has the new ones beside the old ones, and of stores of their own some may be switched
+        left_out |= {it.name: "made of an older store by lead-migrate" for it in members if _is_translation(it.store)}
+        members = [it for it in members if it.name not in left_out]
     for value_of, template in _TRAITS:
         values = {it.name: value for it in members if (value := value_of(it.store)) is not None}
         sizes = {it.name: it.store.info.count for it in members}
@@ -107,7 +107,7 @@ def find_collections(pattern: str) -> Collections:
         members = [it for it in members if it.name not in left_out]
     if not members:
         raise StoreError(f"{pattern}: all collections that match are empty, so there is nothing to move")
-    return Collections(pattern, tuple(members), left_out, empty)
+    return Collections(pattern, tuple(members), left_out)
 
 
 def _name_pattern(pattern: str) -> str:
@@ -129,7 +129,19 @@ def _locations(pattern: str) -> dict[str, str]:
     return _matching(pattern, "store", path.name, inside)
 
 
-def _database_locations(pattern: str) -> dict[str, str]:
+def output_beside(pattern: str) -> str | None:
+    """Return where the new collections of a server can lie, each beside its old one; None for what lies in files."""
+    if not names_kind(pattern):
+        return None
+    driver = _driver_of(pattern)
+    options = {name: value for name, value in driver.address.options.items() if name in driver.write_options}
+    return (
+        f"{pattern.rpartition('#')[0]}#{driver.address.name}_new{options_text(options)}" if driver.is_server else None
+    )
+
+
+def _driver_of(pattern: str) -> Driver:
+    """Return the driver of the place of a pattern; nothing is opened yet."""
     scheme, _, address = pattern.partition(":")
     kind = kind_called(scheme)
     if not isinstance(kind, DatabaseKind) or "#" not in address:
@@ -137,6 +149,11 @@ def _database_locations(pattern: str) -> dict[str, str]:
     driver = kind.driver_of(address)
     if "*" not in driver.address.name:
         raise UsageError(f"{pattern}: the * is not in the name after the #, which says what collections are meant")
+    return driver
+
+
+def _database_locations(pattern: str) -> dict[str, str]:
+    driver = _driver_of(pattern)
     with driver.errors():
         names = _without_aliased(driver, _written_like(driver))
     place = pattern.rpartition("#")[0]
@@ -228,8 +245,19 @@ def _warn(sentence: str) -> None:
     _log.warning("%s", sentence)
 
 
+def _is_in_database_folder(store: Store) -> bool:
+    return isinstance(store, DatabaseStore) and not store.driver.is_server
+
+
 def _is_translation(store: Store) -> bool:
     return store.info.manifest is not None and "source rows" in store.info.manifest.inputs
+
+
+def _is_aside(store: Store) -> bool:
+    """Return whether a collection of a server is the old one of a switch, which has the name of the new one now."""
+    if not isinstance(store, DatabaseStore) or not store.driver.is_server:
+        return False
+    return store.driver.switched_with(store.driver.name) not in (None, store.driver.name)
 
 
 def recorded_model(store: Store) -> str | None:
