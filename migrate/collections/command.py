@@ -246,9 +246,8 @@ def _advise_switch(collections: Collections, rows: Sequence[AuditedCollection], 
     words = ["collections switch", collections.pattern, new]
     unsafe = [row for row in rows if row.exit_code]
     if unsafe:
-        pages = ", ".join(row.report or row.name for row in unsafe[:3])
-        advise(f"{len(unsafe):,} are not SAFE; the reports say what helps: {pages}")
-        advise("a larger --sample of `collections fit` helps all, into new folders")
+        advise(f"{len(unsafe):,} are not SAFE: the table says why, and the report of each what helps")
+        advise("for all of them, `collections fit` with a larger --sample helps, and the same commands again")
     elif any(row.provisional for row in rows):
         advise("provisional, as nothing is judged: judged queries (--judged) make it final; to switch as it is:")
         advise_next(*words, "--unproven")
