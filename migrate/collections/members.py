@@ -112,9 +112,7 @@ def find_collections(pattern: str) -> Collections:
 
 def _name_pattern(pattern: str) -> str:
     """Return the part of a location that the names of collections match."""
-    if "#" not in pattern:
-        return Path(pattern).name
-    return pattern.rpartition("#")[2].partition("?")[0]
+    return _driver_of(pattern).address.name if names_kind(pattern) else Path(pattern).name
 
 
 def _locations(pattern: str) -> dict[str, str]:
@@ -131,13 +129,11 @@ def _locations(pattern: str) -> dict[str, str]:
 
 def output_beside(pattern: str) -> str | None:
     """Return where the new collections of a server can lie, each beside its old one; None for what lies in files."""
-    if not names_kind(pattern):
+    driver = _driver_of(pattern) if names_kind(pattern) else None
+    if driver is None or not driver.is_server:
         return None
-    driver = _driver_of(pattern)
     options = {name: value for name, value in driver.address.options.items() if name in driver.write_options}
-    return (
-        f"{pattern.rpartition('#')[0]}#{driver.address.name}_new{options_text(options)}" if driver.is_server else None
-    )
+    return f"{_place_of(pattern, driver)}#{driver.address.name}_new{options_text(options)}"
 
 
 def _driver_of(pattern: str) -> Driver:
@@ -152,48 +148,54 @@ def _driver_of(pattern: str) -> Driver:
     return driver
 
 
+def _place_of(pattern: str, driver: Driver) -> str:
+    """Return the part of a pattern before the name, as it was typed."""
+    return pattern[: pattern.rindex(f"#{driver.address.name}")]
+
+
 def _database_locations(pattern: str) -> dict[str, str]:
     driver = _driver_of(pattern)
     with driver.errors():
-        names = _without_aliased(driver, _written_like(driver))
-    place = pattern.rpartition("#")[0]
+        fitting = _matching(pattern, driver.collection, driver.address.name, _names_of(driver))
+        aliased = _aliased(driver, fitting.values())
+    place = _place_of(pattern, driver)
     locations = {}
-    for name in names:
-        if fits(name, driver.address.name):
-            meant = meant_by(name, driver.address.name)
-            options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
-            locations[name] = f"{place}#{name}{options_text(options)}"
-    return _matching(pattern, driver.collection, driver.address.name, locations, names)
+    for shown, name in fitting.items():
+        meant = meant_by(shown, driver.address.name)
+        options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
+        if name not in aliased:
+            locations[shown] = f"{place}#{name}{options_text(options)}"
+    return locations
 
 
-def _written_like(driver: Driver) -> list[str]:
-    """Return the names of a place with as many parts as the pattern has: tables, with their schema or without."""
+def _names_of(driver: Driver) -> dict[str, str]:
+    """Return the names of a place, as they are and as locations have them.
+
+    Of tables they have as many parts as the pattern: their schema or not. Those that a killed run left are not there.
+    """
     names = [name for name in driver.names() if not (driver.is_server and _UNPUBLISHED.fullmatch(name))]
     if driver.kind != PgvectorDriver.kind:
-        return names
+        return dict(zip(names, names, strict=True))
     count = len(split_names(driver.address.name))
     part_of = {1: slice(1, 2), 2: slice(0, 2), 3: slice(0, 3)}[count]
     paths = [split_names(name) for name in names]
-    tables = [path for path in paths if not _UNPUBLISHED.fullmatch(path[1])]
-    return list(dict.fromkeys(join_names(path[part_of]) for path in tables))
+    tables = [path[part_of] for path in paths if not _UNPUBLISHED.fullmatch(path[1])]
+    return {".".join(path): join_names(path) for path in tables}
 
 
-def _without_aliased(driver: Driver, names: Iterable[str]) -> list[str]:
-    """Return names without those of collections that an alias among the names leads to as well."""
+def _aliased(driver: Driver, names: Iterable[str]) -> set[str]:
+    """Return the collections of a server that an alias among some names leads to as well."""
     if not driver.is_server:
-        return list(names)
-    fitting = [name for name in names if fits(name, driver.address.name)]
-    identities = {name: driver.identity(name) for name in fitting}
-    aliased = [identity for name, identity in identities.items() if identity != name]
-    return [name for name in names if name not in fitting or name not in aliased]
+        return set()
+    identities = {name: driver.identity(name) for name in names}
+    return {identity for name, identity in identities.items() if identity != name}
 
 
-def _matching(
-    pattern: str, noun: str, text: str, locations: Mapping[str, str], present: Iterable[str] = ()
-) -> dict[str, str]:
-    matching = {name: location for name, location in locations.items() if fits(name, text)}
+def _matching(pattern: str, noun: str, text: str, present: Mapping[str, str]) -> dict[str, str]:
+    """Return those of some names that fit a text with a `*`, with what they are the names of."""
+    matching = {name: value for name, value in present.items() if fits(name, text)}
     if not matching:
-        have = ", ".join(present or locations) or "none"
+        have = ", ".join(present) or "none"
         raise StoreError(f"{pattern}: no {noun} matches {text!r}; there are {have}: write a pattern that some match")
     return matching
 

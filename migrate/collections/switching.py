@@ -111,10 +111,11 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
 
 def _others(collections: Collections) -> list[Store]:
     """Open the collections of the folder that are not moved, and are written as they are beside those that are."""
-    driver = _driver_of(collections.members[0].store)
+    first = collections.members[0]
+    driver = _driver_of(first.store)
     with driver.errors():
         names = set(driver.names()) - {member.name for member in collections.members}
-    place = collections.pattern.rpartition("#")[0]
+    place = first.location[: first.location.rindex(f"#{first.name}")]
     opened = [open_store(f"{place}#{name}", verify=True) for name in sorted(names)]
     # a copy of a whole database has them already, but for the new dimension of an empty one
     return [store for store in opened if not (driver.copies_place and store.info.count)]

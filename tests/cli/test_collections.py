@@ -1,6 +1,7 @@
 """Many collections of one place, moved by one stitch, by the real client of Chroma."""
 
 import json
+import re
 import shlex
 import uuid
 from contextlib import closing
@@ -350,3 +351,50 @@ def test_stores_of_their_own_are_switched_one_by_one_whatever_their_names(tmp_pa
         assert dims() == [8, 8, 8]
     assert run(["rollback", "indexes/x#y"]) == 0
     assert dims() == [8, DIM, 8]
+
+
+@pytest.fixture
+def tables():
+    """A database of PostgreSQL with a table for each name, and a connection."""
+    psycopg = pytest.importorskip("psycopg")
+    from postgres import server_url
+
+    database = f"app_{uuid.uuid4().hex[:8]}"
+    with closing(psycopg.connect(server_url(), autocommit=True)) as server:
+        server.execute(f"CREATE DATABASE {database}")
+    url = re.sub(r"/postgres(?=\?|$)", f"/{database}", server_url())
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        for name in ("data_a", "data_b#c", "data_d"):
+            connection.execute(f'CREATE TABLE "{name}" (id bigserial PRIMARY KEY, text text, embedding vector({DIM}))')
+            for row, vector in enumerate(np.random.default_rng(len(name)).normal(size=(15, DIM))):
+                insert = f'INSERT INTO "{name}" (text, embedding) VALUES (%s, %s::vector)'
+                connection.execute(insert, [text_of(name, row), str(vector.tolist())])
+        yield url, connection
+
+
+@pytest.mark.slow
+def test_tables_of_a_server_are_switched_one_by_one_and_a_kill_between_is_made_good(tables, tmp_path, capsys):
+    url, connection = tables
+    pattern = f"pgvector:{url}#data_*"
+
+    def dims():
+        names = ("data_a", "data_b#c", "data_d")
+        found = [
+            connection.execute(f'SELECT vector_dims(embedding) FROM "{name}" LIMIT 1').fetchone() for name in names
+        ]
+        return [dim for (dim,) in found]
+
+    fit = ["collections", "fit", pattern, "--target", "tfidf:8", "--kind", "ridge", "-o", "stitches"]
+    assert run(fit) == 0
+    assert run(["collections", "translate", pattern, "stitches", "-o", f"{pattern}_new"]) == 0
+    assert f"collections switch '{pattern}' '{pattern}_new'" in capsys.readouterr().err
+    switch = ["collections", "switch", pattern, f"{pattern}_new"]
+    assert run_command(switch, tmp_path, "exchanged:2")[0] is None  # in the transaction of the second
+    assert dims() == [8, DIM, DIM]
+    assert run(switch) == 0
+    assert dims() == [8, 8, 8]
+    assert run(switch) == 0
+    assert capsys.readouterr().out.count("as an earlier switch began") == 3
+    assert run(["rollback", f"pgvector:{url}#data_d"]) == 0
+    assert dims() == [8, 8, DIM]
