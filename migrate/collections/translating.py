@@ -92,8 +92,8 @@ def translate_collections(
             step = Translate(member.store, fitted, location, force=force, progress=progress)
             step.check()
             result = step.execute()
+            note_content(location)  # of one that is embedded whole, by which `switch` knows it
             done = TranslatedCollection(member.name, location, result.count, result.n_true, earlier=False)
-        note_content(location)  # of one that is embedded whole, by which `switch` knows it
         yield done
 
 
@@ -108,5 +108,7 @@ def _finished(member: Collection, fitted: FittedStitch, location: str) -> Transl
     expected = {"source rows": member.store.snapshot().rows_sha256, **(fitted.manifest.stitch.files or {})}
     if manifest is None or manifest.inputs != expected:
         return None
+    if manifest.store.content is None:
+        note_content(location)  # a run that was killed may not have come to it
     counts = manifest.counts
     return TranslatedCollection(member.name, location, counts["documents"], counts["true vectors"], earlier=True)
