@@ -277,7 +277,9 @@ def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bo
     from migrate.collections.switching import switch_collections
     from migrate.report.switch import switched_text
 
-    done = list(switch_collections(find_collections(old), new, reports, unproven=unproven))
+    collections = find_collections(old)
+    _tell(collections)
+    done = list(switch_collections(collections, new, reports, unproven=unproven))
     if as_json:
         show_json({"switched": done}, kind="collections switch")
         return
@@ -286,8 +288,8 @@ def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bo
 
 
 def _tell(collections: Collections) -> None:
-    """Say how many collections are moved, and that empty ones are not."""
+    """Say how many collections are moved, and which are not, for each reason once."""
     advise(f"{len(collections.members):,} collections, {collections.count:,} vectors")
-    empty = [name for name, reason in collections.left_out.items() if reason == "empty"]
-    if empty:
-        advise(f"empty, and not translated: {', '.join(empty)}")
+    for reason in dict.fromkeys(collections.left_out.values()):
+        names = [name for name, other in collections.left_out.items() if other == reason]
+        advise(f"left out, {reason}: {', '.join(names)}")

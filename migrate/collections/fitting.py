@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PRICE, SEED, PaidStep, argument, parameter
+from migrate.steps.base import PRICE, SEED, PaidStep, argument
 from migrate.steps.fit import KIND, SAMPLE, TARGET
 
 if TYPE_CHECKING:
@@ -42,14 +42,13 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     sample: int = field(default=1_000, metadata=SAMPLE)
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
-    opened: Collections | None = field(default=None, metadata=parameter("The collections, where they are open."))
 
     @cached_property
     def collections(self) -> Collections:
         """The collections, opened."""
         from migrate.collections.members import find_collections
 
-        return find_collections(self.store) if self.opened is None else self.opened
+        return find_collections(self.store)
 
     @cached_property
     def embedder(self) -> Embedder:

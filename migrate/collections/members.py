@@ -7,13 +7,11 @@ with a location of its own; nothing here reads several as one.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -31,8 +29,6 @@ from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.pgvector_table import join_names, split_names
 from migrate.stores.registry import kind_called, names_kind, stores_in
 from migrate.stores.switching import BESIDE
-
-_log = logging.getLogger(__name__)
 
 _UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")
 """Names on a server that a killed run has left."""
@@ -219,7 +215,7 @@ def meant_by(name: str, pattern: str) -> str:
 
 
 def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
-    """Return which of several collections have another value than most documents, and say so, once.
+    """Return which of several collections have another value than most documents, and what it is.
 
     `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
     """
@@ -231,20 +227,11 @@ def differing(location: str, template: str, values: Mapping[str, Any], sizes: Ma
         named = {value: next(name for name in values if values[name] == value) for value in common}
         described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
         raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
-    reasons = {
+    return {
         name: f"{template.format(value)}, and most are {template.format(common[0])}"
         for name, value in values.items()
         if value != common[0]
     }
-    for name, reason in reasons.items():
-        _warn(f"{location}: {name} is left out: {reason}")
-    return reasons
-
-
-@cache
-def _warn(sentence: str) -> None:
-    """Say something once, however often a command opens the place."""
-    _log.warning("%s", sentence)
 
 
 def _is_in_database_folder(store: Store) -> bool:

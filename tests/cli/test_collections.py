@@ -18,6 +18,7 @@ from migrate.collections.fitting import sample_sizes, share_out
 from migrate.collections.members import find_collections
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -150,6 +151,8 @@ def test_collections_of_another_dimension_or_model_are_left_out_by_name(capsys):
         add(client, "epsilon", 20, embedding_config=json.dumps({"engine": "", "model": "mini"}))
     found = document_of(capsys, ["collections", "inspect", PATTERN])
     assert [row["name"] for row in found["collections"]] == ["alpha", "delta"]
+    assert run(["collections", "fit", PATTERN, "--target", "tfidf:8", "--dry-run", "-o", "stitches"]) == 0
+    assert "left out, of 4 dimensions, and most are of 16 dimensions: another\n" in capsys.readouterr().err
     assert found["left_out"] == {
         "another": "of 4 dimensions, and most are of 16 dimensions",
         "epsilon": "of mini, and most are of openai:ada",
@@ -398,3 +401,13 @@ def test_tables_of_a_server_are_switched_one_by_one_and_a_kill_between_is_made_g
     assert capsys.readouterr().out.count("as an earlier switch began") == 3
     assert run(["rollback", f"pgvector:{url}#data_d"]) == 0
     assert dims() == [8, 8, DIM]
+
+
+def test_a_folder_of_many_stores_that_an_earlier_version_wrote_as_one_is_refused_in_one_line(capsys):
+    Path("joined/alpha").mkdir(parents=True)
+    facts = StoreFacts(index="chroma:vector_db#*").as_details()
+    manifest = Manifest(kind="store", model=None, counts={}, details=facts)
+    Path("joined", MANIFEST_NAME).write_text(json.dumps(manifest.as_json()))
+    assert run(["inspect", "joined"]) == 4
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1 and "joined: the store of many collections was removed; the commit 0a3df1b0" in said[0]
