@@ -58,6 +58,8 @@ class ClientDriver(Driver):
 
     collection_name: str
     _copy: FolderCopy
+    _copied: Mapping[str, Any]
+    _end: Callable[[], object]
     _is_on_copy = True
 
     @abstractmethod
@@ -174,7 +176,7 @@ class ClientDriver(Driver):
         copy = self._copy
         self.client, end = self.open_folder(self.folder)
         self._is_on_copy = False
-        weakref.finalize(self, end)
+        self._end = weakref.finalize(self, end)
         self.left_copy(copy)
         del self._copy
 
