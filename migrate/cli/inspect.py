@@ -34,15 +34,11 @@ def command(request: Inspect, as_json: bool) -> None:
 
 
 def _show_store(store: str, document: dict[str, Any]) -> None:
-    from migrate.report.terminal import facts_text, table
+    from migrate.report.terminal import facts_text
     from migrate.stores import open_store
     from migrate.stores.base import NO_TEXTS
 
-    collections = document.get("collections", [])
-    if collections:
-        rows = [["-" if value is None else _text(value) for value in row.values()] for row in collections]
-        show(table([["collection", "vectors", "dimension", "left out"], *rows], left=[3]) + "\n")
-    content = {key: value for key, value in document.items() if key not in ("schema_version", "kind", "collections")}
+    content = {key: value for key, value in document.items() if key not in ("schema_version", "kind")}
     content["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
     values = {name: value if isinstance(value, list) else [value] for name, value in content.items()}
     show(facts_text([(name.replace("_", " "), _text(line)) for name, lines in values.items() for line in lines]))

@@ -52,6 +52,7 @@ class AuditedCollection:
     exit_code: int
     report: str | None = None
     earlier: bool = False
+    provisional: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,12 @@ def _without_audit(member: Collection, translated: Store) -> AuditedCollection |
     """Return the verdict on a collection that needs no audit, or cannot be found SAFE by one; else None."""
     count = member.store.info.count
     if is_all_true(translated):
-        return AuditedCollection(member.name, count, "SAFE", "every vector is the new model's own", 0)
-    if count < FEWEST_DOCUMENTS:
-        sentence = f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}"
+        return AuditedCollection(member.name, count, "SAFE", "nothing to judge: all vectors are true ones", 0)
+    if count < FEWEST_DOCUMENTS:  # `fit` embeds all of these but blank texts
+        sentence = (
+            f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}, and not all have "
+            "true vectors, as some texts are blank: let `reembed` embed them"
+        )
         return AuditedCollection(member.name, count, "INCONCLUSIVE", sentence, InconclusiveError.exit_code)
     return None
 
@@ -208,6 +212,7 @@ def _row(member: Collection, report: Mapping[str, Any], folder: Path, *, earlier
         EXIT_CODES[str(outcome)],
         str(folder / PAGE),
         earlier,
+        bool(report["verdict"]["provisional"]),
     )
 
 

@@ -11,16 +11,19 @@ import click
 from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import advise_next
+from migrate.cli.next_step import JUDGED, TARGET, advise_next, target_words
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import load_model_of, source_model_of, stop_if_same
 from migrate.collections.fitting import FitCollections
-from migrate.files import refuse_output
+from migrate.files import free_path, refuse_output
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migrate.collections.auditing import AuditedCollection
     from migrate.collections.members import Collections
 
 
@@ -54,13 +57,13 @@ def inspect(store: str, as_json: bool) -> None:
     if as_json:
         members = [{"name": it.name, "location": it.location, "vectors": it.store.info.count,
                     "dimension": it.store.info.dim} for it in collections.members]  # fmt: skip
-        left_out = {**collections.left_out, **{it.name: "empty" for it in collections.empty}}
-        show_json({"collections": members, "left_out": left_out}, kind="collections inspect")
+        show_json({"collections": members, "left_out": collections.left_out}, kind="collections inspect")
         return
-    rows = [(it.name, f"{it.store.info.count:,}", f"{it.store.info.dim:,}", "") for it in collections.members]
-    rows += [(it.name, "0", "", "empty") for it in collections.empty]
-    rows += [(name, "", "", f"left out: {reason}") for name, reason in collections.left_out.items()]
-    show(as_text(TextTable([("collection", "vectors", "dimension", ""), *rows], text_columns={0, 3})))
+    rows = [(it.name, f"{it.store.info.count:,}", f"{it.store.info.dim:,}") for it in collections.members]
+    show(as_text(TextTable([("collection", "vectors", "dimension"), *rows], text_columns={0})))
+    for name, reason in collections.left_out.items():
+        show(f"left out: {name}: {reason}")
+    advise_next("collections fit", store, "--target", TARGET, "-o", free_path(Path("stitches")))
 
 
 @command.add_command
@@ -87,10 +90,11 @@ def fit(
 ) -> None:
     """Learn one map from the vectors of all collections that STORE means.
 
-    The sample has some documents of each, and more than its share of a small collection. The output has a stitch for
-    each, with the same map and its own true vectors.
+    Collections of fewer than 100 documents are embedded whole, as no audit could find so few SAFE; of the others, the
+    sample has some documents of each. The output has a stitch for each, with the same map and its own true vectors.
     """
     from migrate.collections.fitting import save_stitches
+    from migrate.collections.members import output_beside
     from migrate.report.fit import fit_blocks
     from migrate.report.terminal import as_text
 
@@ -101,6 +105,9 @@ def fit(
         step = replace(request, target=target, progress=progress)
         collections = step.collections
         _tell(collections)
+        whole = sum(member.store.info.count for member in step.small)
+        if whole:
+            advise(f"{len(step.small):,} of them have fewer than 100 documents, and are embedded whole: {whole:,}")
         for member in collections.members:
             stop_if_same("collections fit", member.store, target, as_json=as_json)
         stop_if_dry(dry_run, reads=[request.store], writes=[output], step=step, as_json=as_json)
@@ -116,7 +123,8 @@ def fit(
     show(as_text(*fit_blocks(fitted.selection, bare=not collections.members[0].store.info.has_texts)))
     pairs = fitted.manifest.counts["pairs"]
     show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} documents of {len(stitches):,} collections")
-    advise_next("collections translate", request.store, output, "-o", "translated")
+    translated = output_beside(request.store) or free_path(Path("translated"))
+    advise_next("collections translate", request.store, output, "-o", translated)
 
 
 @command.add_command
@@ -154,7 +162,14 @@ def translate(store: str, stitches: Path, output: str, force: bool, as_json: boo
     if as_json:
         show_json({"collections": done, "left_out": collections.left_out}, kind="collections translate")
         return
-    advise_next("collections audit", output, "--source", store, "--queries", "queries.txt", "-o", "reports")
+    if all(collection.is_all_true for collection in done):
+        advise("nothing to judge: all vectors are true ones")
+        advise_next("collections switch", store, output)
+        return
+    model = fitted[collections.members[0].name].manifest.model
+    reports = free_path(Path("reports"))
+    words = ["--source", store, "--judged", JUDGED, *target_words(model), "-o", reports]
+    advise_next("collections audit", output, *words)
 
 
 @command.add_command
@@ -222,7 +237,22 @@ def audit(request: Audit, output: Path, paid: Spending, model: ModelOptions, dry
     else:
         show(as_text(table_of(rows, collections.left_out)), verdict=True)
         show(f"reports: {output}")
+        _advise_switch(collections, rows, new, output)
     return worst_exit_code(rows)
+
+
+def _advise_switch(collections: Collections, rows: Sequence[AuditedCollection], new: str, reports: Path) -> None:
+    """Print the switch of collections that are all SAFE, or what to do about those that are not."""
+    words = ["collections switch", collections.pattern, new]
+    unsafe = [row for row in rows if row.exit_code]
+    if unsafe:
+        advise(f"{len(unsafe):,} are not SAFE: the table says why, and the report of each what helps")
+        advise("for all of them, `collections fit` with a larger --sample helps, and the same commands again")
+    elif any(row.provisional for row in rows):
+        advise("provisional, as nothing is judged: judged queries (--judged) make it final; to switch as it is:")
+        advise_next(*words, "--unproven")
+    else:
+        advise_next(*words, "--reports", reports)
 
 
 @command.add_command
@@ -240,13 +270,16 @@ def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bo
     """Let the collections in NEW, the output of `collections translate`, answer for those of OLD.
 
     Collections of a server, and indexes in a folder, are switched one by one; of a database in a folder, all are put
-    into one new folder, and the two folders trade places. `rollback` undoes it.
+    into one new folder, with those that are not moved as they are, and the two folders trade places. `rollback` undoes
+    it.
     """
     from migrate.collections.members import find_collections
     from migrate.collections.switching import switch_collections
     from migrate.report.switch import switched_text
 
-    done = list(switch_collections(find_collections(old), new, reports, unproven=unproven))
+    collections = find_collections(old)
+    _tell(collections)
+    done = list(switch_collections(collections, new, reports, unproven=unproven))
     if as_json:
         show_json({"switched": done}, kind="collections switch")
         return
@@ -255,7 +288,8 @@ def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bo
 
 
 def _tell(collections: Collections) -> None:
-    """Say how many collections are moved, and that empty ones are not."""
+    """Say how many collections are moved, and which are not, for each reason once."""
     advise(f"{len(collections.members):,} collections, {collections.count:,} vectors")
-    if collections.empty:
-        advise(f"empty, and not translated: {', '.join(it.name for it in collections.empty)}")
+    for reason in dict.fromkeys(collections.left_out.values()):
+        names = [name for name, other in collections.left_out.items() if other == reason]
+        advise(f"left out, {reason}: {', '.join(names)}")

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PRICE, SEED, PaidStep, argument, parameter
+from migrate.steps.base import PRICE, SEED, PaidStep, argument
 from migrate.steps.fit import KIND, SAMPLE, TARGET
 
 if TYPE_CHECKING:
@@ -42,14 +42,13 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     sample: int = field(default=1_000, metadata=SAMPLE)
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
-    opened: Collections | None = field(default=None, metadata=parameter("The collections, where they are open."))
 
     @cached_property
     def collections(self) -> Collections:
         """The collections, opened."""
         from migrate.collections.members import find_collections
 
-        return find_collections(self.store) if self.opened is None else self.opened
+        return find_collections(self.store)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -62,13 +61,21 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             require_texts(member.store, embedder)
         return self.cap.meter(embedder, self.price)
 
+    @property
+    def small(self) -> list[Collection]:
+        """The collections that are embedded whole: no audit could find one of so few documents SAFE."""
+        from migrate.audit.verdict import FEWEST_DOCUMENTS
+
+        return [member for member in self.collections.members if member.store.info.count < FEWEST_DOCUMENTS]
+
     @cached_property
     def samples(self) -> Mapping[str, Sample]:
-        """The documents of each collection that are embedded."""
+        """The documents of each collection that are embedded: all of a small one, and of the others some of each."""
+        from migrate.audit.verdict import FEWEST_DOCUMENTS
         from migrate.selection import draw_sample
 
         members = self.collections.members
-        sizes = share_out([member.store.info.count for member in members], self.sample)
+        sizes = sample_sizes([member.store.info.count for member in members], self.sample, whole=FEWEST_DOCUMENTS)
         return {
             member.name: draw_sample(member.store, size, seed=self.seed)
             for member, size in zip(members, sizes, strict=True)
@@ -173,13 +180,23 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         )
 
 
+def sample_sizes(counts: Sequence[int], size: int, *, whole: int) -> list[int]:
+    """Return how many of each collection are embedded: all of one with fewer than `whole`, and `size` of the others.
+
+    >>> sample_sizes([99, 5_000, 20], 1_000, whole=100)
+    [99, 1000, 20]
+    """
+    shares = iter(share_out([count for count in counts if count >= whole], size))
+    return [count if count < whole else next(shares) for count in counts]
+
+
 def share_out(counts: Sequence[int], size: int) -> list[int]:
     """Return how many of each collection are drawn: in proportion, and of a small one more.
 
     >>> share_out([900, 20, 3], 240)
     [217, 20, 3]
     """
-    floor = max(size // (_FLOOR * len(counts)), 1)
+    floor = max(size // (_FLOOR * max(len(counts), 1)), 1)
     shares = [min(count, floor) for count in counts]
     remaining = max(size - sum(shares), 0)
     beyond = [count - share for count, share in zip(counts, shares, strict=True)]

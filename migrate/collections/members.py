@@ -7,13 +7,11 @@ with a location of its own; nothing here reads several as one.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,14 +23,12 @@ from migrate.files import allow_open_files
 from migrate.locations import hide_secrets, options_text
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseKind
+from migrate.stores.database import DatabaseKind, DatabaseStore
 from migrate.stores.driver import Driver
 from migrate.stores.pgvector import PgvectorDriver
 from migrate.stores.pgvector_table import join_names, split_names
 from migrate.stores.registry import kind_called, names_kind, stores_in
 from migrate.stores.switching import BESIDE
-
-_log = logging.getLogger(__name__)
 
 _UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")
 """Names on a server that a killed run has left."""
@@ -67,13 +63,12 @@ class Collection:
 class Collections:
     """The collections of a pattern that agree with most, in the order of their names.
 
-    `left_out` says of the others, by name, why they are not moved. `empty` are those that hold nothing.
+    `left_out` says of the others, by name, why they are not moved.
     """
 
     pattern: str
     members: tuple[Collection, ...]
     left_out: Mapping[str, str]
-    empty: tuple[Collection, ...] = ()
 
     @property
     def count(self) -> int:
@@ -94,12 +89,13 @@ def find_collections(pattern: str) -> Collections:
         Collection(name, meant_by(name, _name_pattern(pattern)), open_store(location, verify=True))
         for name, location in sorted(locations.items())
     ]
-    left_out: dict[str, str] = {}
-    if not all(_is_translation(member.store) for member in opened):
-        # a server has the new ones beside the old ones
-        left_out = {it.name: "made of an older store by lead-migrate" for it in opened if _is_translation(it.store)}
-    empty = tuple(it for it in opened if not it.store.info.count and it.name not in left_out)
-    members = [it for it in opened if it.store.info.count and it.name not in left_out]
+    left_out = {it.name: "empty" for it in opened if not it.store.info.count}
+    left_out |= {it.name: "switched, and kept for `rollback`" for it in opened if _is_aside(it.store)}
+    members = [it for it in opened if it.name not in left_out]
+    if not _is_in_database_folder(opened[0].store) and not all(_is_translation(it.store) for it in members):
+        # a server has the new ones beside the old ones, and of stores of their own some may be switched
+        left_out |= {it.name: "made of an older store by lead-migrate" for it in members if _is_translation(it.store)}
+        members = [it for it in members if it.name not in left_out]
     for value_of, template in _TRAITS:
         values = {it.name: value for it in members if (value := value_of(it.store)) is not None}
         sizes = {it.name: it.store.info.count for it in members}
@@ -107,14 +103,12 @@ def find_collections(pattern: str) -> Collections:
         members = [it for it in members if it.name not in left_out]
     if not members:
         raise StoreError(f"{pattern}: all collections that match are empty, so there is nothing to move")
-    return Collections(pattern, tuple(members), left_out, empty)
+    return Collections(pattern, tuple(members), left_out)
 
 
 def _name_pattern(pattern: str) -> str:
     """Return the part of a location that the names of collections match."""
-    if "#" not in pattern:
-        return Path(pattern).name
-    return pattern.rpartition("#")[2].partition("?")[0]
+    return _driver_of(pattern).address.name if names_kind(pattern) else Path(pattern).name
 
 
 def _locations(pattern: str) -> dict[str, str]:
@@ -129,7 +123,17 @@ def _locations(pattern: str) -> dict[str, str]:
     return _matching(pattern, "store", path.name, inside)
 
 
-def _database_locations(pattern: str) -> dict[str, str]:
+def output_beside(pattern: str) -> str | None:
+    """Return where the new collections of a server can lie, each beside its old one; None for what lies in files."""
+    driver = _driver_of(pattern) if names_kind(pattern) else None
+    if driver is None or not driver.is_server:
+        return None
+    options = {name: value for name, value in driver.address.options.items() if name in driver.write_options}
+    return f"{_place_of(pattern, driver)}#{driver.address.name}_new{options_text(options)}"
+
+
+def _driver_of(pattern: str) -> Driver:
+    """Return the driver of the place of a pattern; nothing is opened yet."""
     scheme, _, address = pattern.partition(":")
     kind = kind_called(scheme)
     if not isinstance(kind, DatabaseKind) or "#" not in address:
@@ -137,46 +141,57 @@ def _database_locations(pattern: str) -> dict[str, str]:
     driver = kind.driver_of(address)
     if "*" not in driver.address.name:
         raise UsageError(f"{pattern}: the * is not in the name after the #, which says what collections are meant")
+    return driver
+
+
+def _place_of(pattern: str, driver: Driver) -> str:
+    """Return the part of a pattern before the name, as it was typed."""
+    return pattern[: pattern.rindex(f"#{driver.address.name}")]
+
+
+def _database_locations(pattern: str) -> dict[str, str]:
+    driver = _driver_of(pattern)
     with driver.errors():
-        names = _without_aliased(driver, _written_like(driver))
-    place = pattern.rpartition("#")[0]
+        fitting = _matching(pattern, driver.collection, driver.address.name, _names_of(driver))
+        aliased = _aliased(driver, fitting.values())
+    place = _place_of(pattern, driver)
     locations = {}
-    for name in names:
-        if fits(name, driver.address.name):
-            meant = meant_by(name, driver.address.name)
-            options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
-            locations[name] = f"{place}#{name}{options_text(options)}"
-    return _matching(pattern, driver.collection, driver.address.name, locations, names)
+    for shown, name in fitting.items():
+        meant = meant_by(shown, driver.address.name)
+        options = {key: value.replace("*", meant) for key, value in driver.address.options.items()}
+        if name not in aliased:
+            locations[shown] = f"{place}#{name}{options_text(options)}"
+    return locations
 
 
-def _written_like(driver: Driver) -> list[str]:
-    """Return the names of a place with as many parts as the pattern has: tables, with their schema or without."""
+def _names_of(driver: Driver) -> dict[str, str]:
+    """Return the names of a place, as they are and as locations have them.
+
+    Of tables they have as many parts as the pattern: their schema or not. Those that a killed run left are not there.
+    """
     names = [name for name in driver.names() if not (driver.is_server and _UNPUBLISHED.fullmatch(name))]
     if driver.kind != PgvectorDriver.kind:
-        return names
+        return dict(zip(names, names, strict=True))
     count = len(split_names(driver.address.name))
     part_of = {1: slice(1, 2), 2: slice(0, 2), 3: slice(0, 3)}[count]
     paths = [split_names(name) for name in names]
-    tables = [path for path in paths if not _UNPUBLISHED.fullmatch(path[1])]
-    return list(dict.fromkeys(join_names(path[part_of]) for path in tables))
+    tables = [path[part_of] for path in paths if not _UNPUBLISHED.fullmatch(path[1])]
+    return {".".join(path): join_names(path) for path in tables}
 
 
-def _without_aliased(driver: Driver, names: Iterable[str]) -> list[str]:
-    """Return names without those of collections that an alias among the names leads to as well."""
+def _aliased(driver: Driver, names: Iterable[str]) -> set[str]:
+    """Return the collections of a server that an alias among some names leads to as well."""
     if not driver.is_server:
-        return list(names)
-    fitting = [name for name in names if fits(name, driver.address.name)]
-    identities = {name: driver.identity(name) for name in fitting}
-    aliased = [identity for name, identity in identities.items() if identity != name]
-    return [name for name in names if name not in fitting or name not in aliased]
+        return set()
+    identities = {name: driver.identity(name) for name in names}
+    return {identity for name, identity in identities.items() if identity != name}
 
 
-def _matching(
-    pattern: str, noun: str, text: str, locations: Mapping[str, str], present: Iterable[str] = ()
-) -> dict[str, str]:
-    matching = {name: location for name, location in locations.items() if fits(name, text)}
+def _matching(pattern: str, noun: str, text: str, present: Mapping[str, str]) -> dict[str, str]:
+    """Return those of some names that fit a text with a `*`, with what they are the names of."""
+    matching = {name: value for name, value in present.items() if fits(name, text)}
     if not matching:
-        have = ", ".join(present or locations) or "none"
+        have = ", ".join(present) or "none"
         raise StoreError(f"{pattern}: no {noun} matches {text!r}; there are {have}: write a pattern that some match")
     return matching
 
@@ -200,7 +215,7 @@ def meant_by(name: str, pattern: str) -> str:
 
 
 def differing(location: str, template: str, values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
-    """Return which of several collections have another value than most documents, and say so, once.
+    """Return which of several collections have another value than most documents, and what it is.
 
     `template` tells of a value, `sizes` are the documents of each. Raises a StoreError where two values have as many.
     """
@@ -212,24 +227,26 @@ def differing(location: str, template: str, values: Mapping[str, Any], sizes: Ma
         named = {value: next(name for name in values if values[name] == value) for value in common}
         described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())
         raise StoreError(f"{location}: these are no one store: {described}; write a pattern that means one kind")
-    reasons = {
+    return {
         name: f"{template.format(value)}, and most are {template.format(common[0])}"
         for name, value in values.items()
         if value != common[0]
     }
-    for name, reason in reasons.items():
-        _warn(f"{location}: {name} is left out: {reason}")
-    return reasons
 
 
-@cache
-def _warn(sentence: str) -> None:
-    """Say something once, however often a command opens the place."""
-    _log.warning("%s", sentence)
+def _is_in_database_folder(store: Store) -> bool:
+    return isinstance(store, DatabaseStore) and not store.driver.is_server
 
 
 def _is_translation(store: Store) -> bool:
     return store.info.manifest is not None and "source rows" in store.info.manifest.inputs
+
+
+def _is_aside(store: Store) -> bool:
+    """Return whether a collection of a server is the old one of a switch, which has the name of the new one now."""
+    if not isinstance(store, DatabaseStore) or not store.driver.is_server:
+        return False
+    return store.driver.switched_with(store.driver.name) not in (None, store.driver.name)
 
 
 def recorded_model(store: Store) -> str | None:

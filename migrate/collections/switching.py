@@ -1,7 +1,7 @@
 """Switches of many collections: each trades names by itself, or whole folders of a database trade places.
 
 Collections of a database in a folder cannot be switched one by one, as its program opens the folder. Their new stores
-are written into one folder first, with the empty ones, by the database's own client.
+are written into one folder first, with all else that the old one holds as it is, by the database's own client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from migrate.stores.database import DatabaseStore
 from migrate.stores.driver import Driver
 from migrate.stores.kept import sync_tree
 from migrate.stores.registry import find_exchange
-from migrate.stores.switching import Folders
+from migrate.stores.switching import Folders, moved
 
 WHOLE = "whole-folder"
 """The folder beside the new stores that trades places with the old one."""
@@ -60,69 +60,65 @@ def _report_of(member: Collection, reports: Path | None) -> Path | None:
 
 def _switch_folder(collections: Collections, new: str, reports: Path | None, *, unproven: bool) -> Switched:
     """Write all new collections into one folder of the database, and let it trade places with the old one."""
-    old_folder = _driver_of(collections.members[0].store).folder
-    earlier = find_exchange(location_of(str(old_folder)))
+    place = _driver_of(collections.members[0].store).folder
+    folder = Path(new) / WHOLE
+    old_location = location_of(str(place))
+    whole_location = location_of(str(folder.absolute()))
+    earlier = find_exchange(old_location)
     record = None if earlier is None else earlier.record()
     if earlier is not None and record is not None:
+        if record["new"] != whole_location:
+            raise moved(old_location, record["old"])
         earlier.switch(record)  # finishes what was killed
         return Switched.of(record, already=True)
-    if collections.left_out:
-        name = next(iter(collections.left_out))
-        raise UsageError(
-            f"{collections.pattern}: whole folders are switched, and {name} is left out; move it to another folder, or "
-            "change in your programs where they look"
-        )
-    _refuse_unnamed(collections)
-    pairs = [(member, open_store(new_location(new, member), verify=True)) for member in collections.members]
+    pairs = [(member.store, open_store(new_location(new, member), verify=True)) for member in collections.members]
     compared = [
         compare_stores(member.store, store, proof=_report_of(member, reports), unproven=unproven)
-        for member, store in pairs
+        for member, (_, store) in zip(collections.members, pairs, strict=True)
     ]
-    folder = Path(new) / WHOLE
+    pairs += [(other, other) for other in _others(collections)]
+    new_dim = pairs[0][1].info.dim
     with atomic_folder(folder, force=True) as unfinished:
-        for member, store in pairs:
-            _write_into(unfinished, member, store, model_dim=store.info.dim)
-        for member in collections.empty:
-            _write_into(unfinished, member, member.store, model_dim=pairs[0][1].info.dim)
+        for old, store in pairs:
+            _write_into(unfinished, old, store, dim=store.info.dim if store.info.count else new_dim)
         sync_tree(unfinished)
-    drivers = [_driver_of(it.store) for it in (*collections.members, *collections.empty)]
+    drivers = [_driver_of(old) for old, _ in pairs]
     files = {file for driver in drivers for file in driver.files()}
-    exchange = Folders.exchange(old_folder, folder, excluded=files)
+    exchange = Folders.exchange(place, folder, excluded=files)
 
     def check() -> None:
-        for member in collections.members:
-            if not member.store.is_as_opened():
-                raise StoreError(f"{member.location}: the store changed while it was compared; nothing was switched")
+        for old, _ in pairs:
+            if not old.is_as_opened():
+                raise StoreError(f"{old.info.location}: the store changed while it was compared; nothing was switched")
 
     def prepare() -> None:
-        for driver in drivers:
-            address = Address(str(folder), driver.name, driver.address.options)
-            written = DatabaseStore(type(driver)(str(folder), address), str(folder)).driver
-            with written.errors():
-                written.prepare_switch(driver)
+        for old, store in pairs:
+            if store is not old or not old.info.count:  # others keep the model that they have
+                written = _written(folder, _driver_of(old)).driver
+                with written.errors():
+                    written.prepare_switch(_driver_of(old))
 
     exchange.check = check
     exchange.prepare = prepare
-    location, new_folder = location_of(str(old_folder)), location_of(str(folder))
     proven = all(it.proven for it in compared)
     all_true = all(it.all_true for it in compared)
-    done = replace(compared[0], old=location, new=new_folder, aside=new_folder, proven=proven, all_true=all_true)
+    done = replace(
+        compared[0], old=old_location, new=whole_location, aside=whole_location, proven=proven, all_true=all_true
+    )
     exchange.switch(asdict(done))
     return done
 
 
-def _refuse_unnamed(collections: Collections) -> None:
-    """Make sure that the folder has no collections but those of the pattern."""
-    driver = _driver_of(collections.members[0].store)
-    if driver.copies_place:  # what is not named is in the copy as well
-        return
-    named = {it.name for it in (*collections.members, *collections.empty)}
+def _others(collections: Collections) -> list[Store]:
+    """Open the collections of the folder that are not moved, and are written as they are beside those that are."""
+    first = collections.members[0]
+    driver = _driver_of(first.store)
     with driver.errors():
-        unnamed = sorted(set(driver.names()) - named)
-    if unnamed:
-        raise UsageError(
-            f"{collections.pattern}: whole folders are switched, and {unnamed[0]} is not among these; write a * for all"
-        )
+        names = set(driver.names()) - {member.name for member in collections.members}
+    place = first.location[: first.location.rindex(f"#{first.name}")]
+    opened = [open_store(f"{place}#{name}", verify=True) for name in sorted(names)]
+    # a copy of a whole database has them already, but for the new dimension of an empty one
+    return [store for store in opened if not (driver.copies_place and store.info.count)]
 
 
 def _driver_of(store: Store) -> Driver:
@@ -131,18 +127,23 @@ def _driver_of(store: Store) -> Driver:
     return store.driver
 
 
-def _write_into(folder: Path, member: Collection, source: Store, *, model_dim: int) -> None:
-    """Write a collection, with whole records, beside the others of a folder."""
-    if not isinstance(source, DatabaseStore) or type(source.driver) is not type(_driver_of(member.store)):
-        raise UsageError(f"{source.info.location}: this is another kind of store than {member.location}")
+def _written(folder: Path, like: Driver) -> DatabaseStore:
+    """Open the collection in a folder that has the name of another."""
+    return DatabaseStore(type(like)(str(folder), Address(str(folder), like.name, like.address.options)), str(folder))
+
+
+def _write_into(folder: Path, old: Store, source: Store, *, dim: int) -> None:
+    """Write a collection, with whole records, under the name of the old one beside the others of a folder."""
+    if not isinstance(source, DatabaseStore) or type(source.driver) is not type(_driver_of(old)):
+        raise UsageError(f"{source.info.location}: this is another kind of store than {old.info.location}")
     like = source.driver
-    driver = type(like)(str(folder), Address(str(folder), member.name))
+    name = _driver_of(old).name
+    driver = type(like)(str(folder), Address(str(folder), name))
     driver.shares_folder = True
     pages = (replace(page, vectors=source.get(rows).vectors) for page, rows in source.whole_pages())
     with driver.errors():
-        driver.refuse_write(model_dim, like)
-        driver.write(member.name, model_dim, source.info, like, pages)
-    if source.info.manifest is not None and source is not member.store:
-        written = DatabaseStore(type(like)(str(folder), Address(str(folder), member.name)), str(folder))
+        driver.refuse_write(dim, like)
+        driver.write(name, dim, source.info, like, pages)
+    if source.info.manifest is not None:
         with suppress(UsageError):  # most databases have room for the manifest of one collection in a folder
-            written.keep_manifest(source.info.manifest)
+            _written(folder, _driver_of(old)).keep_manifest(source.info.manifest)

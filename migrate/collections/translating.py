@@ -13,6 +13,7 @@ from migrate.locations import hide_secrets
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
+from migrate.stores.all_true import note_content
 from migrate.stores.registry import names_kind
 
 if TYPE_CHECKING:
@@ -31,10 +32,16 @@ class TranslatedCollection:
     earlier: bool
 
     @property
+    def is_all_true(self) -> bool:
+        """True if every vector is the new model's own, so that there is nothing to judge."""
+        return self.vectors == self.true_vectors
+
+    @property
     def sentence(self) -> str:
-        """Return what is there now, in words."""
-        counts = f"{self.vectors:,} vectors, {self.true_vectors:,} of them true ones"
-        return f"{self.location}: {counts}{', as an earlier run left it' if self.earlier else ''}"
+        """The vectors that are there now, in words."""
+        true = "all" if self.is_all_true else f"{self.true_vectors:,}"
+        earlier = ", as an earlier run left it" if self.earlier else ""
+        return f"{self.location}: {self.vectors:,} vectors, {true} of them true ones{earlier}"
 
 
 def new_location(output: str, member: Collection) -> str:
@@ -79,15 +86,15 @@ def translate_collections(
         fitted = stitches[member.name]
         location = locations[member.name]
         done = None if force else _finished(member, fitted, location)
-        if done is not None:
-            yield done
-            continue
-        if not names_kind(location):
-            Path(location).parent.mkdir(parents=True, exist_ok=True)
-        step = Translate(member.store, fitted, location, force=force, progress=progress)
-        step.check()
-        result = step.execute()
-        yield TranslatedCollection(member.name, location, result.count, result.n_true, earlier=False)
+        if done is None:
+            if not names_kind(location):
+                Path(location).parent.mkdir(parents=True, exist_ok=True)
+            step = Translate(member.store, fitted, location, force=force, progress=progress)
+            step.check()
+            result = step.execute()
+            note_content(location)  # of one that is embedded whole, by which `switch` knows it
+            done = TranslatedCollection(member.name, location, result.count, result.n_true, earlier=False)
+        yield done
 
 
 def _finished(member: Collection, fitted: FittedStitch, location: str) -> TranslatedCollection | None:
@@ -101,5 +108,7 @@ def _finished(member: Collection, fitted: FittedStitch, location: str) -> Transl
     expected = {"source rows": member.store.snapshot().rows_sha256, **(fitted.manifest.stitch.files or {})}
     if manifest is None or manifest.inputs != expected:
         return None
+    if manifest.store.content is None:
+        note_content(location)  # a run that was killed may not have come to it
     counts = manifest.counts
     return TranslatedCollection(member.name, location, counts["documents"], counts["true vectors"], earlier=True)

@@ -12,7 +12,7 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ from migrate.files import SQLITE_JOURNALS, output_errors
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
-from migrate.stores.clients import ClientDriver
+from migrate.stores.clients import ClientDriver, FolderCopy
 from migrate.stores.documents.base import LOOKED_AT, longest_first
 from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
@@ -303,9 +303,9 @@ class ChromaDriver(ClientDriver):
             count += len(ids)
         return count
 
-    def left_copy(self, end_copy: Callable[[], object]) -> None:
-        """Have the copy go with the last of the queries that several threads ask of it."""
-        weakref.finalize(self.handle, end_copy)
+    def left_copy(self, copy: FolderCopy) -> None:
+        """Keep the copy until the last of the queries has ended that several threads ask of it."""
+        weakref.finalize(self.handle, id, copy)
         self.handle = self._find(self.name)
 
     # Folders.
@@ -353,6 +353,18 @@ class ChromaDriver(ClientDriver):
         names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
         version = [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
         return None if collection is None else version
+
+    def is_in(self, copy: FolderCopy) -> bool:
+        """Return whether the collection is in a copy as it is now; its segments are copied, which another has not."""
+        version = self._version_of(self.name)
+        copied = type(self)(str(copy.folder), replace(self.address, place=str(copy.folder)))
+        if version is None or version != copied._version_of(self.name):
+            return False
+        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+            self.copy_to(copy.folder, (path for path in self.stored() if path.name != _DATABASE))
+            copy.versions[self.name] = version
+            return self._version_of(self.name) == version
+        return False
 
     def stored(self) -> Iterable[Path]:
         """Return the database, and the segments of the collection."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -19,14 +20,30 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import copy_file, output_errors, refuse_endless_in, work_folder
+from migrate.files import copy_file, output_errors, real_path, refuse_endless_in, work_folder
 from migrate.stores.driver import Driver
 from migrate.stores.kept import forget, keep
 from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import not_switched
+
+
+class FolderCopy:
+    """A copy of a folder, with a client, which the open collections of that folder share; it goes with the last.
+
+    `versions` are those of the collections when they were copied. `turn` keeps threads apart, which no client knows.
+    """
+
+    def __init__(self, folder: Path, versions: dict[str, Any], client: Any, end: Callable[[], object]) -> None:
+        self.folder, self.versions, self.client = folder, versions, client
+        self.turn = Lock()
+        weakref.finalize(self, _end_copy, end, folder)
+
+
+_COPIES: Final = weakref.WeakValueDictionary[tuple[object, ...], FolderCopy]()
+"""The newest copy of each folder in this process."""
 
 
 class ClientDriver(Driver):
@@ -40,6 +57,8 @@ class ClientDriver(Driver):
     """The file by which the client keeps others out of a folder."""
 
     collection_name: str
+    _copy: FolderCopy
+    _copied: Mapping[str, Any]
     _end: Callable[[], object]
     _is_on_copy = True
 
@@ -83,19 +102,32 @@ class ClientDriver(Driver):
         if self.is_server:
             return self.connect()
         self.require_folder()
+        key = (os.getpid(), type(self), real_path(self.folder), *sorted(self.address.options.items()))
+        copy = _COPIES.get(key)
+        if copy is None or not self.is_in(copy):
+            copy = self._new_copy()
+            _COPIES[key] = copy
+        self._copy = copy
+        self._copied = copy.versions
+        return copy.client
+
+    def is_in(self, copy: FolderCopy) -> bool:
+        """Return whether the collection is in a copy as it is now."""
+        return self.versions() == copy.versions
+
+    def _new_copy(self) -> FolderCopy:
         copies = work_folder() / "copies"
         with output_errors(copies):
             copies.mkdir(parents=True, exist_ok=True)
             copy = Path(tempfile.mkdtemp(prefix=f"{self.kind}-", dir=copies))
         try:
             with output_errors(copy):
-                self._copied = self._copy_at_rest(copy)
+                versions = self._copy_at_rest(copy)
                 client, end = self.open_folder(copy)
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
-        self._end = weakref.finalize(self, _end_copy, end, copy)
-        return client
+        return FolderCopy(copy, versions, client, end)
 
     def _copy_at_rest(self, copy: Path) -> dict[str, Any]:
         """Copy the folder as it is at one moment; return the version of each collection then."""
@@ -104,19 +136,21 @@ class ClientDriver(Driver):
             copy.mkdir()
             with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
                 versions = self.versions()
-                for path in self.stored():
-                    self._copy(path, copy / path.relative_to(self.folder))
+                self.copy_to(copy, self.stored())
                 if self.versions() == versions:
                     return versions
         raise StoreError(f"{self.location}: another program keeps writing to it; stop that, and run again")
 
-    def _copy(self, path: Path, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix not in (".sqlite", ".sqlite3"):
-            copy_file(path, target, durably=False)
-            return
-        with self.database(path) as source, closing(sqlite3.connect(target)) as connection:
-            source.backup(connection)
+    def copy_to(self, copy: Path, paths: Iterable[Path]) -> None:
+        """Copy some files of the folder, a database of SQLite as it is at one moment."""
+        for path in paths:
+            target = copy / path.relative_to(self.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix not in (".sqlite", ".sqlite3"):
+                copy_file(path, target, durably=False)
+                continue
+            with self.database(path) as source, closing(sqlite3.connect(target)) as connection:
+                source.backup(connection)
 
     @contextmanager
     def database(self, path: Path) -> Iterator[sqlite3.Connection]:
@@ -132,21 +166,22 @@ class ClientDriver(Driver):
     @cached_property
     def turn(self) -> Any:
         """Keeps threads apart that use a folder, whose clients know none, and searches from a copy that is left."""
-        return nullcontext() if self.is_server else Lock()
+        return nullcontext() if self.is_server else self._copy.turn
 
     def leave_copy(self) -> None:
         """Use the folder itself from now on; nobody else can open it until the store is gone."""
         if self.is_server or not self._is_on_copy:
             return
         refuse_endless_in(self.folder)
-        end_copy = self._end
+        copy = self._copy
         self.client, end = self.open_folder(self.folder)
-        self._is_on_copy, self._end = False, weakref.finalize(self, end)
-        self.left_copy(end_copy)
+        self._is_on_copy = False
+        self._end = weakref.finalize(self, end)
+        self.left_copy(copy)
+        del self._copy
 
-    def left_copy(self, end_copy: Callable[[], object]) -> None:
-        """End the copy, as nobody else has a turn now."""
-        end_copy()
+    def left_copy(self, copy: FolderCopy) -> None:
+        """Do what there is to do before the copy goes, where nobody else shares it."""
 
     @contextmanager
     def written_client(self) -> Iterator[Any]:

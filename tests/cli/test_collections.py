@@ -1,8 +1,11 @@
 """Many collections of one place, moved by one stitch, by the real client of Chroma."""
 
 import json
+import re
+import shlex
 import uuid
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import chromadb
@@ -11,13 +14,16 @@ import pytest
 from children import run_command
 
 from migrate.cli.main import run
-from migrate.collections.fitting import share_out
+from migrate.collections.fitting import sample_sizes, share_out
 from migrate.collections.members import find_collections
+from migrate.embedders import load_embedder
 from migrate.errors import StoreError
+from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
+from migrate.vectors import Document
 
 PATTERN, DIM, NEW_DIM = "chroma:vector_db#*", 16, 12
 
@@ -78,6 +84,11 @@ def test_a_sample_has_some_of_each_collection():
     assert min(share_out([100_000, *[50] * 39], 1_000)) >= 6
 
 
+def test_a_collection_that_no_audit_could_find_safe_is_embedded_whole():
+    assert sample_sizes([99, 5_000, 20, 100], 1_000, whole=100) == [99, 900, 20, 100]
+    assert sample_sizes([3, 4], 100, whole=100) == [3, 4]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_forty_collections_of_a_folder_are_moved_by_three_commands_and_a_kill(tmp_path, capsys):
@@ -85,7 +96,8 @@ def test_forty_collections_of_a_folder_are_moved_by_three_commands_and_a_kill(tm
     sizes = {name: 12 + number % 9 for number, name in enumerate(names)}
     make({**sizes, "knowledge": 130, "user-memory": 0})
     before = content_of()
-    fit = ["collections", "fit", PATTERN, "--target", f"tfidf:{NEW_DIM}", "--sample", "300", "-o", "stitches"]
+    fit = ["collections", "fit", PATTERN, "--target", f"tfidf:{NEW_DIM}", "--kind", "ridge", "--sample", "60"]
+    fit += ["-o", "stitches"]
     assert document_of(capsys, fit)["collections"] == sorted(names)
     translate = ["collections", "translate", PATTERN, "stitches", "-o", "new"]
     run_command([*translate, "--quiet"], tmp_path, "recorded:20")
@@ -105,6 +117,7 @@ def test_forty_collections_of_a_folder_are_moved_by_three_commands_and_a_kill(tm
     assert verdicts.keys() == set(names)
     judged = [row for row in verdicts.values() if row["report"]]
     assert [row["name"] for row in judged] == ["knowledge"] and Path(judged[0]["report"]).is_file()
+    assert {row["outcome"] for name, row in verdicts.items() if name != "knowledge"} == {"SAFE"}
     assert all(name in Path("reports/report.html").read_text() for name in names)
 
     assert run(["collections", "switch", PATTERN, "new", "--unproven"]) == 0
@@ -138,6 +151,8 @@ def test_collections_of_another_dimension_or_model_are_left_out_by_name(capsys):
         add(client, "epsilon", 20, embedding_config=json.dumps({"engine": "", "model": "mini"}))
     found = document_of(capsys, ["collections", "inspect", PATTERN])
     assert [row["name"] for row in found["collections"]] == ["alpha", "delta"]
+    assert run(["collections", "fit", PATTERN, "--target", "tfidf:8", "--dry-run", "-o", "stitches"]) == 0
+    assert "left out, of 4 dimensions, and most are of 16 dimensions: another\n" in capsys.readouterr().err
     assert found["left_out"] == {
         "another": "of 4 dimensions, and most are of 16 dimensions",
         "epsilon": "of mini, and most are of openai:ada",
@@ -159,35 +174,37 @@ def test_one_cap_is_for_all_collections(server, monkeypatch, capsys):
     from openai_server import KEY
 
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    make(dict.fromkeys(("alpha", "beta", "gamma"), 40))
+    make({"alpha": 40, "beta": 40, "gamma": 140})
     words = ["collections", "fit", PATTERN, "--target", "openai:text-embedding-3-small", "--price", "1000"]
+    words += ["--sample", "40"]
     asked = len(server.requests)
     assert run([*words, "--max-cost", "0.5", "-o", "stitches"]) == 2
     said = capsys.readouterr().err
+    assert "2 of them have fewer than 100 documents, and are embedded whole: 80\n" in said
     assert "to embed: 120 documents" in said and "more than --max-cost" in said
     assert len(server.requests) == asked and not Path("stitches").exists()
     assert run([*words, "--max-cost", "9", "-o", "stitches"]) == 0
     assert sorted(path.name for path in Path("stitches").iterdir()) == ["alpha", "beta", "gamma"]
+    assert run(["collections", "translate", PATTERN, "stitches", "-o", "new"]) == 0
+    Path("queries.txt").write_text("".join(f"what is topic {row} about?\n" for row in range(30)))
+    asked = len(server.requests)
+    audit = ["collections", "audit", "new", "--source", PATTERN, "--queries", "queries.txt", "-o", "reports"]
+    assert run([*audit, "--price", "1000", "--max-cost", "0.001"]) == 2
+    assert "more than --max-cost" in capsys.readouterr().err
+    assert len(server.requests) == asked and not Path("reports").exists()
 
 
 def test_judged_queries_count_for_the_collection_that_has_their_documents(capsys):
     make(dict.fromkeys(("alpha", "beta"), 120))
     assert run(["collections", "fit", PATTERN, "--target", "tfidf:8", "--sample", "60", "-o", "stitches"]) == 0
     assert run(["collections", "translate", PATTERN, "stitches", "-o", "new"]) == 0
-    beir = Path("beir")
-    (beir / "qrels").mkdir(parents=True)
-    asked = [
-        (f"q{row}", f"beta#doc-{row}", f"where does beta speak of {row} and topic {row % 9}?") for row in range(40)
-    ]
-    (beir / "queries.jsonl").write_text("".join(json.dumps({"_id": q, "text": t}) + "\n" for q, _, t in asked))
-    (beir / "corpus.jsonl").write_text("".join(json.dumps({"_id": d, "text": t}) + "\n" for _, d, t in asked))
-    judgements = "".join(f"{q}\t{doc}\t1\n" for q, doc, _ in asked)
-    (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}")
+    write_judged([(f"beta#doc-{row}", f"where does beta speak of {row} and topic {row % 9}?") for row in range(40)])
     audit = ["collections", "audit", "new", "--source", PATTERN, "--judged", "beir", "-o", "reports"]
-    run([*audit, "--json"])
+    code = run([*audit, "--json"])
     rows = {row["name"]: row for row in json.loads(Path("reports/report.json").read_text())["collections"]}
     assert rows["beta"]["report"], rows["beta"]["sentence"]
     assert "no judged query has a relevant document in this collection" in rows["alpha"]["sentence"]
+    assert (rows["alpha"]["exit_code"], rows["beta"]["exit_code"], code) == (3, 1, 1)  # a NOT SAFE is worse
     report = json.loads(Path("reports/beta/report.json").read_text())
     assert report["dataset"]["queries"] == 40
     made = Path("reports/beta/report.json").stat().st_mtime_ns
@@ -195,3 +212,202 @@ def test_judged_queries_count_for_the_collection_that_has_their_documents(capsys
     again = {row["name"]: row for row in json.loads(Path("reports/report.json").read_text())["collections"]}
     assert again["beta"] == {**rows["beta"], "earlier": True}
     assert Path("reports/beta/report.json").stat().st_mtime_ns == made
+
+
+def follow(words, capsys, **filled):
+    """Run a command, and each that is printed as the next one with what is to be filled in; names and exit codes."""
+    done = []
+    while words is not None:
+        capsys.readouterr()
+        code = run(words)
+        printed = capsys.readouterr()
+        done.append((words[1], code))
+        said = printed.out + printed.err
+        commands = [line for line in said.splitlines() if line.startswith("next: lead-migrate ")]
+        words = [filled.get(word, word) for word in shlex.split(commands[-1])[2:]] if commands else None
+    return done, said
+
+
+def test_a_newcomer_moves_small_collections_by_the_commands_as_printed(capsys):
+    make({"alpha": 40, "beta": 30, "nothing": 0})
+    with closing(opened()) as client:
+        add(client, "of-another-model", 7, dim=4)
+    before = content_of()
+    done, said = follow(["collections", "inspect", PATTERN], capsys, SPEC=f"tfidf:{NEW_DIM}")
+    assert done == [("inspect", 0), ("fit", 0), ("translate", 0), ("switch", 0)], said
+    after = content_of()
+    assert {name: rows for name, (rows, _) in after.items()} == {name: rows for name, (rows, _) in before.items()}
+    assert {name: shape for name, (rows, shape) in after.items() if rows} == {
+        "alpha": (NEW_DIM,), "beta": (NEW_DIM,), "of-another-model": (4,)
+    }  # fmt: skip
+    (back,) = [line for line in said.splitlines() if line.startswith("to roll back: lead-migrate ")]
+    assert run(["collections", "switch", PATTERN, "translated"]) == 0
+    assert "as an earlier switch began" in capsys.readouterr().out
+    assert run(shlex.split(back.removeprefix("to roll back: lead-migrate "))) == 0
+    assert content_of() == before
+
+
+def make_rotated(sizes):
+    """Write collections whose old vectors are those of the new model, turned, and queries that it judges."""
+    draw = np.random.default_rng(0)
+    words = ["".join(letters) for letters in product("bdfg", "aeiou", "klmnp", ["r", "st"])]
+    texts = {name: [" ".join(draw.choice(words, 8)) for _ in range(count)] for name, count in sizes.items()}
+    embedder = load_embedder("tfidf:48")
+    embedder.fit([Document(name, text) for name, own in texts.items() for text in own])
+    turn = np.linalg.qr(draw.normal(size=(48, 48)))[0]
+    asked = []
+    with closing(opened()) as client:
+        for name, own in texts.items():
+            vectors = embedder.embed_documents([Document(name, text) for text in own])
+            collection = client.create_collection(name, metadata={"hnsw:space": "cosine"})
+            collection.add([f"doc-{row}" for row in range(len(own))], (vectors @ turn).tolist(), documents=own)
+            queries = [f"where is {' '.join(draw.choice(words, 5))} told" for _ in range(150)]
+            scores = embedder.embed_documents([Document(name, query) for query in queries]) @ vectors.T
+            third = np.argsort(-scores, axis=1)[:, 2]
+            asked += [(f"{name}#doc-{row}", query) for row, query in zip(third, queries, strict=True)]
+    write_judged(asked)
+
+
+def write_judged(asked):
+    """Write queries in the form of BEIR, each with its one relevant document."""
+    beir = Path("beir")
+    (beir / "qrels").mkdir(parents=True)
+    records = [{"_id": f"q{row}", "text": text} for row, (_, text) in enumerate(asked)]
+    (beir / "queries.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    corpus = [{"_id": doc, "text": text} for doc, text in asked]
+    (beir / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in corpus))
+    judgements = "".join(f"q{row}\t{doc}\t1\n" for row, (doc, _) in enumerate(asked))
+    (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}")
+
+
+@pytest.mark.slow
+def test_a_newcomer_moves_large_collections_by_the_commands_as_printed(capsys):
+    make_rotated({"alpha": 300, "beta": 240, "gamma": 12})
+    before = content_of()
+    fit = ["collections", "fit", PATTERN, "--target", "tfidf:48", "--kind", "ridge", "--sample", "200"]
+    fit += ["-o", "stitches"]
+    done, said = follow(fit, capsys, DIR="beir")
+    assert done == [("fit", 0), ("translate", 0), ("audit", 0), ("switch", 0)], said
+    assert "SAFE, as the report says" in said
+    assert run(["rollback", "vector_db"]) == 0
+    assert content_of() == before
+
+
+@pytest.mark.slow
+def test_an_audit_that_was_killed_goes_on_where_it_was(tmp_path, capsys):
+    make_rotated({"alpha": 130, "beta": 120})
+    fit = ["collections", "fit", PATTERN, "--target", "tfidf:48", "--kind", "ridge", "--sample", "60"]
+    assert run([*fit, "-o", "stitches"]) == 0
+    assert run(["collections", "translate", PATTERN, "stitches", "-o", "new"]) == 0
+    audit = ["collections", "audit", "new", "--source", PATTERN, "--judged", "beir", "-o", "reports"]
+    assert run_command(audit, tmp_path, "audited:2")[0] is None
+    first = Path("reports/alpha/report.json")
+    made = first.stat().st_mtime_ns
+    assert not Path("reports/report.json").exists()
+    run(audit)
+    rows = {row["name"]: row for row in json.loads(Path("reports/report.json").read_text())["collections"]}
+    assert {name: row["earlier"] for name, row in rows.items()} == {"alpha": True, "beta": False}
+    assert first.stat().st_mtime_ns == made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["gathered:1", "noted:1", "exchanged:1"])
+def test_a_switch_that_was_killed_leaves_one_or_the_other_and_is_finished(tmp_path, capsys, moment):
+    make({"alpha": 20, "beta": 15})
+    before = content_of()
+    fit = ["collections", "fit", PATTERN, "--target", f"tfidf:{NEW_DIM}", "--kind", "ridge", "-o", "stitches"]
+    assert run(fit) == 0
+    assert run(["collections", "translate", PATTERN, "stitches", "-o", "new"]) == 0
+    switch = ["collections", "switch", PATTERN, "new"]
+    assert run_command(switch, tmp_path, moment)[0] is None
+    now = {name: shape for name, (_, shape) in content_of().items()}
+    assert now == dict.fromkeys(("alpha", "beta"), (NEW_DIM if moment == "exchanged:1" else DIM,))
+    for _ in range(2):
+        assert run(switch) == 0
+        assert {shape for _, shape in content_of().values()} == {(NEW_DIM,)}
+    assert run(["rollback", "vector_db"]) == 0
+    assert content_of() == before
+
+
+@pytest.mark.slow
+def test_stores_of_their_own_are_switched_one_by_one_whatever_their_names(tmp_path, capsys):
+    import faiss
+
+    for name in ("x", "x#y", "z*"):
+        Path("indexes", name).mkdir(parents=True)
+        index = faiss.IndexFlatIP(DIM)
+        index.add(np.random.default_rng(len(name)).normal(size=(15, DIM)).astype(np.float32))
+        faiss.write_index(index, f"indexes/{name}/index.faiss")
+        lines = [json.dumps({"id": str(row), "text": text_of(name, row)}) for row in range(15)]
+        Path("indexes", name, "docs.jsonl").write_text("\n".join(lines) + "\n")
+    assert run(["collections", "fit", "indexes/*", "--target", "tfidf:8", "--kind", "ridge", "-o", "stitches"]) == 0
+    assert run(["collections", "translate", "indexes/*", "stitches", "-o", "new"]) == 0
+    switch = ["collections", "switch", "indexes/*", "new"]
+    assert run_command(switch, tmp_path, "exchanged:1")[0] is None
+
+    def dims():
+        return [faiss.read_index(str(path)).d for path in sorted(Path("indexes").glob("*/index.faiss"))]
+
+    assert dims() == [8, DIM, DIM]
+    for _ in range(2):
+        assert run(switch) == 0
+        assert dims() == [8, 8, 8]
+    assert run(["rollback", "indexes/x#y"]) == 0
+    assert dims() == [8, DIM, 8]
+
+
+@pytest.fixture
+def tables():
+    """A database of PostgreSQL with a table for each name, and a connection."""
+    psycopg = pytest.importorskip("psycopg")
+    from postgres import server_url
+
+    database = f"app_{uuid.uuid4().hex[:8]}"
+    with closing(psycopg.connect(server_url(), autocommit=True)) as server:
+        server.execute(f"CREATE DATABASE {database}")
+    url = re.sub(r"/postgres(?=\?|$)", f"/{database}", server_url())
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        for name in ("data_a", "data_b#c", "data_d"):
+            connection.execute(f'CREATE TABLE "{name}" (id bigserial PRIMARY KEY, text text, embedding vector({DIM}))')
+            for row, vector in enumerate(np.random.default_rng(len(name)).normal(size=(15, DIM))):
+                insert = f'INSERT INTO "{name}" (text, embedding) VALUES (%s, %s::vector)'
+                connection.execute(insert, [text_of(name, row), str(vector.tolist())])
+        yield url, connection
+
+
+@pytest.mark.slow
+def test_tables_of_a_server_are_switched_one_by_one_and_a_kill_between_is_made_good(tables, tmp_path, capsys):
+    url, connection = tables
+    pattern = f"pgvector:{url}#data_*"
+
+    def dims():
+        names = ("data_a", "data_b#c", "data_d")
+        found = [
+            connection.execute(f'SELECT vector_dims(embedding) FROM "{name}" LIMIT 1').fetchone() for name in names
+        ]
+        return [dim for (dim,) in found]
+
+    fit = ["collections", "fit", pattern, "--target", "tfidf:8", "--kind", "ridge", "-o", "stitches"]
+    assert run(fit) == 0
+    assert run(["collections", "translate", pattern, "stitches", "-o", f"{pattern}_new"]) == 0
+    assert f"collections switch '{pattern}' '{pattern}_new'" in capsys.readouterr().err
+    switch = ["collections", "switch", pattern, f"{pattern}_new"]
+    assert run_command(switch, tmp_path, "exchanged:2")[0] is None  # in the transaction of the second
+    assert dims() == [8, DIM, DIM]
+    assert run(switch) == 0
+    assert dims() == [8, 8, 8]
+    assert run(switch) == 0
+    assert capsys.readouterr().out.count("as an earlier switch began") == 3
+    assert run(["rollback", f"pgvector:{url}#data_d"]) == 0
+    assert dims() == [8, 8, DIM]
+
+
+def test_a_folder_of_many_stores_that_an_earlier_version_wrote_as_one_is_refused_in_one_line(capsys):
+    Path("joined/alpha").mkdir(parents=True)
+    facts = StoreFacts(index="chroma:vector_db#*").as_details()
+    manifest = Manifest(kind="store", model=None, counts={}, details=facts)
+    Path("joined", MANIFEST_NAME).write_text(json.dumps(manifest.as_json()))
+    assert run(["inspect", "joined"]) == 4
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1 and "joined: the store of many collections was removed; the commit 0a3df1b0" in said[0]

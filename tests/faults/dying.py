@@ -23,6 +23,8 @@ MOMENTS = {
     "ended": [("before", "migrate.work.outputs:remove_last")],
     "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.lab.embed.command:show")],
     "one published": [("after", "migrate.stores.driver:Driver.publish")],
+    "audited": [("after", "migrate.collections.auditing:_write_report")],
+    "gathered": [("after", "migrate.collections.switching:_write_into")],
     "claimed": [("after", "migrate.stores.parquet.output:ObjectOutput.claim")],
     "put": [("after", f"{_DISK}.put")],
     "listed": [("before", f"{_DISK}.remove")],

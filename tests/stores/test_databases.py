@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from database_tests import files_of, store_of_lines, written
-from sync_tools import some_records
+from sync_tools import record, some_records
 
 from migrate.cli.main import run
 from migrate.errors import StoreError
@@ -85,6 +85,38 @@ def test_reading_leaves_every_file_as_it_is_and_no_copy(kind, tmp_path):
     assert len(copies) == store.is_copy == (kind != "lancedb")
     del store
     assert not any(copy.exists() for copy in copies)
+
+
+@pytest.mark.parametrize("kind", ["chroma", "qdrant", "milvus"])
+def test_open_collections_share_a_copy_of_their_folder_until_it_changes(kind, tmp_path):
+    maker = maker_of(kind)
+    records = some_records(60)
+    locations = [maker.make(tmp_path / "old", some_records(40 + row), name=f"part_{row}") for row in range(3)]
+    locations.append(maker.make(tmp_path / "old", records, name="docs"))
+    if kind == "chroma":  # an index on the disk is in files of its own, which are copied as a collection is opened
+        vectors = np.random.default_rng(0).normal(size=(1_200, 8)).astype(np.float32)
+        many = {f"{row}": record(f"{row}", f"text {row}", row, vector) for row, vector in enumerate(vectors)}
+        locations.append(maker.make(tmp_path / "old", many, name="many"))
+        assert any(path.is_dir() for path in (tmp_path / "old").iterdir())
+    stores = [open_store(location) for location in locations]
+    copies = tmp_path / "cache" / "lead-migrate" / "copies"
+    assert len(list(copies.iterdir())) == 1
+    for row in range(3):
+        batch = read_all(stores[row].scan())
+        expected = [some_records(40 + row)[doc_id][1] for doc_id in batch.ids]
+        assert np.allclose(batch.vectors, expected, atol=1e-6)
+        assert stores[row].search(batch.vectors[:1], 1)[0].ids == (batch.ids[0],)
+    if kind == "chroma":
+        assert [hits.ids for hits in stores[4].search(vectors[:20], 1)] == [(f"{row}",) for row in range(20)]
+    maker.change(locations[3], records, {**records, "doc-000": record("doc-000", "another text", 1)})
+    again = open_store(locations[3])
+    assert len(list(copies.iterdir())) == 2
+    texts = [{document.id: document.text for document in store.documents()} for store in (stores[3], again)]
+    assert [found["doc-000"] for found in texts] == ["the text of doc-000", "another text"]
+    stores.clear()
+    assert len(list(copies.iterdir())) == 1
+    del again
+    assert not list(copies.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["chroma", "qdrant", "milvus"])

@@ -60,7 +60,7 @@ INDEXES = {
     "lists": Faiss("IVF16,Flat", labels=False),
     "lists with a table": OwnTable("IVF16,Flat", labels=False),
     "id map of lists": Faiss("IDMap,IVF8,Flat"),
-    "fast lists in an id map": Faiss("IDMap,IVF4,PQ8x4fs"),
+    "coded lists in an id map": Faiss("IDMap,IVF4,PQ8"),
     "lists after OPQ": Faiss("OPQ8,IVF8,PQ8x4"),
 }
 
@@ -110,7 +110,7 @@ def check_rows(old, new, true):
         assert (np.sum(unit_rows(vectors) * truths, axis=1) > COSINE).all()
 
 
-QUICK = ["flat", "lists", "lists with a table", "id map of lists", "fast lists in an id map"]
+QUICK = ["flat", "lists", "lists with a table", "id map of lists", "coded lists in an id map"]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -125,7 +125,7 @@ def test_rows_of_an_index_keep_what_is_known_of_their_documents(name, kind_of, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["lists with a table", "fast lists in an id map", "lists after OPQ", "SqliteVec", "Milvus"]
+    "name", ["lists with a table", "coded lists in an id map", "lists after OPQ", "SqliteVec", "Milvus"]
 )
 def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     kind, embedder = kind_of(name), Hashed(dim=DIM)
@@ -190,7 +190,7 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
 
 @pytest.mark.slow
 def test_a_translation_that_was_killed_ends_the_same(tmp_path):
-    old = INDEXES["fast lists in an id map"].make(tmp_path / "old", some_records(COUNT))
+    old = INDEXES["coded lists in an id map"].make(tmp_path / "old", some_records(COUNT))
     migrate.fit(open_store(old), Hashed(dim=DIM), kind="ridge", sample=SAMPLE).save(tmp_path / "stitch")
 
     def translate(output, point=None):
