@@ -113,11 +113,10 @@ ROWS = {
     "SAFE, without a source": (f"{GOOD} --report report.json", {0}, None, None),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
     "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
-    # every query is a document: the line of the error says what to ask by instead
-    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, None, None),
+    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, "audit good --reference=pool", JUDGED),
     "a doubt in a run": (
         "run store --reference pool --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out",
-        {3}, None, None,
+        {3}, "run store", JUDGED,
     ),
     "provisional": (
         "audit good --reference pool --queries synthetic --source store", JUDGED, "reembed store", {0}
