@@ -20,6 +20,10 @@ from migrate.reading import MalformedError, expect, parse_json, read_json, typed
 from migrate.version import __version__
 
 MANIFEST_NAME = "lead-migrate.json"
+
+OWN_FOLDER: Final = "_lead-migrate"
+"""Our own files in a folder of Parquet, which other readers of such folders pass over for its first letter."""
+
 FORMAT_VERSION = 1
 
 Kind = Literal["store", "stitch", "report", "keyring", "ciphertext"]
@@ -292,8 +296,14 @@ class Manifest:
         return {**content, _OWN_HASH: _content_hash(content)}
 
     def write(self, folder: Path) -> None:
-        """Write `MANIFEST_NAME` into `folder`."""
-        write_json(folder / MANIFEST_NAME, self.as_json())
+        """Write `MANIFEST_NAME` into `folder`, or beside what is there."""
+        write_json(beside(folder) / MANIFEST_NAME, self.as_json())
+
+
+def beside(folder: Path) -> Path:
+    """Return where our own files of the artefact in a folder lie: in its `OWN_FOLDER`, where that is there."""
+    own = folder / OWN_FOLDER
+    return own if own.is_dir() else folder
 
 
 def _content_hash(content: Mapping[str, Any]) -> str:
@@ -305,7 +315,7 @@ def _content_hash(content: Mapping[str, Any]) -> str:
 def artefact_kind(folder: Path) -> str | None:
     """Return what the manifest of a folder says that it is; None where there is none that can be read."""
     try:
-        content = read_json(folder / MANIFEST_NAME)
+        content = read_json(beside(folder) / MANIFEST_NAME)
     except (OSError, MalformedError):
         return None
     kind = content.get("kind") if isinstance(content, dict) else None
@@ -318,7 +328,7 @@ def read_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manife
     Raises ManifestError: there is none, it is of another kind or format version, or damaged. OutputError: the operating
     system refused.
     """
-    path = folder / name
+    path = beside(folder) / name
     try:
         content = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -393,4 +403,4 @@ def _check_content(path: Path, content: dict[str, Any], kind: Kind) -> None:
 
 def find_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest | None:
     """Return the manifest of a folder, or None where there is none; raises as `read_manifest`."""
-    return read_manifest(folder, kind, name) if (folder / name).exists() else None
+    return read_manifest(folder, kind, name) if (beside(folder) / name).exists() else None

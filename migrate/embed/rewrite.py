@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
-from migrate.manifest import Manifest, StoreFacts
+from migrate.manifest import Manifest, StoreFacts, beside
 from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.database import DatabaseStore
@@ -134,7 +134,7 @@ class PatchJob(RewriteJob):
 
     def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
         """Write the state of the model, and return the manifest."""
-        self.embedder.save_state(work.content)
+        self.embedder.save_state(beside(work.content))
         return self.manifest, {}
 
     def note_published(self) -> None:

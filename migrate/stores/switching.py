@@ -33,7 +33,7 @@ from migrate.files import (
     write_json,
 )
 from migrate.locations import Address
-from migrate.manifest import MANIFEST_NAME
+from migrate.manifest import MANIFEST_NAME, OWN_FOLDER
 from migrate.reading import MalformedError, expect, parse_json, read_small
 from migrate.stores.added_fields import FIELDS
 from migrate.stores.base import Store
@@ -46,8 +46,11 @@ if TYPE_CHECKING:
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
-BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors", FIELDS)
-"""Files beside a store: its manifest, confidence, checksums of the old vectors, state of the model, added fields."""
+OWN_FILES: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors")
+"""Files beside a store: its manifest, confidence, checksums of the old vectors, and the state of the model."""
+
+BESIDE: Final = (*OWN_FILES, OWN_FOLDER, FIELDS)
+"""Those, the folder that they may lie in, and the added fields."""
 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""
