@@ -15,14 +15,11 @@ from types import NoneType
 from typing import Any, Final, Literal, Self, get_args, get_type_hints
 
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
-from migrate.files import describe_os_error, write_json
+from migrate.files import beside, describe_os_error, write_json
 from migrate.reading import MalformedError, expect, parse_json, read_json, typed
 from migrate.version import __version__
 
 MANIFEST_NAME = "lead-migrate.json"
-
-OWN_FOLDER: Final = "_lead-migrate"
-"""Our own files in a folder of Parquet, which other readers of such folders pass over for its first letter."""
 
 FORMAT_VERSION = 1
 
@@ -298,12 +295,6 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write `MANIFEST_NAME` into `folder`, or beside what is there."""
         write_json(beside(folder) / MANIFEST_NAME, self.as_json())
-
-
-def beside(folder: Path) -> Path:
-    """Return where our own files of the artefact in a folder lie: in its `OWN_FOLDER`, where that is there."""
-    own = folder / OWN_FOLDER
-    return own if own.is_dir() else folder
 
 
 def _content_hash(content: Mapping[str, Any]) -> str:

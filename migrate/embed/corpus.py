@@ -19,8 +19,8 @@ import numpy as np
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError, StoreError
-from migrate.files import FileStamp
-from migrate.manifest import Manifest, ModelIdentity, StoreFacts, beside
+from migrate.files import FileStamp, beside
+from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.stores import create_store
 from migrate.stores.base import Metric, texts_sha256
 from migrate.stores.create import PICKLE_NAME, NewStoreWriter

@@ -22,7 +22,8 @@ from migrate.embed.corpus import (
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
 from migrate.errors import LeadMigrateError
-from migrate.manifest import Manifest, StoreFacts, beside, find_manifest
+from migrate.files import beside
+from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content

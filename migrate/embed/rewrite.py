@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
-from migrate.manifest import Manifest, StoreFacts, beside
+from migrate.files import beside
+from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.database import DatabaseStore

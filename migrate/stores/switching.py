@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from migrate.errors import InputError, LeadMigrateError, UsageError
 from migrate.files import (
+    OWN_FOLDER,
     SWITCH_MARK,
     atomic_file,
     exchange_paths,
@@ -33,7 +34,7 @@ from migrate.files import (
     write_json,
 )
 from migrate.locations import Address
-from migrate.manifest import MANIFEST_NAME, OWN_FOLDER
+from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError, expect, parse_json, read_small
 from migrate.stores.added_fields import FIELDS
 from migrate.stores.base import Store

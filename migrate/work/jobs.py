@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, hidden_sibling, require_room
-from migrate.manifest import beside
+from migrate.files import beside, canonical_json, hidden_sibling, require_room
 from migrate.version import __version__
 from migrate.work.rows import Rows
 from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, shards_of, write_values

@@ -11,7 +11,8 @@ import numpy as np
 
 from migrate.check.comparison import Tolerance, agree, tolerance_of
 from migrate.errors import UsageError, VectorError
-from migrate.manifest import MANIFEST_NAME, ModelIdentity, beside
+from migrate.files import beside
+from migrate.manifest import MANIFEST_NAME, ModelIdentity
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE

@@ -16,8 +16,8 @@ from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
 from migrate.errors import StitchError
-from migrate.files import refuse_overlap, refuse_unwritable, write_bytes
-from migrate.manifest import Manifest, StoreFacts, beside
+from migrate.files import beside, refuse_overlap, refuse_unwritable, write_bytes
+from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
 from migrate.steps.opening import stitch_at, store_of

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import (
+    OWN_FOLDER,
     FileStamp,
     atomic_folder,
+    beside,
     cache_folder,
     open_file,
     output_errors,
@@ -19,7 +21,7 @@ from migrate.files import (
     write_bytes,
 )
 from migrate.locations import Address, place_of
-from migrate.manifest import MANIFEST_NAME, OWN_FOLDER, Manifest, beside
+from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.stores.added_fields import field_is_asked
 from migrate.stores.base import KindSupport, Store
 from migrate.stores.confidence import CONFIDENCE_NAME

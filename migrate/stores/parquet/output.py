@@ -15,8 +15,8 @@ from typing import IO, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
-from migrate.manifest import MANIFEST_NAME, OWN_FOLDER, StoreFacts
+from migrate.files import OWN_FOLDER, canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
+from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
 from migrate.stores.documents.arrow import lists_of_vectors
