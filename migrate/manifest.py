@@ -158,7 +158,7 @@ class StitchFacts(_Facts):
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
     the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
     fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the stitch
-    that the fit might lean on.
+    that the fit might lean on, `request` that of all that was read and asked for (`migrate.steps.fit.job.request_of`).
     """
 
     fingerprint: Mapping[str, Any] | None = _recorded("fingerprint")
@@ -175,6 +175,7 @@ class StitchFacts(_Facts):
     reembedding: Mapping[str, Any] | None = _recorded("re-embedding")
     chosen_by: tuple[str, ...] = _recorded("chosen by queries", ())
     prior: str | None = _recorded("prior")
+    request: str | None = _recorded("request")
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:
