@@ -15,7 +15,8 @@
     ├── LockedError              6   another run holds the output
     ├── RemoteError              7   a remote service failed
     │   └── AuthenticationError  7   it refused the key
-    └── InconclusiveError        3   no verdict is possible, which shows before anything is spent
+    └── InconclusiveError        3   no verdict is possible
+        └── DocumentQueriesError  3   too few queries are left that are no stored documents
 
 A message is one line: what happened and what to do. Errors of other libraries are
 translated where they arise; none of them reaches a user.
@@ -100,3 +101,7 @@ class InconclusiveError(LeadMigrateError):
     """The audit could conclude neither SAFE nor NOT SAFE."""
 
     exit_code = 3
+
+
+class DocumentQueriesError(InconclusiveError):
+    """Too few queries are left for a verdict, as the others are stored documents."""

@@ -32,6 +32,9 @@ SQLITE_JOURNALS = ("-journal", "-wal", "-shm")
 SWITCH_MARK = ".lead-migrate-switch"
 """In a folder that changed places by a switch: a token, the old location, and the journal."""
 
+OWN_FOLDER = "_lead-migrate"
+"""Our own files in a folder of Parquet, which other readers of such folders pass over for its first letter."""
+
 WORK_FOLDER = "LEAD_MIGRATE_WORK_FOLDER"
 """The folder for exports and copies of databases."""
 
@@ -349,6 +352,12 @@ def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
 def hidden_sibling(path: Path, ending: str) -> Path:
     """Return a hidden path beside an output, for what is there while it is made."""
     return path.parent / f".{path.name}.{ending}"
+
+
+def beside(folder: Path) -> Path:
+    """Return where our own files of the artefact in a folder lie: in its `OWN_FOLDER`, where that is there."""
+    own = folder / OWN_FOLDER
+    return own if own.is_dir() else folder
 
 
 def _remove(path: Path) -> None:

@@ -15,11 +15,12 @@ from types import NoneType
 from typing import Any, Final, Literal, Self, get_args, get_type_hints
 
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
-from migrate.files import describe_os_error, write_json
+from migrate.files import beside, describe_os_error, write_json
 from migrate.reading import MalformedError, expect, parse_json, read_json, typed
 from migrate.version import __version__
 
 MANIFEST_NAME = "lead-migrate.json"
+
 FORMAT_VERSION = 1
 
 Kind = Literal["store", "stitch", "report", "keyring", "ciphertext"]
@@ -157,7 +158,7 @@ class StitchFacts(_Facts):
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
     the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
     fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the stitch
-    that the fit might lean on.
+    that the fit might lean on, `request` that of all that was read and asked for (`migrate.steps.fit.job.request_of`).
     """
 
     fingerprint: Mapping[str, Any] | None = _recorded("fingerprint")
@@ -174,6 +175,7 @@ class StitchFacts(_Facts):
     reembedding: Mapping[str, Any] | None = _recorded("re-embedding")
     chosen_by: tuple[str, ...] = _recorded("chosen by queries", ())
     prior: str | None = _recorded("prior")
+    request: str | None = _recorded("request")
 
     @property
     def fitted_on(self) -> Mapping[str, Any]:
@@ -292,8 +294,8 @@ class Manifest:
         return {**content, _OWN_HASH: _content_hash(content)}
 
     def write(self, folder: Path) -> None:
-        """Write `MANIFEST_NAME` into `folder`."""
-        write_json(folder / MANIFEST_NAME, self.as_json())
+        """Write `MANIFEST_NAME` into `folder`, or beside what is there."""
+        write_json(beside(folder) / MANIFEST_NAME, self.as_json())
 
 
 def _content_hash(content: Mapping[str, Any]) -> str:
@@ -305,7 +307,7 @@ def _content_hash(content: Mapping[str, Any]) -> str:
 def artefact_kind(folder: Path) -> str | None:
     """Return what the manifest of a folder says that it is; None where there is none that can be read."""
     try:
-        content = read_json(folder / MANIFEST_NAME)
+        content = read_json(beside(folder) / MANIFEST_NAME)
     except (OSError, MalformedError):
         return None
     kind = content.get("kind") if isinstance(content, dict) else None
@@ -318,7 +320,7 @@ def read_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manife
     Raises ManifestError: there is none, it is of another kind or format version, or damaged. OutputError: the operating
     system refused.
     """
-    path = folder / name
+    path = beside(folder) / name
     try:
         content = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -393,4 +395,4 @@ def _check_content(path: Path, content: dict[str, Any], kind: Kind) -> None:
 
 def find_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest | None:
     """Return the manifest of a folder, or None where there is none; raises as `read_manifest`."""
-    return read_manifest(folder, kind, name) if (folder / name).exists() else None
+    return read_manifest(folder, kind, name) if (beside(folder) / name).exists() else None

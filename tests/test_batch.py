@@ -59,7 +59,7 @@ def vectors_in(done):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def written(folder, *tables):
@@ -94,7 +94,7 @@ def test_each_kind_of_batch_gets_the_vectors_of_translate(convert, kind, old, ta
     migrate.translate(old, stitch, tmp_path / "new")
     new = open_store(tmp_path / "new")
     assert np.array_equal(vectors_in(done), read_all(new.scan()).vectors)
-    assert np.array_equal(np.array(done["confidence"]), np.load(tmp_path / "new" / "confidence.npy"))
+    assert np.array_equal(np.array(done["confidence"]), np.load(tmp_path / "new" / "_lead-migrate" / "confidence.npy"))
 
 
 def test_a_batch_keeps_its_ids_and_an_iterator_its_order(fitted, table):

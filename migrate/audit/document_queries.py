@@ -19,20 +19,23 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 import numpy as np
 
+from migrate.audit.keys import PARENT_FIELD, Keys, document_keys
 from migrate.audit.measures import CUT
 from migrate.audit.query_set import QuerySet, only
 from migrate.audit.results import TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import FEWEST_QUERIES, Finding, doubt
-from migrate.errors import InconclusiveError
+from migrate.errors import DocumentQueriesError
 from migrate.search.runs import DEPTH
+from migrate.stores.base import Store
 from migrate.vectors import Query, query_key
 
 COPIED: Final = 80
@@ -91,14 +94,16 @@ def without_documents(retriever: Retriever) -> Retriever:
     Where most queries are, or many of the others quote documents, there is a doubt. Sets whose queries are documents by
     design leave each query's own one out of what it finds, and stay as they are.
 
-    Raises InconclusiveError: too few queries are left.
+    Raises DocumentQueriesError: too few queries are left.
     """
     query_set = retriever.query_set
-    if query_set.exclude_self or not retriever.stores[TRANSLATED].info.has_texts:
+    store = retriever.stores[TRANSLATED]
+    if query_set.exclude_self or not store.info.has_texts:
         return retriever
-    likeness = _likeness(retriever)
-    rows = [row for row, query in enumerate(query_set.queries) if likeness[query.id] < Likeness.COPY]
-    judges = [query_set.queries[row] for row in rows]
+    likeness = _likeness(query_set, store, retriever.keys[TRANSLATED], partial(_own_documents, retriever))
+    judging = _judging(query_set, likeness)
+    is_judge = np.array([likeness[query.id] < Likeness.COPY for query in query_set.queries])
+    judges = judging.queries
     n_quotes = sum(likeness[query.id] == Likeness.QUOTE for query in judges)
     n_copies = len(query_set.queries) - len(judges)
     findings = list(retriever.findings)
@@ -106,22 +111,43 @@ def without_documents(retriever: Retriever) -> Retriever:
         findings.append(doubt(_told_of_quotes(n_quotes, len(judges))))
     if not n_copies:
         return replace(retriever, findings=tuple(findings))
+    findings.append(Finding("note", judging.notes[-1]))
+    if n_copies > _MANY_COPIES * len(query_set.queries):
+        findings.append(doubt(_told_of_copies(n_copies, len(query_set.queries))))
+    vectors = {name: of_queries[is_judge] for name, of_queries in retriever.vectors.items()}
+    return replace(retriever, query_set=judging, vectors=vectors, findings=tuple(findings))
+
+
+def refuse_documents(query_set: QuerySet, store: Store, parent_field: str = PARENT_FIELD) -> None:
+    """Make sure, before anything is embedded, that enough judged queries are no documents that they are judged by.
+
+    Of other queries what they find says which documents to compare them with.
+
+    Raises DocumentQueriesError: too few queries are left.
+    """
+    if query_set.is_judged and not query_set.exclude_self and store.info.has_texts:
+        keys = document_keys(store, parent_field)
+        _judging(query_set, _likeness(query_set, store, keys, lambda query: query_set.relevant_to(query.id)))
+
+
+def _judging(query_set: QuerySet, likeness: Mapping[str, Likeness]) -> QuerySet:
+    """Return the query set without copies, with a note of how many those are; the same one where there are none."""
+    judges = [query for query in query_set.queries if likeness[query.id] < Likeness.COPY]
+    n_copies = len(query_set.queries) - len(judges)
+    if not n_copies:
+        return query_set
     note = (
         f"{n_copies:,} of {len(query_set.queries):,} queries are a stored document, whole or nearly, which every "
         "model finds; they do not judge"
     )
     judging = only(query_set, judges, note)
     if len(judging.distinct) < FEWEST_QUERIES:
-        raise InconclusiveError(
+        raise DocumentQueriesError(
             f"INCONCLUSIVE: {query_set.name}: {note}, {len(judging.distinct)} others are left, and a verdict needs at "
             f"least {FEWEST_QUERIES}: use queries that users ask (--queries FILE or other ones by --judged), or "
             "--queries synthetic, which leaves each query's own document out"
         )
-    findings.append(Finding("note", note))
-    if n_copies > _MANY_COPIES * len(query_set.queries):
-        findings.append(doubt(_told_of_copies(n_copies, len(query_set.queries))))
-    vectors = {name: of_queries[np.array(rows)] for name, of_queries in retriever.vectors.items()}
-    return replace(retriever, query_set=judging, vectors=vectors, findings=tuple(findings))
+    return judging
 
 
 def _told_of_copies(n_copies: int, count: int) -> str:
@@ -138,12 +164,13 @@ def _told_of_quotes(n_quotes: int, count: int) -> str:
     )
 
 
-def _likeness(retriever: Retriever) -> Mapping[str, Likeness]:
+def _likeness(
+    query_set: QuerySet, store: Store, keys: Keys, documents_of: Callable[[Query], Iterable[str]]
+) -> Mapping[str, Likeness]:
     """Return what each query has of one of its documents."""
-    query_set, keys, store = retriever.query_set, retriever.keys[TRANSLATED], retriever.stores[TRANSLATED]
     queries_of: dict[str, list[str]] = {}
     for query in query_set.queries:
-        for document in _own_documents(retriever, query):
+        for document in documents_of(query):
             queries_of.setdefault(document, []).append(query.id)
     rows = keys.documents.all_rows_of(queries_of)
     stored = zip(keys.documents.take(rows), store.documents(rows), strict=True)

@@ -158,6 +158,29 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
     return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
 
 
+def refuse_documents_found(audit: Audit) -> None:
+    """Make sure, before a full re-embed, that enough queries without judgements are no documents that they find.
+
+    It takes the vectors of the queries: nothing is done where no cache has these for the audit then.
+    """
+    query_set, embedder, store = audit.judging, audit.embedder, audit.translated
+    if query_set.is_judged or query_set.exclude_self or not embedder.is_cached:
+        return
+    check_target(store, embedder)
+    without_documents(
+        Retriever(
+            audit.settings,
+            query_set,
+            embedder,
+            tally_of(embedder, audit.price),
+            {TRANSLATED: store},
+            {TRANSLATED: document_keys(store, audit.parent_field)},
+            {TRANSLATED: embedder.embed_queries(query_set.queries, progress=audit.progress)},
+            progress=audit.progress,
+        )
+    )
+
+
 def _stores(audit: Audit, reference: Store | None) -> dict[str, Store]:
     """Return the stores that are searched, by the name of the arm."""
     stores = {} if reference is None else {FULL: reference}

@@ -269,14 +269,17 @@ class Audit(JudgedStep["AuditReport"]):
 
     @cached_property
     def judging(self) -> QuerySet:
-        """The queries without those that chose documents."""
+        """The queries without those that chose documents; enough judged ones of these are no documents themselves."""
+        from migrate.audit.document_queries import refuse_documents
         from migrate.audit.inputs import check_request
         from migrate.audit.query_set import independent
         from migrate.selection.choosers import choosers_of
 
         check_request(self)
         bridge = None if self.bridge_stitch is None else self.bridge_stitch.manifest
-        return independent(self.query_set, self.choosers.queries | choosers_of(bridge))
+        judging = independent(self.query_set, self.choosers.queries | choosers_of(bridge))
+        refuse_documents(judging, self.translated, self.parent_field)
+        return judging
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -323,6 +326,7 @@ class Audit(JudgedStep["AuditReport"]):
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and audit."""
         from migrate.audit.audit import audit_store
+        from migrate.audit.inputs import refuse_documents_found
         from migrate.check.again import prove_model
 
         _ = self.judging  # before anything is embedded
@@ -330,6 +334,7 @@ class Audit(JudgedStep["AuditReport"]):
             full = self.full
             if self.reference == BUILD:
                 prove_model(self.translated, self.embedder, seed=self.seed)  # before every text is paid for
+                refuse_documents_found(self)
                 full = stack.enter_context(_embedded(self.translated, self.embedder, self.progress))
             return audit_store(self, full)
 

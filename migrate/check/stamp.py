@@ -94,8 +94,9 @@ def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | N
     files = as_files(store)
     hashes: Mapping[str, Any] = {}
     if files is not None and files.added_column is None:
-        with output_errors(files.folder):
-            hashes = hash_written(files, files.folder)
+        folder = files.index_path.parent
+        with output_errors(folder):
+            hashes = hash_written(files, folder)
     store_facts = StoreFacts(made_by=MADE_BY_STAMP, checked=checked)
     # that nothing was checked is noted too
     details = {"checked": None, **store_facts.as_details(), **hashes}

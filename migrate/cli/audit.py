@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from migrate.audit.step import BUILD, POOL, Audit
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import advise_recommendation, model_words, typed_again, typed_model
+from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
@@ -74,7 +74,7 @@ def command(
         target=request.target,
     )
     outputs.refuse(*paths, force=request.force)  # refused before anything is spent
-    with progress_bar() as progress:
+    with advise_other_queries(), progress_bar() as progress:
         step = _opened(step, model, progress)
         if request.is_pooled and request.hold_out is None:
             offer_hold_out(step.judging, step.translated, step.embedder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +18,8 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
-from migrate.files import free_path, refuse_output
+from migrate.errors import InputError
+from migrate.files import already_exists, free_path, refuse_output
 from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:
@@ -48,20 +50,23 @@ def command(
     A store without texts can be fitted with a target of file:VECTORS.npz, whose vectors are found by id; the old
     vectors are then all that the stitch reads.
 
+    The same command again, with its stitch in place, is done.
+
     With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
-    from migrate.manifest import MANIFEST_NAME
+    from migrate.manifest import MANIFEST_NAME, artefact_kind
     from migrate.steps.fit.inputs import load_views
     from migrate.stores import open_store
     from migrate.work.remote import refuse_url
 
     store, target, seed = str(request.store), str(request.target), request.seed
     options.refuse_missing(store, request.query_log, target=target)
-    # refused before anything is spent
+    # refused before anything is spent; whether a stitch is the one of this very fit shows once the inputs are open
+    is_there = not force and isinstance(output, Path) and artefact_kind(output) == "stitch"
     if isinstance(output, Path):
         log = cast("Path | None", request.query_log)
-        refuse_output(output, *options.local_paths(store, log), force=force)
+        refuse_output(output, *options.local_paths(store, log), force=force or is_there)
     else:
         refuse_url(output, MANIFEST_NAME, force=force)
     model = models_for(model, dry_run=dry_run)
@@ -73,6 +78,7 @@ def command(
             old = model.for_source().load(str(request.source_model), state=opened.model_folder)
         views = load_views(cast("Sequence[str]", request.view), model.for_source().load) if request.view else None
         step = replace(request, store=opened, target=embedder, source_model=old, view=views, progress=progress)
+        finished = _finished(step, output) if is_there else None
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed),
             "sample": count_unread_of_sample(step),
@@ -80,23 +86,24 @@ def command(
         for view in step.inputs.views.values():
             warn_of_store(opened, view, seed=seed)
         is_bare = step.direction == "document" and not opened.info.has_texts
-        if step.direction == "document" and not is_bare:
-            full = opened.successor("full") or str(path_beside(opened, "full"))
-            reembed_words = [store, "--target", target, *typed_model(), "-o", full]
-            if not warn_of_few(opened, reembed_words):
-                paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=seed)
-        stop_if_dry(dry_run, reads=[store, request.query_log], writes=[output], step=step, as_json=as_json)
-        paid.agree(step, progress=progress)
-        stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
-        fitted = step.execute()
-        fitted.save(output, force=force)
+        if finished is not None:
+            advise("this fit is done already; its stitch is left as it is")
+            stop_if_dry(dry_run, reads=[store, output], writes=[], as_json=as_json)
+        else:
+            _announce(step, store, target, paid)
+            stop_if_dry(dry_run, reads=[store, request.query_log], writes=[output], step=step, as_json=as_json)
+            paid.agree(step, progress=progress)
+            stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
+        fitted = finished or _fit(step, output, paid, force=force)
     if fitted.manifest.model is not None:
         note_file(fitted.manifest.model, target)
-    paid.finish()
     if as_json:
-        show_json(_fit_document(fitted, output, step.direction, unread, bare=is_bare), kind="fit")
+        content = _fit_document(fitted, output, step.direction, unread, bare=is_bare)
+        if finished is not None:  # how long each candidate took is not kept
+            content["candidates"] = [{**row, "fit_s": None} for row in content["candidates"]]
+        show_json(content, kind="fit")
         return
-    _show(fitted, output, opened.info.count, bare=is_bare)
+    _show(fitted, output, opened.info.count, bare=is_bare, is_new=finished is None)
     if step.inputs.log is not None:
         show(_log_sentence(fitted.manifest, by_vectors=old is not None))
     if step.direction == "query":
@@ -107,6 +114,39 @@ def command(
     translated = opened.successor("translated") or free_path(stitch_path.with_name(f"{name_of(opened)}-translated"))
     arguments = [store, output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *arguments)
+
+
+def _announce(step: Fit, store: str, target: str, paid: Spending) -> None:
+    """Say what a full re-embed instead would take, where there is anything to weigh."""
+    opened = step.inputs.store
+    if step.direction != "document" or not opened.info.has_texts:
+        return
+    full = opened.successor("full") or str(path_beside(opened, "full"))
+    reembed_words = [store, "--target", target, *typed_model(), "-o", full]
+    if not warn_of_few(opened, reembed_words):
+        paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=step.seed)
+
+
+def _fit(step: Fit, output: Path | str, paid: Spending, *, force: bool) -> FittedStitch:
+    """Fit a stitch, and keep it."""
+    fitted = step.execute()
+    fitted.save(output, force=force)
+    paid.finish()
+    return fitted
+
+
+def _finished(step: Fit, output: Path | str) -> FittedStitch:
+    """Return the stitch that the same fit has left before; a UsageError where it is of another one."""
+    from migrate.steps.fit.job import request_of
+    from migrate.stitch.persistence import load_stitch
+
+    with suppress(InputError):
+        fitted, inputs = load_stitch(output), step.inputs
+        if inputs.store.info.has_texts:
+            inputs.embedder.fit(inputs.store.documents())
+        if fitted.manifest.stitch.request == request_of(step):
+            return fitted
+    raise already_exists(output)
 
 
 def _fit_document(
@@ -131,11 +171,12 @@ def _fit_document(
     return content
 
 
-def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool) -> None:
+def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool, is_new: bool) -> None:
     from migrate.report.fit import fit_blocks
     from migrate.report.terminal import as_text
 
-    show(as_text(*fit_blocks(fitted.selection, bare=bare)))
+    if is_new:
+        show(as_text(*fit_blocks(fitted.selection, bare=bare)))
     pairs = fitted.manifest.counts["pairs"]
     spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""
     show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {count:,} documents")

@@ -21,7 +21,7 @@ import click
 
 from migrate.cli import SECTIONS, SUMMARIES
 from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, complain, open_streams
-from migrate.errors import LeadMigrateError, UsageError
+from migrate.errors import DocumentQueriesError, LeadMigrateError, UsageError
 from migrate.files import WORK_FOLDER
 from migrate.threads import limit_threads
 from migrate.version import __version__
@@ -215,6 +215,9 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
     except Exception as error:  # the last resort: a user sees one line, never a traceback
         code, message = _ending(error, program)
         _complain(message)
+        if isinstance(error, DocumentQueriesError):
+            for line in getattr(error, "__notes__", ()):  # the next command
+                complain(line)
         with suppress(Exception):  # the error has been told; that CI shows it too is an extra
             _annotate(sys.argv[1:] if arguments is None else arguments, code, message)
         return code

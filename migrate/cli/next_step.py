@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from migrate.cli.terminal import PROGRAM, advise
-from migrate.errors import LeadMigrateError
+from migrate.cli.terminal import PROGRAM, advise, is_quiet
+from migrate.errors import DocumentQueriesError, LeadMigrateError
 from migrate.files import cache_folder, free_path, read_file, real_path
 from migrate.locations import MASK, mask_url, secrets_of
 from migrate.report.characters import printable
@@ -42,6 +42,9 @@ _MODEL = ("base_url", "cache")
 
 _PASSING = {"report", "as_json", "quiet", "verbose", "force", "restart"}
 """Parameters of what a command leaves behind, and of how it prints."""
+
+_OF_QUERIES = {"judged", "queries", "split", "group_field"}
+"""Parameters that say which queries judge, and what is known of them."""
 
 
 def advise_next(
@@ -120,6 +123,17 @@ def _why_still_switched(old: str) -> str | None:
     return f"{old} was switched before; run `rollback {word}` or `forget {word}` first"
 
 
+@contextmanager
+def advise_other_queries() -> Iterator[None]:
+    """Print the same command with synthetic queries where too few of those that were typed are no documents."""
+    try:
+        yield
+    except DocumentQueriesError as error:
+        if not is_quiet():  # `main` prints it behind the line of the error
+            error.add_note(_next_line([*typed_again(but=_OF_QUERIES), "--queries=synthetic"]))
+        raise
+
+
 def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
     from migrate.report.terminal import wrap
@@ -137,6 +151,11 @@ def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
 
 
 def _advise_words(arguments: Sequence[str]) -> None:
+    advise(_next_line(arguments))
+
+
+def _next_line(arguments: Sequence[str]) -> str:
+    """Return the line of the next command; what is to be filled in or set for it is printed."""
     root = click.get_current_context().find_root()
     program, options = root.info_name or PROGRAM, _typed(root, {"config", "work_folder"})
     for line in (line for word in arguments for line in _TO_FILL_IN.get(word, ())):
@@ -146,7 +165,7 @@ def _advise_words(arguments: Sequence[str]) -> None:
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
             "QDRANT_API_KEY",
         )
-    advise(f"next: {program} {command_line([*options, *arguments])}")
+    return f"next: {program} {command_line([*options, *arguments])}"
 
 
 def command_line(arguments: Sequence[str]) -> str:
@@ -165,10 +184,10 @@ def typed_model() -> tuple[str, ...]:
     return tuple(_typed(click.get_current_context(), {*_MODEL}))
 
 
-def typed_again() -> list[str]:
-    """The words of the command that is running, without what it leaves behind and how it prints."""
+def typed_again(*, but: Set[str] = frozenset()) -> list[str]:
+    """The words of the command that is running, without what it leaves behind, how it prints, and the options `but`."""
     context = click.get_current_context()
-    params = [param for param in context.command.params if param.name not in _PASSING]
+    params = [param for param in context.command.params if param.name not in _PASSING | but]
     arguments = [str(context.params[str(param.name)]) for param in params if isinstance(param, click.Argument)]
     return [str(context.info_name), *arguments, *_typed(context, {str(param.name) for param in params})]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import (
+    advise_other_queries,
     advise_recommendation,
     model_words,
     path_beside,
@@ -87,7 +88,7 @@ def command(
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=request.force)
     model = models_for(model, dry_run=dry_run)
-    with progress_bar() as progress:
+    with advise_other_queries(), progress_bar() as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
         embedder = model.load(target, seed=seed)

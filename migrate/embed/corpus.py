@@ -19,7 +19,7 @@ import numpy as np
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
 from migrate.errors import DatasetError, StoreError
-from migrate.files import FileStamp
+from migrate.files import FileStamp, beside
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.stores import create_store
 from migrate.stores.base import Metric, texts_sha256
@@ -189,7 +189,7 @@ def embedding_manifest(
 ) -> tuple[Manifest, dict[str, Any]]:
     """Write the state of the model; return the manifest, and the facts that `as_embedding` takes."""
     identity, rows = stored_identity(work, embedder), work.rows
-    embedder.save_state(work.content)
+    embedder.save_state(beside(work.content))
     counted = {"documents": rows, **counts}
     manifest = Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=details.as_details())
     return manifest, {"count": rows, "dim": identity.dim}

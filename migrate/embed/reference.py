@@ -22,6 +22,7 @@ from migrate.embed.corpus import (
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
 from migrate.errors import LeadMigrateError
+from migrate.files import beside
 from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
@@ -103,7 +104,7 @@ class _ReembedJob(RewriteJob):
         yield embedded_block(self._work, self.embedder, vectors)
 
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
-        write_values(work.content / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
+        write_values(beside(work.content) / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
         details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
         return embedding_manifest(work, self.embedder, details, source_hashes(self.store), {TRUE: self.total})
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
+from migrate.files import beside
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
@@ -134,7 +135,7 @@ class PatchJob(RewriteJob):
 
     def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
         """Write the state of the model, and return the manifest."""
-        self.embedder.save_state(work.content)
+        self.embedder.save_state(beside(work.content))
         return self.manifest, {}
 
     def note_published(self) -> None:

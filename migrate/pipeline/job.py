@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrate.audit.arms import own_arms
-from migrate.audit.inputs import AGAIN
+from migrate.audit.document_queries import refuse_documents
+from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
 from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
-from migrate.audit.step import POOL, Audit
+from migrate.audit.step import BUILD, POOL, Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
@@ -116,6 +117,12 @@ class RunJob:
     def fit(self) -> Fit:
         """The fit that it begins with."""
         return step_like(Fit, self.step, store=self.store, target=self.embedder, source_model=self.source_embedder)
+
+    @cached_property
+    def judges(self) -> QuerySet:
+        """The questions, of which enough are no documents, as far as that shows before anything is embedded."""
+        refuse_documents(self.questions, self.store)
+        return self.questions
 
     @property
     def is_pooled(self) -> bool:
@@ -224,7 +231,7 @@ class RunJob:
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The models that are asked, each with what is left to embed."""
-        judges, source, cap = self.questions.queries, self.source_embedder, self.step.cap
+        judges, source, cap = self.judges.queries, self.source_embedder, self.step.cap
         texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
         fit = self.fit.inputs
         # What cannot be done is refused before anything is counted
@@ -255,6 +262,7 @@ class RunJob:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
         step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.earlier.outputs
         fitted, restart, progress = None, step.restart, step.progress
+        _ = self.judges  # before anything is embedded
         opened = open_steps(folder, OUTPUTS, made_from, kept_details=kept_outputs, force=step.force, restart=restart)
         with opened as (steps, force):
             if steps.finished(STITCH) is None:
@@ -277,6 +285,7 @@ class RunJob:
                 )
             if not self.is_pooled and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
+                refuse_documents_found(self._audit_of(BUILD))
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
             report = replace(self._audit(), documents_per_s=documents_per_s)
@@ -308,11 +317,12 @@ class RunJob:
             has_texts=store.info.has_texts,
         )
 
-    def _audit(self) -> AuditReport:
+    def _audit_of(self, reference: Store | str) -> Audit:
+        """Return the audit of the translated store."""
         step = self.step
-        audit = Audit(
+        return Audit(
             open_store(step.folder / STORE),
-            POOL if self.is_pooled else open_store(step.folder / REFERENCE),
+            reference,
             judged=self.questions,
             target=self.embedder,
             source=self.store if self.source_embedder else None,
@@ -326,6 +336,9 @@ class RunJob:
             progress=step.progress,
             cap=step.cap,
         )
+
+    def _audit(self) -> AuditReport:
+        audit = self._audit_of(POOL if self.is_pooled else open_store(self.step.folder / REFERENCE))
         report = audit.execute()
         locations = locations_of(audit.translated, self.store, self.embedder, self.source_embedder)
         places = replace(

@@ -51,7 +51,7 @@ class FileStore(Store):
 
     @property
     def folder(self) -> Path:
-        """The folder that holds the store's files, and its manifest if there is one."""
+        """The folder that holds what is ours beside the store's files, such as its manifest."""
         return self.index_path.parent
 
     @property

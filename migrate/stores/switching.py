@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from migrate.errors import InputError, LeadMigrateError, UsageError
 from migrate.files import (
+    OWN_FOLDER,
     SWITCH_MARK,
     atomic_file,
     exchange_paths,
@@ -46,8 +47,11 @@ if TYPE_CHECKING:
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
 FORGOTTEN: Final = "forgotten"
-BESIDE: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors", FIELDS)
-"""Files beside a store: its manifest, confidence, checksums of the old vectors, state of the model, added fields."""
+OWN_FILES: Final = (MANIFEST_NAME, CONFIDENCE_NAME, SOURCES_NAME, "embedder.json", "embedder.safetensors")
+"""Files beside a store: its manifest, confidence, checksums of the old vectors, and the state of the model."""
+
+BESIDE: Final = (*OWN_FILES, OWN_FOLDER, FIELDS)
+"""Those, the folder that they may lie in, and the added fields."""
 
 ASIDE: Final = "__lead_migrate_aside"
 """The end of a name that a table or collection has while it is beside the one that answers."""

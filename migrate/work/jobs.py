@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, hidden_sibling, require_room
+from migrate.files import beside, canonical_json, hidden_sibling, require_room
 from migrate.version import __version__
 from migrate.work.rows import Rows
 from migrate.work.shards import VECTORS, Block, Shard, ShardFolder, shards_of, write_values
@@ -140,7 +140,7 @@ class Work:
                 values = self.shards.all_values(name)
                 chunks = (values[order[part.start : part.stop]] for part in shards_of(len(order), 1 << 20))
             file = f"{name}.npy"
-            hashes[file] = write_values(self.content / file, chunks, self.rows)
+            hashes[file] = write_values(beside(self.content) / file, chunks, self.rows)
         return hashes
 
 

@@ -5,8 +5,9 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
+import numpy as np
 import pytest
-from openai_server import status
+from openai_server import status, vector_of
 
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.stores import open_store
@@ -71,6 +72,60 @@ def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, audit
     assert target[1:3] == (distinct(), len(corpus.queries))
     asked_for = target.documents + target.queries
     assert len(without_words(but_again(server.billed))) == asked_for
+
+
+@pytest.fixture
+def echoed():
+    """Judged queries, each of them a document of the store; and the same texts in a file."""
+    texts = {document.id: document.text for document in documents_of()}
+    folder = Path("echoed")
+    (folder / "qrels").mkdir(parents=True)
+    rows = [json.dumps({"_id": doc_id, "text": text}) + "\n" for doc_id, text in texts.items()]
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (folder / name).write_text("".join(rows))
+    judgements = "".join(f"{doc_id}\t{doc_id}\t1\n" for doc_id in texts)
+    (folder / "qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}")
+    return folder
+
+
+RUN = f"run store --target {SHORT} --sample 50 --kind ridge -o out"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{RUN} --reference pool",
+        f"{RUN} --reference build",
+        "audit new --reference pool",
+        "audit new --reference build",
+        f"audit new --reference pool --target {SHORT} --dry-run",
+    ],
+)
+def test_judged_queries_that_are_documents_end_it_before_the_first_request(command, echoed, server, lead_migrate):
+    lead_migrate(f"{FIT} -o stitch")
+    lead_migrate("translate store stitch -o new")
+    server.requests.clear()
+    ended = lead_migrate(f"{command} --judged {echoed}", code=3)
+    assert "INCONCLUSIVE: echoed: " in ended.err and "are a stored document, whole or nearly" in ended.err
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("command", [f"{RUN.replace('50', '145')} --reference build", "audit new --reference build"])
+def test_other_queries_that_are_documents_end_it_before_all_texts_are_embedded(
+    command, echoed, server, but_again, lead_migrate
+):
+    # what words have in common shows in the vectors of their texts, so that a stitch finds them
+    server.vectors = lambda texts: np.stack([sum(vector_of(word, 24) for word in text.split()) for text in texts])
+    lead_migrate(f"fit store --target {SHORT} --sample 145 --kind ridge -o stitch")
+    lead_migrate("translate store stitch -o new")
+    server.billed.clear()
+    # not the texts themselves, which the cache would have as queries
+    rows = [json.loads(line)["text"] for line in (echoed / "queries.jsonl").read_text().splitlines()]
+    asked = sorted({f"{text} !" for text in rows})
+    Path("asked.txt").write_text("\n".join(" ".join(text.split()) for text in asked))
+    ended = lead_migrate(f"{command} --queries asked.txt", code=3)
+    assert "are a stored document, whole or nearly" in ended.err
+    assert {text for text in without_words(but_again(server.billed)) if not text.endswith(" !")} == set()
 
 
 def test_a_view_is_told_of_again_where_it_reads_a_whole_store(server, lead_migrate):

@@ -200,6 +200,8 @@ class Recorder:
         names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
         names = sorted({re.sub(r"[0-9a-f]{8}[-0-9a-f]{8,}|\d{6,}", "<name>", name) for name in names})
         self.facts.put(f"{step}.files", dict.fromkeys(names, True))
+        if (folder / "_lead-migrate").is_dir():
+            folder = folder / "_lead-migrate"
         if (folder / "lead-migrate.json").is_file():
             manifest = json.loads((folder / "lead-migrate.json").read_text())
             self.facts.put(f"{step}.manifest", manifest)

@@ -5,6 +5,7 @@ import decimal
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -484,7 +485,12 @@ def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects
     call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state))
     made = objects(f"{place}/new")
     assert made == undisturbed
-    assert {"/_shards.json", "/lead-migrate.json", "/confidence.npy", "/part-0.parquet"} <= made.keys()
+    assert {
+        "/_shards.json",
+        "/_lead-migrate/lead-migrate.json",
+        "/_lead-migrate/confidence.npy",
+        "/part-0.parquet",
+    } <= made.keys()
     store = open_store(f"parquet:{place}/new")
     assert store.info.manifest.model.spec == "hashed" and stored_confidence(store).shape == (200,)
     assert not [*(state / "lead-migrate" / "outputs").iterdir()]
@@ -628,6 +634,47 @@ def one_file(tmp_path, monkeypatch):
     return location, migrate.fit(open_store(location), load_embedder("tfidf:4"), kind="ridge", sample=40)
 
 
+OTHER_READERS = """
+import sys
+folder = sys.argv[1]
+import pyarrow.dataset, pyarrow.parquet
+print(pyarrow.dataset.dataset(folder).count_rows(), len(pyarrow.parquet.read_table(folder)))
+try:
+    import pandas
+except ImportError:
+    pass
+else:
+    print(len(pandas.read_parquet(folder)))
+try:
+    import duckdb
+except ImportError:
+    pass
+else:
+    counted = duckdb.connect().execute(f"select count(*) from read_parquet('{folder}/*.parquet')")
+    print(counted.fetchall()[0][0])
+"""
+
+
+@pytest.mark.parametrize("command", ["translate", "reembed", "sync", "stamp"])
+def test_a_folder_of_ours_is_read_by_others_as_the_old_one_is(command, one_file, tmp_path):
+    location, fitted = one_file
+    folder = tmp_path / "new"
+    if command == "reembed":
+        migrate.reembed(location, "tfidf:4", f"parquet:{folder}")
+    elif command == "stamp":
+        migrate.stamp(location, Hashed(dim=DIM), trust=True)
+        folder = tmp_path / "old"
+    else:
+        migrate.translate(location, fitted, f"parquet:{folder}")
+    if command == "sync":
+        table = table_of(example_documents(), example_vectors())
+        pq.write_table(table.slice(0, 50), tmp_path / "old" / "part-0.parquet")
+        sync(location, f"parquet:{folder}", target=load_embedder("tfidf:4", state=folder / "_lead-migrate"))
+    assert [*(folder / "_lead-migrate").glob("lead-migrate.json")], "what is ours lies there"
+    read = subprocess.run([sys.executable, "-c", OTHER_READERS, folder], stdout=subprocess.PIPE, text=True, check=True)
+    assert set(read.stdout.split()) == {"50" if command == "sync" else "60"}
+
+
 def translate_until(rows, one_file, output):
     """Translate until so many rows are done; then the run is interrupted."""
 
@@ -657,8 +704,9 @@ def test_a_run_goes_on_with_the_shards_that_it_was_begun_with(
     translate_until(done, one_file, tmp_path / "new")
     monkeypatch.setattr("migrate.steps.translate.job._LARGEST_WRITTEN", finished_with)
     migrate.translate(open_store(location), fitted, tmp_path / "new")
-    for path in (tmp_path / "undisturbed").iterdir():
-        assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()
+    for path in (tmp_path / "undisturbed").rglob("*.*"):
+        made = tmp_path / "new" / path.relative_to(tmp_path / "undisturbed")
+        assert made.read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("largest", [0, 1 << 30])
@@ -719,7 +767,8 @@ def test_a_stitch_that_reads_texts_writes_many_files_once_whoever_does_it(many_f
     migrate.translate(open_store(location), fitted, tmp_path / "new", workers=2)
     migrate.translate(open_store(location), fitted, tmp_path / "undisturbed", workers=1)
     contents = [
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("new", "undisturbed")
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        for name in ("new", "undisturbed")
     ]
     assert contents[0] == contents[1]
 

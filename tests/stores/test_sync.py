@@ -25,6 +25,7 @@ from migrate.steps.sync import Sync
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import as_files
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 
 KINDS = ["Folder", "ChromaServer", "Milvus", "MilvusServer", "SqliteVec", "Pgvector"]
@@ -112,7 +113,8 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     assert not again.written and astuple(again.counts)[:2] == (0, 0)
     if "://" not in new.info.location:
         assert [name for name in new.strangers() if not name.startswith(".")] == []
-        (new.folder / "README").write_text("mine")
+        files = as_files(new)
+        (new.folder if files is None else files.index_path.parent).joinpath("README").write_text("mine")
         with pytest.raises(UsageError, match=r"other files lie in the folder, .*: README"):
             sync(open_store(old), open_store(new.info.location), target=embedder)
 

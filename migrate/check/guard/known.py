@@ -11,6 +11,7 @@ import numpy as np
 
 from migrate.check.comparison import Tolerance, agree, tolerance_of
 from migrate.errors import UsageError, VectorError
+from migrate.files import beside
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
@@ -137,7 +138,7 @@ class KnownRows:
             return ()
         path = Path(str(self.store).partition("#")[0].removeprefix("faiss:"))
         seen = []
-        for file in (path, path / MANIFEST_NAME, path.parent / MANIFEST_NAME, path / "index.faiss"):
+        for file in (path, beside(path) / MANIFEST_NAME, path.parent / MANIFEST_NAME, path / "index.faiss"):
             with suppress(OSError, ValueError):
                 status = file.stat()
                 seen.append((status.st_ino, status.st_mtime_ns))

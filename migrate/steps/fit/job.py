@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.embedders.base import Embedder, TokenTable
+from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
@@ -148,7 +149,32 @@ def _manifest(step: Fit, chosen_by: frozenset[str]) -> Manifest:
             texts=store.info.has_texts,
             chosen_by=tuple(sorted(earlier | chosen_by)),
             prior=None if inputs.prior is None else inputs.prior.digest(),
+            request=request_of(step),
         ).as_details(),
+    )
+
+
+def request_of(step: Fit) -> str:
+    """Return the SHA-256 of what a fit reads and its options: two that have it in common give the same stitch.
+
+    The embedder knows the words of the store by then.
+    """
+    inputs = step.inputs
+    stitches = {"prior": inputs.prior, "grown from": inputs.grown_from}
+    return sha256_json(
+        {
+            "store": inputs.store.snapshot().fingerprint,
+            "model": inputs.embedder.cache_scope("document"),
+            "source model": None if inputs.source_model is None else asdict(inputs.source_model),
+            "direction": step.direction,
+            "stitch": step.specs,
+            "sample": step.sample,
+            "strategy": step.strategy,
+            "seed": step.seed,
+            "query log": None if inputs.log is None else inputs.log.digest(),
+            "views": {spec: view.cache_scope("document") for spec, view in inputs.views.items()},
+            **{name: None if stitch is None else stitch.digest() for name, stitch in stitches.items()},
+        }
     )
 
 

@@ -22,7 +22,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     """
     files, location = as_files(new), new.info.location
     # what lies beside a table that was switched may have a folder of its own in that of the database
-    path = path_in(location) if files is None else files.folder
+    path = path_in(location) if files is None else files.index_path.parent
     if path is None or "://" in location:
         return _on_server(location, manifest)
     folder = path if path.is_dir() else path.parent

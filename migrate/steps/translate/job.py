@@ -16,7 +16,7 @@ from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
 from migrate.errors import StitchError
-from migrate.files import refuse_overlap, refuse_unwritable, write_bytes
+from migrate.files import beside, refuse_overlap, refuse_unwritable, write_bytes
 from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
@@ -336,7 +336,7 @@ class StoreTranslation(RewriteJob):
     def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
         """Write the state of the model; return the manifest, and facts on the confidence."""
         for name, payload in self.fitted.state.items():
-            write_bytes(work.content / name, payload)
+            write_bytes(beside(work.content) / name, payload)
         true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)
         n_true = int(sum(true))  # which predictions never have
         manifest = _manifest(self.store, self.before, self.fitted, self.fallback, n_true)
@@ -346,7 +346,7 @@ class StoreTranslation(RewriteJob):
         """Return what `find_outside` and `distrust` find in the new store, before anybody opens it."""
         estimator = self.fitted.selection.confidence
         lowest, reason = (None, None) if estimator is None else (estimator.lowest, distrust_of(estimator.spearman))
-        values = None if lowest is None or reason is not None else read_confidence(work.content, self.total)
+        values = None if lowest is None or reason is not None else read_confidence(beside(work.content), self.total)
         if lowest is None or values is None:
             return {"outside": None, "distrust": reason}
         order = work.writer(self.dim).order

@@ -1,6 +1,7 @@
 """Files of a Parquet store: a file or a folder of this machine, or anything that fsspec knows by a URL.
 
 LOCATION/part-00000.parquet ...    the rows
+LOCATION/_lead-migrate/            manifest, confidence and what else is ours
 LOCATION/_shards.json              all files with their rows, ids, norms and SHA-256; written last
 LOCATION/_unfinished.json          the run that puts files to object storage, and their names; removed last
 """

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import (
+    OWN_FOLDER,
     FileStamp,
     atomic_folder,
+    beside,
     cache_folder,
     open_file,
     output_errors,
@@ -31,7 +33,7 @@ from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWr
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
-from migrate.stores.switching import BESIDE, Exchange, Folders
+from migrate.stores.switching import OWN_FILES, Exchange, Folders
 
 
 class ParquetKind:
@@ -115,8 +117,16 @@ class LocalParquetStore(ParquetStore, FileStore):
 
     @property
     def folder(self) -> Path:
-        """The folder that the files are in; of a column that was added, the one with what lies beside it."""
-        return self.column_folder or self.files.folder
+        """The folder with what lies beside the files, or beside a column that was added."""
+        return self.column_folder or beside(self.files.folder)
+
+    def keep_manifest(self, manifest: Manifest) -> Path:
+        """Write a manifest where other readers of the folder pass over it."""
+        if self.column_folder is None:
+            own = self.files.folder / OWN_FOLDER
+            with output_errors(own):
+                own.mkdir(exist_ok=True)
+        return super().keep_manifest(manifest)
 
     @property
     def added_column(self) -> str | None:
@@ -181,8 +191,9 @@ class RemoteParquetStore(ParquetStore):
         if not self.files.is_folder:
             return super().keep_manifest(manifest)
         content = json.dumps(manifest.as_json(), indent=2, sort_keys=True) + "\n"
-        self.files.write(MANIFEST_NAME, content.encode())
-        return f"{self.files.location}/{MANIFEST_NAME}"
+        name = f"{OWN_FOLDER}/{MANIFEST_NAME}"
+        self.files.write(name, content.encode())
+        return f"{self.files.location}/{name}"
 
     def verify(self) -> tuple[str, ...]:
         """Hold the files against their hashes as `FileStore.verify` does; they are read once."""
@@ -201,7 +212,8 @@ class RemoteParquetStore(ParquetStore):
 
 def _copied(files: RemoteFiles) -> Path:
     """Return a folder with copies of what lies beside the files, of this very version."""
-    extra_files = [file for file in files.list_all() if file.name in BESIDE]
+    names = {f"{OWN_FOLDER}/{name}": name for name in OWN_FILES}
+    extra_files = [file for file in files.list_all() if file.name in names]
     of_place, of_version = sha256_json(files.location)[:24], sha256_json([file.version for file in extra_files])[:24]
     folder = cache_folder() / "beside" / f"{of_place}-{of_version}"
     if not folder.is_dir():
@@ -209,5 +221,5 @@ def _copied(files: RemoteFiles) -> Path:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(folder, force=True) as copies:
                 for file in extra_files:
-                    write_bytes(copies / file.name, files.read(file.name) or b"")
+                    write_bytes(copies / names[file.name], files.read(file.name) or b"")
     return folder

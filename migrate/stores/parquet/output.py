@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
+from migrate.files import OWN_FOLDER, canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
@@ -38,6 +38,7 @@ _GROUP_ROWS: Final = 8_192
 
 _GROUPS_A_SHARD: Final = 16
 _UNFINISHED: Final = ".part-"
+_MANIFEST: Final = f"{OWN_FOLDER}/{MANIFEST_NAME}"
 
 
 class ParquetOutput(Output):
@@ -148,6 +149,8 @@ class ParquetWriter(StoreWriter):
                     written[name] = self._write(shard, name, batches)
                     self.sync()
             self._hashes = {name: entry["sha256"] for name, entry in written.items()}
+            if self._column is None:
+                (self.folder / OWN_FOLDER).mkdir(exist_ok=True)
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
             write_json(self.folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": listed})
@@ -377,8 +380,8 @@ class ObjectOutput(ServerOutput):
         files = self.files()
         if files.read(SHARDS_NAME) is None:
             return False
-        paths = [content / SHARDS_NAME, content / MANIFEST_NAME]
-        if any(files.read(path.name) != read_file(path) for path in paths if path.is_file()):
+        names = [name for name in (SHARDS_NAME, _MANIFEST) if (content / name).is_file()]
+        if any(files.read(name) != read_file(content / name) for name in names):
             return False
         if self._is_ours(self._mark(files)):  # a run was killed between the last two steps
             files.remove(UNFINISHED_NAME)
@@ -387,10 +390,12 @@ class ObjectOutput(ServerOutput):
     def publish(self, content: Path, *, force: bool) -> None:
         """Put what lies beside the parts, the list of them last."""
         files = self.files()
-        paths = [path for path in sorted(content.iterdir()) if path.is_file() and path.name != SHARDS_NAME]
-        self.claim([*_shard_names(content), *(path.name for path in paths)])
-        for path in paths:
-            files.put(path, path.name)
+        paths = [*content.iterdir(), *(content / OWN_FOLDER).iterdir()]
+        names = sorted(path.relative_to(content).as_posix() for path in paths if path.is_file())
+        names.remove(SHARDS_NAME)
+        self.claim([*_shard_names(content), *names])
+        for name in names:
+            files.put(content / name, name)
         files.write(SHARDS_NAME, read_file(content / SHARDS_NAME))
         files.remove(UNFINISHED_NAME)
 
@@ -399,7 +404,9 @@ class ObjectOutput(ServerOutput):
         files = self.files()
         mark = self._mark(files) or {}
         if self._is_ours(mark) and files.read(SHARDS_NAME) is None:
-            for name in [*(str(name) for name in mark.get("files", []) if "/" not in str(name)), UNFINISHED_NAME]:
+            names = [str(name) for name in mark.get("files", [])]
+            ours = [name for name in names if "/" not in name.removeprefix(f"{OWN_FOLDER}/")]
+            for name in [*ours, UNFINISHED_NAME]:
                 files.remove(name)
 
     def _claimed(self, mark: Mapping[str, Any]) -> UsageError:
