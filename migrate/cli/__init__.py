@@ -13,6 +13,7 @@ SECTIONS = {
         "audit": "Judge a translated store.",
         "reembed": "Embed a store anew with the new model.",
         "backfill": "Put true vectors from the cache into a store.",
+        "collections": "",
     },
     "In production": {
         "live": "",

@@ -29,7 +29,15 @@ from migrate.version import __version__
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-ROOMS = {"embed": "lab", "compare": "lab", "carry": "lab", "labels": "lab", "private": "private", "live": "live"}
+ROOMS = {
+    "collections": "",
+    "embed": "lab",
+    "compare": "lab",
+    "carry": "lab",
+    "labels": "lab",
+    "private": "private",
+    "live": "live",
+}
 """Commands that come by entry points of `lead_migrate.commands`, as others may, and the extras that install them."""
 
 _BESIDE = {"rollback": "switch", "forget": "switch"}
@@ -134,7 +142,8 @@ def _load(name: str) -> click.Command:
     from migrate.plugins import load_plugin, missing_extra
 
     if name not in _entry_points():
-        return _unavailable(name, f"not installed: pip install 'lead-migrate[{ROOMS[name]}]'")
+        package = f"lead-migrate[{ROOMS[name]}]" if ROOMS[name] else "lead-migrate"
+        return _unavailable(name, f"not installed: pip install '{package}'")
     point = _entry_points()[name]
     try:
         command = load_plugin(point, click.Command)

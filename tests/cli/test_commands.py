@@ -153,6 +153,7 @@ def prepared_once(lead_migrate, tmp_path_factory):
         lead_migrate("translate my-store my-stitch -o translated")
         lead_migrate("reembed my-store --target tfidf:48 -o full")
         write_labels()
+        write_collections()
     return folder
 
 
@@ -161,6 +162,26 @@ def write_labels():
     documents = open_store("my-store").documents()
     rows = [{"id": document.id, "label": "ab"[number % 2]} for number, document in enumerate(documents)]
     Path("labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_collections():
+    """Write two small collections of the documents of `my-store` into one folder of Chroma, and queries."""
+    import chromadb
+
+    documents, vectors = read_documents_and_vectors()
+    client = chromadb.PersistentClient("vector_db")
+    for name, rows in (("one", slice(0, 40)), ("two", slice(40, 80))):
+        collection = client.create_collection(name, embedding_function=None)
+        chosen = documents[rows]
+        texts = [document.text for document in chosen]
+        collection.add([document.id for document in chosen], embeddings=vectors[rows], documents=texts)
+    client.close()
+    Path("queries.txt").write_text("how to open a file\nsort a list of numbers\n")
+
+
+def read_documents_and_vectors():
+    store = open_store("my-store")
+    return list(store.documents()), np.concatenate([batch.vectors for batch in store.scan()])
 
 
 @pytest.fixture

@@ -39,7 +39,8 @@ def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(m
     monkeypatch.setattr(entry, "_entry_points", dict)
     shown = lead_migrate("--help").out
     for name, extra in entry.ROOMS.items():
-        assert f"  {name:<10} not installed: pip install 'lead-migrate[{extra}]'\n" in shown
+        package = f"lead-migrate[{extra}]" if extra else "lead-migrate"
+        assert f"  {name:<11}  not installed: pip install '{package}'\n" in shown
     for line in ("live status x --report y", "private", "compare --help"):
         name = line.split()[0]
         told = f"lead-migrate: {name}: not installed: pip install 'lead-migrate[{entry.ROOMS[name]}]'\n"
@@ -49,14 +50,14 @@ def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(m
 
 def test_another_package_adds_a_command(added, lead_migrate):
     added("greet = greeter_commands:greet")
-    assert "  greet      Say hello.\n" in lead_migrate("--help").out
+    assert "  greet        Say hello.\n" in lead_migrate("--help").out
     assert lead_migrate("greet").out == "hello\n"
 
 
 def test_a_command_whose_extra_lacks_a_package_says_how_to_install_it(added, lead_migrate):
     extra = 'Provides-Extra: loud\nRequires-Dist: no-such-package-xyz>=2; extra == "loud"\nRequires-Dist: click\n'
     added("greet = greeter_commands:greet [loud]", extra)
-    assert "  greet      lacks a package: pip install 'greeter[loud]'\n" in lead_migrate("--help").out
+    assert "  greet        lacks a package: pip install 'greeter[loud]'\n" in lead_migrate("--help").out
 
 
 @pytest.mark.parametrize("entries", ["greet = no_such_module:greet", "greet = greeter_commands:COMMANDS"])
