@@ -227,9 +227,9 @@ def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
     provider, name = split_spec(model.spec)
     if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
-    words = model_words("--target", model.spec) if options is None else options
-    is_limited = any(str(one).startswith(("--yes", "--budget=")) for one in words)
-    advise_next("live run", word, *words, *(() if is_limited else worker_agreement(model.spec)))
+    flags = model_words("--target", model.spec) if options is None else options
+    is_limited = any(str(one).startswith(("--yes", "--budget=")) for one in flags)
+    advise_next("live run", word, *flags, *(() if is_limited else worker_agreement(model.spec)))
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
@@ -333,9 +333,9 @@ def target_words(
     """
     from migrate.stores.registry import path_in
 
-    words = model_words("--target", spec or (None if model is None else model.spec))
-    if words or model is None or not is_out_of_sight(model):
-        return words
+    flags = model_words("--target", spec or (None if model is None else model.spec))
+    if flags or model is None or not is_out_of_sight(model):
+        return flags
     folders = [path.parent for location in beside if (path := path_in(str(location))) is not None]
     for path in (*(folder / str(file_of(model)) for folder in folders), _noted_file(model)):
         if path is not None and path.is_file():

@@ -186,8 +186,8 @@ class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; name all that is missing, and what took the place of an option that is gone."""
-        words = list(args)  # click takes them out of `args`
+        """Read the arguments; name all that is missing, and what took the place of an option that is gone."""
+        typed = list(args)  # click takes them out of `args`
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -196,14 +196,14 @@ class _Command(click.Command):
                 raise click.UsageError(sentence, ctx) from error
             raise
         except click.MissingParameter as error:
-            missing = self._missing(ctx, words)
+            missing = self._missing(ctx, typed)
             if len(missing) < 2:
                 raise
             raise click.UsageError(f"Missing {', '.join(missing)}", ctx) from error
 
-    def _missing(self, ctx: click.Context, words: list[str]) -> list[str]:
-        """Return the required arguments and options that neither the words nor the settings give."""
-        read = self.make_context(ctx.info_name, words, parent=ctx.parent, resilient_parsing=True)
+    def _missing(self, ctx: click.Context, typed: list[str]) -> list[str]:
+        """Return the required arguments and options that neither these arguments nor the settings give."""
+        read = self.make_context(ctx.info_name, typed, parent=ctx.parent, resilient_parsing=True)
         required = [param for param in self.params if param.required and read.params.get(str(param.name)) is None]
         return sorted(f"{param.param_type_name} {param.get_error_hint(ctx)}" for param in required)
 

@@ -84,9 +84,9 @@ def begin_control(state: LiveState, options: WorkerOptions, price: float | None)
         state.note(_TYPED, {"budget": options.budget, "pace": options.pace, "price": price})
 
 
-def note_command(state: LiveState, words: Sequence[str]) -> None:
+def note_command(state: LiveState, arguments: Sequence[str]) -> None:
     """Note the options of `live run` as they were typed, by which the worker is started again."""
-    state.note(_WORDS, list(words))
+    state.note(_WORDS, list(arguments))
 
 
 def command_again(state: LiveState, count: int) -> list[str] | None:
@@ -94,12 +94,12 @@ def command_again(state: LiveState, count: int) -> list[str] | None:
 
     They are those of the last one, without a budget that is used up; None where no command has started one.
     """
-    words: list[str] | None = state.value(_WORDS)
+    arguments: list[str] | None = state.value(_WORDS)
     typed = state.value(_TYPED) or {}
     budget = control_of(state).budget or typed.get("budget")
-    if words is None or budget is None or _used_up(state, Budget.parse(budget), count, typed.get("price")) is None:
-        return words
-    return [word for word in words if not word.startswith("--budget=") and word != "--once"]
+    if arguments is None or budget is None or _used_up(state, Budget.parse(budget), count, typed.get("price")) is None:
+        return arguments
+    return [word for word in arguments if not word.startswith("--budget=") and word != "--once"]
 
 
 def note_obeyed(state: LiveState, control: Control) -> None:
@@ -166,15 +166,15 @@ def set_limits(state: LiveState, count: int, *, budget: str | None = None, pace:
 def _used_up(state: LiveState, budget: Budget, count: int, price: float | None) -> str | None:
     """Return what the worker has spent, where that is all of a budget; None where something is left."""
     spending = WorkerSpending.kept_in(state)
-    amount, words = float(spending.documents), f"{spending.documents:,} texts"
+    amount, described = float(spending.documents), f"{spending.documents:,} texts"
     if budget.unit == "usd":
         amount = usd_of(spending.tokens, price) or 0.0
-        words = dollars(amount)
+        described = dollars(amount)
     elif budget.unit == "tokens":
-        amount, words = spending.tokens, f"{spending.tokens:,} tokens"
+        amount, described = spending.tokens, f"{spending.tokens:,} tokens"
     elif budget.unit == "share":
         amount /= count
-    return words if amount >= budget.amount else None
+    return described if amount >= budget.amount else None
 
 
 def require_worker(state: LiveState, store: str) -> None:
