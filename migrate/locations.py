@@ -7,6 +7,7 @@ printed, noted in a manifest or compared between runs never has it. Whoever conn
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,8 @@ def mask_url(url: str) -> str:
     masked += address[done:]
     masked += f"#{MASK}" if fragment else mark
     forms = {form for value in values if value for form in (value, unquote(value), quote(value, safe=""), quote(value))}
+    if user:  # as a client puts it into a header, which a server may quote
+        forms.add(b64encode(unquote(user).encode()).decode())
     if forms and masked != url:
         _secrets.setdefault(masked, {}).update({form: form for form in forms})
     return masked

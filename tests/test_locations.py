@@ -1,5 +1,6 @@
 """Locations have no secrets once they were seen, and the one who connects still has them."""
 
+from base64 import b64encode
 from urllib.parse import quote, unquote
 
 import pytest
@@ -62,6 +63,7 @@ def test_the_url_of_a_server_has_no_secret_and_what_tells_servers_apart():
     ):
         assert mask_url(url) == masked
     assert scrub("refused sk-0123 and p/w@x and k1k2k3") == "refused *** and *** and ***"
+    assert scrub(f"refused Basic {b64encode(b'ann:p/w@x').decode()}") == "refused Basic ***"
 
 
 AWKWARD = ("s3cr3t", "se@cr", "se#cr", "se/cr", "se?cr", "s@e#c/r?x=y", "12#34", "12/34", "se;cr=et", "se&cr",

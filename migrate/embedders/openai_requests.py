@@ -42,7 +42,17 @@ TOO_LONG = (
 )
 """Codes and words of servers for a request that holds too much."""
 
-TOO_MANY = ("too many inputs", "number of inputs", "number of texts", "batch size")
+TOO_MANY = (
+    "too many inputs",
+    "number of inputs",
+    "number of texts",
+    "batch size",
+    "batch too large",
+    "batch is too large",
+    "maximum batch",
+    "max batch",
+    "batch limit",
+)
 """Words of servers for a request of more texts than they take."""
 
 NO_BASE64 = ("base64", "encoding_format")

@@ -58,6 +58,14 @@ def test_a_server_of_few_texts_a_request_gets_as_few_from_then_on(most, sizes, s
     assert [len(request.inputs) for request in server.requests] == sizes and waits == []
 
 
+@pytest.mark.parametrize("said", ["batch too large", "The batch is too large", "maximum batch of {} exceeded"])
+def test_other_words_for_too_many_texts_are_understood(said, server, texts):
+    server.most_texts, server.too_many = 5, said
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1)
+    np.testing.assert_array_equal(embedder.embed_documents(texts), expected(texts))
+    assert sorted(server.billed) == sorted(text.text for text in texts)
+
+
 def test_a_request_of_one_text_that_is_too_many_is_refused(server, documents):
     server.most_texts = 0
     with pytest.raises(RemoteError, match=r"refused the request for 'tiny' \(HTTP 400\): Too many inputs"):
