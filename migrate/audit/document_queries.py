@@ -8,8 +8,9 @@ documents have in common do not count: they tell none of these from another. Cas
 no difference.
 
 Names, titles and phrases are shorter than that: who types one looks for its document, and judges. But a set in which
-many queries have a whole line of a document was made from documents, as was what is left of a set of copies: nothing
-is SAFE by these. `benchmarks/independence.py` prints how far queries of people are from all of it.
+many queries have a whole line of a document, or hardly a word that the document lacks, as lists of its keywords do, was
+made from documents, as was what is left of a set of copies: nothing is SAFE by these. `benchmarks/independence.py`
+prints how far queries of people are from all of it.
 
 By vectors, such a query is many times nearer to its document than to any other. That shows with true vectors alone,
 which a pool embeds after its queries were chosen, so that it is a doubt (`migrate.audit.findings`).
@@ -17,6 +18,7 @@ which a pool embeds after its queries were chosen, so that it is a doubt (`migra
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -43,6 +45,9 @@ COPIED: Final = 80
 
 QUOTED: Final = 45
 """And a quoted line: 60 letters in one go, or some 11 words."""
+
+FEWEST_WORDS: Final = 6
+"""Different words of a query from which on it quotes a document that has `NEARLY_ALL` of them; a title has fewer."""
 
 MOST: Final = 0.5
 """Share of a document's short runs, 0-1, that make a query of it: with 2 of 5 words changed it has more."""
@@ -77,7 +82,10 @@ _FEW = 5
 
 _MANY_COPIES = 0.5
 _MANY_QUOTES = 0.1
-"""Share of queries above which the set was made from documents; of those of people one in a hundred quotes a line."""
+"""Share of queries above which the set was made from documents; of those of people one in twenty quotes one."""
+
+_WORD = re.compile(r"[^\W_]{4,}")
+"""A word that says something: shorter ones are in most documents."""
 
 
 class Likeness(IntEnum):
@@ -160,7 +168,7 @@ def _told_of_copies(n_copies: int, count: int) -> str:
 def _told_of_quotes(n_quotes: int, count: int) -> str:
     return (
         f"{n_quotes:,} of {count:,} queries have {_LINE} letters or more of the document that they look for, word for "
-        "word, which every model finds: use queries that users ask"
+        "word, or hardly a word that it lacks, which every model finds: use queries that users ask"
     )
 
 
@@ -194,7 +202,12 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
     `queries` are texts by id, `documents` texts with the ids of the queries to compare with each.
     """
     asked = {query_id: letters(text) for query_id, text in queries.items()}
-    compared = [(letters(text), query_ids) for text, query_ids in documents]
+    asked_words = {query_id: words_of(text) for query_id, text in queries.items()}
+    compared = []
+    words = []
+    for text, query_ids in documents:
+        compared.append((letters(text), query_ids))
+        words.append(words_of(text))
     # Queries of less than a line have no long runs to count, and most of what people ask is as short.
     long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in asked.items() if len(text) >= _LINE}
     of_any_query = frozenset[str]().union(*long_runs.values())
@@ -202,21 +215,22 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
     common = _common(shared)
     all_short_runs = (runs(text, SHORT_RUN) for text, _ in compared)
     common_in_short = _common([short_runs for short_runs in all_short_runs if len(short_runs) < SHORT])
+    common_words = _common(words)
     found = dict.fromkeys(queries, Likeness.NONE)
-    for (text, query_ids), of_queries in zip(compared, shared, strict=True):
+    for (text, query_ids), of_queries, of_document in zip(compared, shared, words, strict=True):
         short_runs = runs(text, SHORT_RUN)
         own_runs = of_queries - common
         for query_id in query_ids:
             n_shared = len(own_runs & long_runs.get(query_id, frozenset()))
             if n_shared >= COPIED or _is_nearly(asked[query_id], short_runs, common_in_short):
                 found[query_id] = Likeness.COPY
-            elif n_shared >= QUOTED:
+            elif n_shared >= QUOTED or _has_nearly_all(asked_words[query_id] - common_words, of_document):
                 found[query_id] = max(found[query_id], Likeness.QUOTE)
     return found
 
 
 def _common(runs_of_documents: Collection[Set[str]]) -> Set[str]:
-    """Return the runs that many documents have."""
+    """Return the runs, or words, that many documents have."""
     least = max(_COMMON * len(runs_of_documents), _FEW)
     times = Counter(run for runs_of_one in runs_of_documents for run in runs_of_one)
     return frozenset(run for run, n_documents in times.items() if n_documents > least)
@@ -238,6 +252,16 @@ def _is_nearly(query: str, document: Set[str], common: Set[str]) -> bool:
         return False
     own = document - common
     return n_shared >= NEARLY_ALL * len(document) and len(of_query & own) >= NEARLY_ALL * len(own)
+
+
+def _has_nearly_all(asked: Set[str], document: Set[str]) -> bool:
+    """Return whether a document has nearly all words of a query that has enough of them."""
+    return len(asked) >= FEWEST_WORDS and len(asked & document) >= NEARLY_ALL * len(asked)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text that say something."""
+    return frozenset(_WORD.findall(text.casefold()))
 
 
 def letters(text: str) -> str:

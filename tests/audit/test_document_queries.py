@@ -113,6 +113,19 @@ def test_no_first_line_of_a_docstring_is_a_copy_and_next_to_none_a_quote():
     assert found.count(Likeness.QUOTE) <= 0.01 * len(found)
 
 
+@pytest.mark.parametrize("count", [8, 12])
+def test_lists_of_the_keywords_of_documents_are_quotes(count):
+    keywords = {}
+    for row, text in enumerate(TEXTS):
+        words = dict.fromkeys(word for word in re.findall(r"\w+", text.lower()) if len(word) >= 6)
+        if len(words) >= count:
+            keywords[str(row)] = " ".join(list(words)[:count])
+    documents = [(text, [str(row)] if str(row) in keywords else []) for row, text in enumerate(TEXTS)]
+    found = list(likeness(keywords, documents).values())
+    assert len(found) >= 20
+    assert found.count(Likeness.NONE) <= 0.5 * len(found)
+
+
 TITLE = "On the care of old wooden boats in salt water"
 
 
