@@ -31,6 +31,7 @@ from migrate.stores.clients import ClientDriver, FolderCopy
 from migrate.stores.documents.base import LOOKED_AT, longest_first
 from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
+from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.records import TEXT_NAMES, as_document, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.switching import ASIDE, not_switched
@@ -129,6 +130,11 @@ class ChromaDriver(ClientDriver):
         return RemoteError(f"{location}: the server of Chroma failed: {message}; check that it runs")
 
     # Reading.
+
+    def require_folder(self) -> None:
+        """Make sure that the folder is one of Chroma 0.4 or later; of an earlier one, say what can be read."""
+        refuse_old_chroma(self.folder)
+        super().require_folder()
 
     def open(self) -> None:
         """Find the collection; a folder is copied."""

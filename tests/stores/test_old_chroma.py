@@ -38,6 +38,8 @@ def test_a_folder_with_one_collection_names_the_file_that_can_be_read(tmp_path, 
     folder = persist(tmp_path / "old", ["b"])
     with pytest.raises(StoreError, match=r"Chroma before 0\.4 wrote this folder; give the file with its") as error:
         open_store(folder)
+    with pytest.raises(StoreError, match=r"Chroma before 0\.4 wrote this folder; give the file with its"):
+        open_store(f"chroma:{folder}")
     (location,) = shlex.split(str(error.value).rpartition("records, ")[2])
     old, _ = moved(location, tmp_path / "moved", capsys)
     first = next(old.documents())
