@@ -92,7 +92,8 @@ def fit(old, kind="ridge"):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def by(engine, old, fitted, output, **options):
