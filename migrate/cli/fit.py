@@ -19,7 +19,7 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
 from migrate.errors import InputError
-from migrate.files import already_exists, free_path, refuse_output
+from migrate.files import already_exists, free_path, output_lock, refuse_output
 from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:
@@ -145,7 +145,8 @@ def _finished(step: Fit, output: Path | str) -> FittedStitch:
         if inputs.store.info.has_texts:
             inputs.embedder.fit(inputs.store.documents())
         if fitted.manifest.stitch.request == request_of(step):
-            return fitted
+            with output_lock(Path(output)):  # one that a killed run has left goes with it
+                return fitted
     raise already_exists(output)
 
 
