@@ -201,32 +201,32 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
 
     `queries` are texts by id, `documents` texts with the ids of the queries to compare with each.
     """
-    asked = {query_id: letters(text) for query_id, text in queries.items()}
-    asked_words = {query_id: words_of(text) for query_id, text in queries.items()}
+    query_letters = {query_id: letters(text) for query_id, text in queries.items()}
+    query_words = {query_id: words_of(text) for query_id, text in queries.items()}
     compared = []
-    words = []
+    document_words = []
     for text, query_ids in documents:
         compared.append((letters(text), query_ids))
-        words.append(words_of(text))
+        document_words.append(words_of(text))
     # Queries of less than a line have no long runs to count, and most of what people ask is as short.
-    long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in asked.items() if len(text) >= _LINE}
+    long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in query_letters.items() if len(text) >= _LINE}
     of_any_query = frozenset[str]().union(*long_runs.values())
     shared = [runs(text, LONG_RUN) & of_any_query if of_any_query else of_any_query for text, _ in compared]
     common = _common(shared)
     all_short_runs = (runs(text, SHORT_RUN) for text, _ in compared)
     common_in_short = _common([short_runs for short_runs in all_short_runs if len(short_runs) < SHORT])
-    common_words = _common(words)
-    found = dict.fromkeys(queries, Likeness.NONE)
-    for (text, query_ids), of_queries, of_document in zip(compared, shared, words, strict=True):
+    common_words = _common(document_words)
+    likest = dict.fromkeys(queries, Likeness.NONE)
+    for (text, query_ids), of_queries, of_document in zip(compared, shared, document_words, strict=True):
         short_runs = runs(text, SHORT_RUN)
         own_runs = of_queries - common
         for query_id in query_ids:
             n_shared = len(own_runs & long_runs.get(query_id, frozenset()))
-            if n_shared >= COPIED or _is_nearly(asked[query_id], short_runs, common_in_short):
-                found[query_id] = Likeness.COPY
-            elif n_shared >= QUOTED or _has_nearly_all(asked_words[query_id] - common_words, of_document):
-                found[query_id] = max(found[query_id], Likeness.QUOTE)
-    return found
+            if n_shared >= COPIED or _is_nearly(query_letters[query_id], short_runs, common_in_short):
+                likest[query_id] = Likeness.COPY
+            elif n_shared >= QUOTED or _has_nearly_all(query_words[query_id] - common_words, of_document):
+                likest[query_id] = max(likest[query_id], Likeness.QUOTE)
+    return likest
 
 
 def _common(runs_of_documents: Collection[Set[str]]) -> Set[str]:
@@ -250,13 +250,13 @@ def _is_nearly(query: str, document: Set[str], common: Set[str]) -> bool:
         return is_drawn or n_shared >= MOST * len(document)
     if len(document) < REPEATED and n_shared < MOST * len(of_query):
         return False
-    own = document - common
-    return n_shared >= NEARLY_ALL * len(document) and len(of_query & own) >= NEARLY_ALL * len(own)
+    distinctive = document - common
+    return n_shared >= NEARLY_ALL * len(document) and len(of_query & distinctive) >= NEARLY_ALL * len(distinctive)
 
 
-def _has_nearly_all(asked: Set[str], document: Set[str]) -> bool:
+def _has_nearly_all(query: Set[str], document: Set[str]) -> bool:
     """Return whether a document has nearly all words of a query that has enough of them."""
-    return len(asked) >= FEWEST_WORDS and len(asked & document) >= NEARLY_ALL * len(asked)
+    return len(query) >= FEWEST_WORDS and len(query & document) >= NEARLY_ALL * len(query)
 
 
 def words_of(text: str) -> frozenset[str]:

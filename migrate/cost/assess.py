@@ -171,9 +171,11 @@ def _plan(
     if target.is_api:
         each = texts_per_request or fair_share(documents, _CONCURRENCY, target.request_texts)
         requests = ceil(max(documents / each, tokens / target.request_tokens))
-    minutes = None if rate is None else rate.minutes(documents if requests is None else requests, tokens)
+    minutes = None
     if not documents:
         minutes = 0.0
+    elif rate is not None:
+        minutes = rate.minutes(documents if requests is None else requests, tokens)
     return Plan(name, documents, tokens, requests, usd_of(tokens, target.price_usd_per_mtok), minutes, quality)
 
 
