@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 from simulated_audits import Labels, Table
 
-from migrate.audit.verdict import CONFIDENCE, FEWEST_QUERIES, Grouping, mean_bounds, ratio_bounds, weighted_sums
+from migrate.audit.bounds import CONFIDENCE, FEWEST_QUERIES, Grouping, mean_bounds, ratio_bounds, weighted_sums
 
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lower and upper bounds of each audit."""

@@ -80,7 +80,14 @@ class Room:
 
 _ROOMS = {
     "verdict": Room(
-        ("audit/verdict.py", "audit/rules.py", "audit/unjudged.py", "audit/query_groups.py"),
+        (
+            "audit/bounds.py",
+            "audit/bootstrap.py",
+            "audit/verdict.py",
+            "audit/rules.py",
+            "audit/unjudged.py",
+            "audit/query_groups.py",
+        ),
         "audit/test_verdict.py audit/test_bounds.py audit/test_power.py"
         " audit/test_query_groups.py audit/test_statistics.py"
         " audit/test_pool.py::test_a_floor_widens_the_upper_bound_only_and_one_of_shares_the_lower"

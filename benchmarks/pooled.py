@@ -43,6 +43,7 @@ import numpy as np
 from unjudged import degraded, translated, with_true
 
 import migrate
+from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.pool import PoolSummary, grow_pool
@@ -50,7 +51,7 @@ from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.audit.step import POOL, Audit
-from migrate.audit.verdict import Bounds, Outcome, Verdict
+from migrate.audit.verdict import Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder

@@ -33,8 +33,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import MARGIN
 from migrate.audit.unjudged import limits_of
-from migrate.audit.verdict import MARGIN, Bootstrap
 from migrate.live.confidence_sequence import _BETS, _LOG_WEIGHTS, _PSI, ConfidenceSequence
 from migrate.live.monitor import CALIBRATION
 from migrate.live.query_kinds import Kinds

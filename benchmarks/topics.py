@@ -31,8 +31,8 @@ import numpy as np
 from intervals import Sides, grouped_bounds, own_bounds
 from simulated_audits import LOST, Labels, Topics
 
+from migrate.audit.bounds import CONFIDENCE, MARGIN, Grouping
 from migrate.audit.query_groups import alike
-from migrate.audit.verdict import CONFIDENCE, MARGIN, Grouping
 from migrate.report.terminal import table
 from migrate.vectors import Vectors
 

@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 from retrieval import TARGET_MODEL, Collection, Space, load_space
 from scipy.stats import beta, binom, spearmanr
 
+from migrate.audit.bounds import MARGIN
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.query_set import SYNTHETIC_QUERIES
 from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, TEMPERATURE, TopScores, agreement, limits_of
-from migrate.audit.verdict import MARGIN
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.datasets.synthetic import make_queries
 from migrate.embedders import load_embedder

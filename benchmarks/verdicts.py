@@ -50,7 +50,9 @@ from simulated_audits import (
     real_cases,
 )
 
-from migrate.audit.verdict import CONFIDENCE, MARGIN, Bootstrap, Outcome, decide
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import CONFIDENCE, MARGIN, Outcome
+from migrate.audit.verdict import verdict_of
 from migrate.report.terminal import table
 
 SIZES = (50, 100, 300, 1_000)
@@ -239,7 +241,8 @@ def same_as_the_tool(effort: Effort, audits: int = 100, n: int = 300) -> None:
     own = said_of(own_bounds(arm, full, effort.rng, effort.resamples), MARGIN)
     signs = {Outcome.SAFE: 1, Outcome.NOT_SAFE: -1, Outcome.INCONCLUSIVE: 0}
     tool = [
-        signs[decide(arm[:, i], full[:, i], margin=MARGIN, bootstrap=Bootstrap(seed=i)).outcome] for i in range(audits)
+        signs[verdict_of(arm[:, i], full[:, i], margin=MARGIN, bootstrap=Bootstrap(seed=i)).outcome]
+        for i in range(audits)
     ]
     each = (time.perf_counter() - seconds) / audits
     print(f"\n{(own == tool).sum()} of {audits} verdicts are the tool's own, at {each:.2f} s for {n} queries")

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 from migrate.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from migrate.audit.bounds import Bounds as Bounds
+    from migrate.audit.bounds import Outcome as Outcome
+    from migrate.audit.bounds import decide as decide
+    from migrate.audit.bounds import retention_bounds as retention_bounds
     from migrate.audit.check import check as check
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.report import AuditReport as AuditReport
     from migrate.audit.step import audit as audit
-    from migrate.audit.verdict import Outcome as Outcome
     from migrate.audit.verdict import Verdict as Verdict
     from migrate.batch import batch as batch
     from migrate.check import Compatibility as Compatibility
@@ -61,10 +64,11 @@ if TYPE_CHECKING:
     from migrate.vectors import Query as Query
 
 _MODULES = {
+    "audit.bounds": "Bounds Outcome decide retention_bounds",
     "audit.check": "check",
     "audit.query_set": "QuerySet",
     "audit.report": "AuditReport",
-    "audit.verdict": "Outcome Verdict",
+    "audit.verdict": "Verdict",
     "batch": "batch",
     "check": "Compatibility Stamped",
     "check.guard": "guard",
@@ -126,7 +130,7 @@ class _FrontDoor(ModuleType):
 
     Importing a submodule binds it in its package, in whatever order and by whomever; here `migrate.audit` is the
     function all the same. What the submodule holds is to be had of the function as well, as both have one namespace:
-    `import migrate.audit.verdict as v` and `migrate.audit.verdict.decide` work as if there were no function.
+    `import migrate.audit.verdict as v` and `migrate.audit.verdict.verdict_of` work as if there were no function.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.report import AuditReport
-from migrate.audit.verdict import Outcome
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind

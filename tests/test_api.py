@@ -111,7 +111,7 @@ import migrate
 from migrate.audit import verdict
 from migrate import audit, translate
 from migrate.translate import batch_rows
-assert v is verdict and v.decide is migrate.audit.verdict.decide
+assert v is verdict and v.verdict_of is migrate.audit.verdict.verdict_of
 assert t.batch_rows is batch_rows and migrate.check.stamp.stamp_store
 t._BATCH_BYTES = 7
 assert batch_rows.__globals__["_BATCH_BYTES"] == 7

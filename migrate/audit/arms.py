@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from migrate.audit.bounds import Bounds
 from migrate.audit.measures import Scores
 from migrate.audit.results import (
     BM25,
@@ -33,7 +34,6 @@ from migrate.audit.results import (
 )
 from migrate.audit.retrieval import Retriever, TimedRun
 from migrate.audit.rules import Rules
-from migrate.audit.verdict import Bounds
 from migrate.cost import usd_of
 from migrate.display import percent
 

@@ -29,12 +29,13 @@ from typing import Final
 
 import numpy as np
 
+from migrate.audit.bounds import FEWEST_QUERIES
 from migrate.audit.keys import PARENT_FIELD, Keys, document_keys
 from migrate.audit.measures import CUT
 from migrate.audit.query_set import QuerySet, only
 from migrate.audit.results import TRANSLATED
 from migrate.audit.retrieval import Retriever
-from migrate.audit.verdict import FEWEST_QUERIES, Finding, doubt
+from migrate.audit.verdict import Finding, doubt
 from migrate.errors import DocumentQueriesError
 from migrate.search.runs import DEPTH
 from migrate.stores.base import Store

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import MARGIN, Bounds, Outcome
 from migrate.audit.held_out import HeldOut
 from migrate.audit.keys import Keys
 from migrate.audit.measures import CUT, Scores, ndcg, ndcg_at_random
@@ -17,7 +19,7 @@ from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.unjudged import LOSS_AT_LEAST
-from migrate.audit.verdict import MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
+from migrate.audit.verdict import Finding, doubt
 from migrate.display import percent
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError

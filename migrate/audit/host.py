@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import FEWEST_QUERIES
 from migrate.audit.keys import key_of
 from migrate.audit.measures import CUT, Scores, ndcg, overlap
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet
-from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap
 from migrate.check.comparison import Reembedded, Share
 from migrate.check.retrieval import FEWEST_PAIRS, JudgedRetention, LargerSample, Repair, RetrievalCost
 from migrate.cost.count import tally_of

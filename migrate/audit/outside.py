@@ -21,10 +21,11 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bootstrap import FLOOR_SHARE, Bootstrap, Floor
+from migrate.audit.bounds import CONFIDENCE
 from migrate.audit.measures import CUT, ndcg
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
-from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Floor
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric, Store
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.measures import CUT, Scores
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
-from migrate.audit.verdict import Finding, Outcome
+from migrate.audit.verdict import Finding
 from migrate.display import percent
 from migrate.stores.base import SearchSetting, StoreInfo
 

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import family_of
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import Outcome
 from migrate.audit.measures import CUT, Scores
 from migrate.audit.outside import (
     SAMPLED,
@@ -37,7 +39,7 @@ from migrate.audit.reference import prove_pool
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
-from migrate.audit.verdict import Bootstrap, Outcome, Verdict
+from migrate.audit.verdict import Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars, token_count
 from migrate.display import percent

@@ -1,7 +1,7 @@
 """Groups of queries that are one observation: by how alike their vectors are, and by a field of the queries.
 
 A translation that loses a topic loses all queries of it at once. Bounds that take these for independent say SAFE far
-too often; so everything that draws bounds draws groups (`migrate.audit.verdict.Grouping`).
+too often; so everything that draws bounds draws groups (`migrate.audit.bounds.Grouping`).
 
 The target model's vectors of the queries show what belongs together, as far as they do. A field of the queries adds to
 that and takes nothing away: groups that share a value are one. From

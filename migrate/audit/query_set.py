@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bounds import FEWEST_QUERIES, UNGROUPED, Grouping
 from migrate.audit.keys import PARENT_FIELD, key_of
 from migrate.audit.measures import Qrels, Scores
 from migrate.audit.results import AGREEMENT, NDCG
-from migrate.audit.verdict import FEWEST_QUERIES, UNGROUPED, Grouping
 from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
 from migrate.datasets.records import read_lines, read_query_log

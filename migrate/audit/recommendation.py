@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.own_search import OwnSearch
 from migrate.audit.pool import PoolSummary
 from migrate.audit.results import (
@@ -26,7 +27,7 @@ from migrate.audit.results import (
     plan_word,
     rerank_depths,
 )
-from migrate.audit.verdict import Bounds, Finding, Outcome
+from migrate.audit.verdict import Finding
 from migrate.cost.deal import is_small
 from migrate.cost.estimate import dollars, duration, token_count
 from migrate.display import percent

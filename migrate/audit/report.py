@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from migrate.audit.bounds import UNKNOWN, Bounds, Outcome
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
@@ -25,7 +26,7 @@ from migrate.audit.results import (
     find_plan,
 )
 from migrate.audit.rules import Rules
-from migrate.audit.verdict import UNKNOWN, Bounds, Finding, Outcome, Verdict, sentences
+from migrate.audit.verdict import Finding, Verdict, sentences
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import UsageError
 from migrate.manifest import Manifest

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from migrate.audit.bounds import Bounds
 from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
-from migrate.audit.verdict import Bounds
 from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.errors import UsageError

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bootstrap import Floor
 from migrate.audit.keys import Keys, Rows
 from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.query_set import QuerySet
@@ -29,7 +30,7 @@ from migrate.audit.results import (
 )
 from migrate.audit.rules import Rules, Settings
 from migrate.audit.unjudged import TopScores, agreement, temperature_of
-from migrate.audit.verdict import Finding, Floor
+from migrate.audit.verdict import Finding
 from migrate.check.comparison import spread
 from migrate.cost import Tally, usd_of
 from migrate.embedders.base import Embedder

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from migrate.audit.bootstrap import FLOOR_SHARE, Bootstrap, Floor
+from migrate.audit.bounds import CONFIDENCE, Bounds
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, ArmResult, Comparison, win_tie_loss
-from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Bootstrap, Bounds, Floor, Verdict, decide
+from migrate.audit.verdict import Verdict, verdict_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Rules:
     ) -> Verdict:
         """Return the verdict on the translated store, in whatever state; scores are by the deciding measure."""
         is_judged = self.query_set.is_judged
-        return decide(
+        return verdict_of(
             arm,
             full,
             stay if is_judged else None,

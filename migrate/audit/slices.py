@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bounds import Bounds
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
-from migrate.audit.verdict import Bounds, Finding
+from migrate.audit.verdict import Finding
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 

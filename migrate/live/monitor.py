@@ -25,6 +25,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bootstrap import FLOOR_SHARE, Bootstrap
+from migrate.audit.bounds import CONFIDENCE, FEWEST_QUERIES, MARGIN, Outcome
 from migrate.audit.measures import CUT
 from migrate.audit.outside import (
     ErrorTail,
@@ -42,15 +44,7 @@ from migrate.audit.outside import (
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores, agreement, limits_of, temperature_of
-from migrate.audit.verdict import (
-    CONFIDENCE,
-    FEWEST_DOCUMENTS,
-    FEWEST_QUERIES,
-    FLOOR_SHARE,
-    MARGIN,
-    Bootstrap,
-    Outcome,
-)
+from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.embedders.base import Embedder
 from migrate.live.confidence_sequence import ConfidenceSequence
 from migrate.live.query_kinds import Kinds

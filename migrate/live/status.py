@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from migrate.audit.verdict import Outcome
+from migrate.audit.bounds import Outcome
 from migrate.errors import UsageError
 from migrate.live.control import Control, control_of, is_running
 from migrate.live.generation import generation_of

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from migrate.audit.verdict import Outcome
+from migrate.audit.bounds import Outcome
 from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.cost import tally_of, usd_of

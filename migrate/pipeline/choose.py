@@ -21,9 +21,9 @@ from migrate.steps.base import argument, function, parameter
 from migrate.steps.fit import SAMPLE, SOURCE_MODEL
 
 if TYPE_CHECKING:
+    from migrate.audit.bounds import Bounds
     from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
-    from migrate.audit.verdict import Bounds
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.pipeline.job import Migration
@@ -324,7 +324,7 @@ class Choose(JudgedStep["Shortlist"]):
 
     def execute(self) -> Shortlist:
         """Audit a move to each of the targets, one after the other."""
-        from migrate.audit.verdict import CONFIDENCE
+        from migrate.audit.bounds import CONFIDENCE
 
         models = self.models_by_name
         confidence = 1 - (1 - CONFIDENCE) / len(models)  # the best of several looks better than it is

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import floor, log10
 
+from migrate.audit.bounds import Bounds
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
@@ -18,7 +19,7 @@ from migrate.audit.results import (
     Comparison,
 )
 from migrate.audit.slices import Slice
-from migrate.audit.verdict import Bounds, Verdict
+from migrate.audit.verdict import Verdict
 from migrate.display import percent
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, figure_or_dash, filled_columns

@@ -8,12 +8,12 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.diagnostics import Diagnostics, Hit, Regression, ThresholdTable
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import Recommendation
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
-from migrate.audit.verdict import Outcome
 from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.report.audit import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from migrate.audit.bounds import Bounds
 from migrate.audit.recommendation import Option
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM
-from migrate.audit.verdict import Bounds, Verdict
+from migrate.audit.verdict import Verdict
 from migrate.cost.estimate import dollars, token_count
 from migrate.report.svg.charts import Interval, Point, cost_chart
 from migrate.report.svg.frame import Chart, Format, axis_percent, short

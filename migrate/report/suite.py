@@ -8,9 +8,9 @@ from enum import StrEnum
 from pathlib import PurePath
 from xml.etree import ElementTree
 
+from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED
-from migrate.audit.verdict import Bounds, Outcome
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
 from migrate.report.audit import audit_brief, sentences

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from migrate.audit.verdict import Bootstrap, decide
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.verdict import verdict_of
 
 
 def make(n, *, loss=0.03, noise=0.15, seed=0):
@@ -21,7 +22,7 @@ def alternating(n, retained, spread):
 
 def judge(*scores, margin=0.95, provisional=False, **rules):
     """The verdict on scores by the rules of a bootstrap."""
-    return decide(*scores, margin=margin, provisional=provisional, bootstrap=Bootstrap(**rules))
+    return verdict_of(*scores, margin=margin, provisional=provisional, bootstrap=Bootstrap(**rules))
 
 
 def all_of(bootstrap, arm, full):

@@ -8,9 +8,9 @@ from topics import QUESTIONS, Topics, audit, make_store, noisy, page_of, shown
 
 from migrate.audit import arms as arms_module
 from migrate.audit.arms import ARMS, Arm, Skipped
+from migrate.audit.bounds import Outcome
 from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL
-from migrate.audit.verdict import Outcome
 from migrate.errors import UsageError
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document

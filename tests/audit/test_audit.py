@@ -22,6 +22,7 @@ from topics import (
     noisy,
 )
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.keys import document_keys
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import (
@@ -36,7 +37,6 @@ from migrate.audit.results import (
     TRANSLATED,
     win_tie_loss,
 )
-from migrate.audit.verdict import Outcome
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.vectors import Document, Query

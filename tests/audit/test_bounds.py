@@ -3,7 +3,8 @@ import pytest
 from paired_scores import make
 from scipy.stats import binomtest, bootstrap
 
-from migrate.audit.verdict import Bootstrap, weighted_sums
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import weighted_sums
 
 
 def ratio(arm, full, axis=-1):
@@ -75,7 +76,7 @@ def test_bounds_lie_around_the_estimate_and_depend_on_the_seed_alone():
 def test_weights_are_the_same_in_pieces_and_at_once(monkeypatch):
     scores = np.random.default_rng(0).random((50, 3))
     whole, unseen = weighted_sums(scores, seed=4, resamples=100)
-    monkeypatch.setattr("migrate.audit.verdict._BLOCK", 51 * 7)
+    monkeypatch.setattr("migrate.audit.bounds._BLOCK", 51 * 7)
     pieces, unseen_pieces = weighted_sums(scores, seed=4, resamples=100)
     assert pieces == pytest.approx(whole)
     assert unseen_pieces.tolist() == unseen.tolist()

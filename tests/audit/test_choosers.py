@@ -10,8 +10,8 @@ import pytest
 from topics import Topics, audit, make_store, pool
 
 import migrate
+from migrate.audit.bounds import Outcome
 from migrate.audit.query_set import QuerySet, hold_out
-from migrate.audit.verdict import Outcome
 from migrate.check import stamp_store
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.embedders.cache import CachedEmbedder

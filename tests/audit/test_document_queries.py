@@ -6,9 +6,9 @@ import re
 import pytest
 from topics import DOCUMENTS, QRELS, QUERIES, TARGET, audit, make_store, shown
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.document_queries import Likeness, likeness
 from migrate.audit.query_set import QuerySet
-from migrate.audit.verdict import Outcome
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.errors import InconclusiveError
 from migrate.vectors import Document, Query

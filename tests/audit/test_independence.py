@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from topics import DOCUMENTS, OF_TARGET, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy, shown
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.verdict import Outcome
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
 from migrate.report.document import audit_document

@@ -21,8 +21,8 @@ from topics import (
 from topics import audit as audit_by
 from topics import pool as by_pool
 
+from migrate.audit.bounds import Outcome
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED
-from migrate.audit.verdict import Outcome
 from migrate.errors import RemoteError, UsageError
 from migrate.report.document import audit_document
 from migrate.report.summary import audit_summary

@@ -9,6 +9,8 @@ from topics import OF_TARGET, QUERIES, Topics, make_store, noisy, page_of, shown
 from topics import pool as by_pool
 
 import migrate
+from migrate.audit.bootstrap import Bootstrap, Floor
+from migrate.audit.bounds import Outcome
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
 from migrate.audit.outside import (
@@ -26,7 +28,6 @@ from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
-from migrate.audit.verdict import Bootstrap, Floor, Outcome
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus, reembed_store

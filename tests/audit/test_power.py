@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from paired_scores import alternating, judge
 
-from migrate.audit.verdict import MOST_QUERIES, Bootstrap, Grouping, Outcome
+from migrate.audit.bootstrap import MOST_QUERIES, Bootstrap
+from migrate.audit.bounds import Grouping, Outcome
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from migrate.audit.bootstrap import FLOOR_SHARE, Floor
+from migrate.audit.bounds import CONFIDENCE
 from migrate.audit.query_set import QuerySet
 from migrate.audit.rules import Rules, Settings
-from migrate.audit.verdict import CONFIDENCE, FLOOR_SHARE, Floor
 from migrate.vectors import Query
 
 SETTINGS = Settings(plan="translated", margin=0.95, seed=0, resamples=20_000, stages=None, slices=(), most_deep=None)

@@ -6,10 +6,11 @@ import pytest
 from paired_scores import all_of, judge
 from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import UNGROUPED, Grouping, Outcome
 from migrate.audit.findings import groups as group_notes
 from migrate.audit.query_groups import alike, centred, usual_cosine, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_unjudged
-from migrate.audit.verdict import UNGROUPED, Bootstrap, Grouping, Outcome
 from migrate.errors import UsageError
 from migrate.report.document import audit_document
 from migrate.vectors import Query

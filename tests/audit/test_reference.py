@@ -25,12 +25,14 @@ from topics import (
     noisy,
 )
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import Outcome
 from migrate.audit.findings import odd_scores
 from migrate.audit.keys import document_keys
 from migrate.audit.query_set import QuerySet
 from migrate.audit.reference import check_target, prove_reference
 from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
-from migrate.audit.verdict import Bootstrap, Outcome, doubt
+from migrate.audit.verdict import doubt
 from migrate.check import stamp_store
 from migrate.cli.main import run
 from migrate.embed import reembed_store

@@ -5,10 +5,12 @@ import pytest
 from paired_scores import alternating, make
 from scipy.stats import binom, binomtest, ecdf, expon, exponnorm, norm, ttest_1samp
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import Grouping, Outcome
 from migrate.audit.findings import sampled
 from migrate.audit.outside import ErrorTail
 from migrate.audit.reference import SPOT_CHECKS
-from migrate.audit.verdict import Bootstrap, Grouping, Outcome, decide
+from migrate.audit.verdict import verdict_of
 from migrate.embedders.again import ASKED_AGAIN
 
 statsmodels = pytest.importorskip("statsmodels.api", reason="the extra `test` has it")
@@ -136,7 +138,7 @@ def test_scores_between_0_and_1_at_the_margin_are_seldom_called_safe_or_not_safe
     arm = full * np.where(rng.random(shape) < harmed, left, 1 + rng.uniform(-0.05, 0.05, size=shape))
     arm, margin = np.minimum(arm, 1), 1 - 0.85 * harmed
     outcomes = [
-        decide(*pair, margin=margin, bootstrap=Bootstrap(seed=number, resamples=400)).outcome
+        verdict_of(*pair, margin=margin, bootstrap=Bootstrap(seed=number, resamples=400)).outcome
         for number, pair in enumerate(zip(arm, full, strict=True))
     ]
     most = 600 * 0.05 + norm.ppf(0.999) * np.sqrt(600 * 0.05 * 0.95)

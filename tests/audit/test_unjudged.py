@@ -27,10 +27,10 @@ from topics import (
 from topics import UNJUDGED as LOG
 
 from migrate import fit, translate
+from migrate.audit.bounds import Outcome
 from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, agreement, limits_of
-from migrate.audit.verdict import Outcome
 from migrate.cli.main import run
 from migrate.datasets.beir import write_beir
 from migrate.datasets.synthetic import make_queries

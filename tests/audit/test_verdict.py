@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from paired_scores import judge, make
 
+from migrate.audit.bootstrap import Bootstrap, Floor
+from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED, ArmResult
 from migrate.audit.rules import Rules, Settings
-from migrate.audit.verdict import Bootstrap, Bounds, Finding, Floor, Outcome, Verdict, decide, doubt
+from migrate.audit.verdict import Finding, Verdict, doubt, verdict_of
 from migrate.vectors import Query
 
 
@@ -31,7 +33,7 @@ def test_a_sample_without_harm_is_safe_only_if_it_is_large_enough(n, margin, out
 
 
 def test_scores_are_of_judgements_and_the_margin_is_95_percent_where_nothing_else_is_said():
-    verdict = decide(np.ones(100), np.ones(100))
+    verdict = verdict_of(np.ones(100), np.ones(100))
     assert (verdict.outcome, verdict.margin, verdict.provisional) == (Outcome.SAFE, 0.95, False)
     assert (verdict.confidence, verdict.n_documents, verdict.gain_over_stay) == (0.95, None, None)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.audit.verdict import FEWEST_DOCUMENTS, Outcome
+from migrate.audit.bounds import Outcome
+from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.embedders.base import Embedder
 from migrate.live.monitor import CALIBRATION, DEPTHS, Monitor, ServedPool
 from migrate.live.state import ServedQuery

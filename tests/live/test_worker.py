@@ -17,7 +17,7 @@ from database_edits import edit
 from worker_tools import DATABASES, Drifting, Hashed, Other, translate, wait_for, work, work_and_note
 
 import migrate
-from migrate.audit.verdict import Outcome
+from migrate.audit.bounds import Outcome
 from migrate.cost import tally_of
 from migrate.embed import reembed_store
 from migrate.embedders.again import ASKED_AGAIN

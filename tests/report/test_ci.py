@@ -16,7 +16,7 @@ import yaml
 from topics import DOCUMENTS, make_store, noisy
 from topics import audit as audit_topics
 
-from migrate.audit.verdict import Bounds
+from migrate.audit.bounds import Bounds
 from migrate.cli.main import cli, run
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.report.suite import MARKS, Case, State, Suite, annotation_lines, audit_suite, junit_xml

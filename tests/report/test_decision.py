@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.locations import Locations
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison, Reranking
-from migrate.audit.verdict import Bounds, Outcome, Verdict, doubt
+from migrate.audit.verdict import Verdict, doubt
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from topics import page_of
 
+from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
-from migrate.audit.verdict import Bounds, Finding, Outcome, Verdict
+from migrate.audit.verdict import Finding, Verdict
 from migrate.display import AUDIT_SCHEMA
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_rows, legend, quality_rows, sentences

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.bootstrap import Bootstrap
+from migrate.audit.bounds import FEWEST_QUERIES, Bounds, Outcome
 from migrate.audit.keys import Keys, id_keys
-from migrate.audit.verdict import FEWEST_QUERIES, Bootstrap, Bounds, Outcome
 from migrate.errors import DatasetError, VectorError
 from migrate.lab.labels.probes import LinearProbe, NearestNeighbours, OutsideDetector, divide, number_labels
 from migrate.lab.labels.roc import Bounded, auc

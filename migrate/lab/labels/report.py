@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from migrate.audit.verdict import Outcome, margin_remarks
+from migrate.audit.bounds import Outcome
+from migrate.audit.verdict import margin_remarks
 from migrate.display import percent
 from migrate.lab.labels.judge import DownstreamAudit, KeptTask
 from migrate.lab.labels.roc import Bounded

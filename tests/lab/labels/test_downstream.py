@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
-from migrate.audit.verdict import Outcome
+from migrate.audit.bounds import Outcome
 from migrate.cli.main import run
 from migrate.errors import DatasetError, VectorError
 from migrate.lab.labels.judge import INSIDE, KNN, OUTSIDE, PROBE, audit_downstream
