@@ -180,7 +180,6 @@ CIRCLES_OF_TYPES = (
     {"lab.compare.comparison", "lab.compare.figures"},
     {"pipeline", "pipeline.job"},
     {"steps.fit", "steps.fit.inputs", "steps.fit.job"},
-    {"steps.sync", "steps.sync.job"},
     {"steps.translate", "steps.translate.job", "steps.translate.stitch"},
     {
         "stores.base", "stores.confidence", "stores.driver", "stores.field_notes", "stores.records", "stores.serving",
