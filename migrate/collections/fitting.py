@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.steps.base import PRICE, SEED, PaidStep, argument
-from migrate.steps.fit import KIND, SAMPLE, TARGET
+from migrate.steps.fit.options import KIND, SAMPLE, TARGET
 
 if TYPE_CHECKING:
     from migrate.collections.members import Collection, Collections

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.audit.judged import JudgedStep
 from migrate.steps.base import RESTART, argument, function, option, parameter
-from migrate.steps.fit import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
+from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations

@@ -18,7 +18,7 @@ from migrate.audit.judged import JudgedStep
 from migrate.errors import UsageError
 from migrate.pipeline import Run
 from migrate.steps.base import argument, function, parameter
-from migrate.steps.fit import SAMPLE, SOURCE_MODEL
+from migrate.steps.fit.options import SAMPLE, SOURCE_MODEL
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet

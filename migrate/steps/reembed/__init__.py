@@ -21,7 +21,7 @@ from migrate.steps.base import (
     parameter,
     step_like,
 )
-from migrate.steps.fit import TARGET
+from migrate.steps.fit.options import TARGET
 from migrate.steps.translate import LOG, OUTPUT, POLICY, SAVE_STITCH, Translate
 
 if TYPE_CHECKING:
