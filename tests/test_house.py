@@ -179,7 +179,6 @@ CIRCLES_OF_TYPES = (
     {"audit.recommendation", "audit.report"},
     {"lab.compare.comparison", "lab.compare.figures"},
     {"pipeline", "pipeline.job"},
-    {"steps.translate", "steps.translate.job", "steps.translate.stitch"},
     {
         "stores.base", "stores.confidence", "stores.driver", "stores.field_notes", "stores.records", "stores.serving",
         "stores.sources", "stores.switching",

@@ -22,7 +22,8 @@ from migrate.steps.base import (
     step_like,
 )
 from migrate.steps.fit.options import TARGET
-from migrate.steps.translate import LOG, OUTPUT, POLICY, SAVE_STITCH, Translate
+from migrate.steps.translate import Translate
+from migrate.steps.translate.options import LOG, OUTPUT, POLICY, SAVE_STITCH
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
