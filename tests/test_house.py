@@ -178,7 +178,6 @@ CIRCLES_OF_TYPES = (
     {"audit.drawn_queries", "audit.query_set", "audit.results", "audit.retrieval", "audit.rules"},
     {"audit.recommendation", "audit.report"},
     {"lab.compare.comparison", "lab.compare.figures"},
-    {"pipeline", "pipeline.job"},
     {
         "stores.base", "stores.confidence", "stores.driver", "stores.field_notes", "stores.records", "stores.serving",
         "stores.sources", "stores.switching",

@@ -9,10 +9,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from migrate.audit.judged import JudgedStep
+from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
 from migrate.steps.base import (
     FORCE_REPORTS,
+    PaidStep,
     argument,
     function,
     option,
@@ -48,7 +49,7 @@ SOURCE_MODEL = option("Model that the source store was built with.", "text", met
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(JudgedStep["AuditReport"]):
+class Audit(JudgedOptions, PaidStep["AuditReport"]):
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
 
     The verdict is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed.

@@ -197,10 +197,10 @@ class PaidStep(PaidOptions, Step[Result]):
         return self.execute()
 
 
-def step_like(kind: type[StepKind], step: Step[Any], **changes: Any) -> StepKind:
-    """Return a step of a kind with the fields that another step has under the same names, but for `others`."""
-    names = {field.name for field in fields(kind)} & {field.name for field in fields(step)}
-    return kind(**{name: getattr(step, name) for name in names - changes.keys()}, **changes)
+def step_like(kind: type[StepKind], options: PaidOptions, **changes: Any) -> StepKind:
+    """Return a step of a kind with the options of another step, as far as it has those, but for the `changes`."""
+    names = {field.name for field in fields(kind)} & {field.name for field in fields(options)}
+    return kind(**{name: getattr(options, name) for name in names - changes.keys()}, **changes)
 
 
 def fields_of(step: type[Any]) -> list[Field[Any]]:
