@@ -12,11 +12,12 @@ from migrate.audit.arms import own_arms
 from migrate.audit.document_queries import refuse_documents
 from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
+from migrate.audit.options import BUILD, POOL
 from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
-from migrate.audit.step import BUILD, POOL, Audit
+from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
@@ -287,7 +288,8 @@ class RunJob:
                 )
             if not self.is_pooled and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
-                refuse_documents_found(self._audit_of(BUILD))
+                audit = self._audit_of(BUILD)
+                refuse_documents_found(audit, audit.inputs)
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
             report = replace(self._audit(), documents_per_s=documents_per_s)
@@ -342,7 +344,7 @@ class RunJob:
     def _audit(self) -> AuditReport:
         audit = self._audit_of(POOL if self.is_pooled else open_store(self.request.folder / REFERENCE))
         report = audit.execute()
-        locations = locations_of(audit.translated, self.store, self.embedder, self.source_embedder)
+        locations = locations_of(audit.inputs.translated, self.store, self.embedder, self.source_embedder)
         places = replace(
             self.locations,
             can_switch=locations.can_switch,
