@@ -7,6 +7,7 @@ import pytest
 from topics import DOCUMENTS, OF_TARGET, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy, shown
 
 from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Outcome
 from migrate.errors import InconclusiveError, ManifestError
@@ -168,7 +169,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     if outcome == "INCONCLUSIVE":
         told = f"the first 10 of {count} documents are hardly a selection: SAFE needs at least 100 documents"
         assert told in shown(report)
-        assert report.recommendation.plan == "full re-embed"
+        assert recommend(report).plan == "full re-embed"
         assert report.verdict.queries_needed is None and not report.ways_out
 
 
