@@ -174,7 +174,6 @@ def test_no_modules_import_each_other_in_a_circle(package):
 
 
 CIRCLES_OF_TYPES = (
-    {"audit.drawn_queries", "audit.query_set", "audit.results", "audit.retrieval", "audit.rules"},
     {"lab.compare.comparison", "lab.compare.figures"},
     {
         "stores.base", "stores.confidence", "stores.driver", "stores.field_notes", "stores.records", "stores.serving",
