@@ -175,10 +175,6 @@ def test_no_modules_import_each_other_in_a_circle(package):
 
 CIRCLES_OF_TYPES = (
     {"lab.compare.comparison", "lab.compare.figures"},
-    {
-        "stores.base", "stores.confidence", "stores.driver", "stores.field_notes", "stores.records", "stores.serving",
-        "stores.sources", "stores.switching",
-    },
     {"stores.joined.store", "stores.joined.writer"},
     {"stores.parquet.columns", "stores.parquet.kind"},
 )  # fmt: skip

@@ -25,7 +25,7 @@ from migrate.stores.base import Store
 from migrate.stores.content import content_difference, content_of, is_content
 from migrate.stores.fields import NamedField
 from migrate.stores.registry import absolute_location, find_exchange, path_in
-from migrate.stores.switching import Exchange, Record, moved
+from migrate.stores.switching import Exchange, Record, SwitchableStore, moved
 from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ def _exchange(old: Store, new: Store) -> Exchange:
         )
     if old.info.location == new.info.location:
         raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
+    if not isinstance(old, SwitchableStore):
+        raise UsageError(f"{old.info.location}: stores of the kind {old.info.kind} cannot be switched; name another")
     return old.exchange(new)
 
 
