@@ -34,7 +34,6 @@ from migrate.embedders import known_models, load_embedder
 from migrate.errors import LeadMigrateError
 from migrate.lab.compare.compare import compare
 from migrate.lab.compare.comparison import StoresComparison
-from migrate.lab.compare.figures import figures_of
 from migrate.report.terminal import number, table
 from migrate.stores import create_store, open_store
 from migrate.vectors import Document
@@ -124,7 +123,7 @@ def put_together(stores: Mapping[str, Mapping[str, Path]], folder: Path) -> list
 
 def rows_of(name: str, comparison: StoresComparison) -> Iterator[list[str]]:
     """The means of `FIGURES`, a row for each stitch."""
-    means = {(figures.measure.key, figures.stitch): figures.mean for figures in figures_of(comparison)}
+    means = {(figures.measure.key, figures.stitch): figures.mean for figures in comparison.figures()}
     for spec in comparison.specs:
         yield [name, spec, *(number(means.get((key, spec), means.get((key, None)))) for key in FIGURES)]
 

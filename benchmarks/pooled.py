@@ -46,11 +46,12 @@ import migrate
 from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import Scores, ndcg
+from migrate.audit.options import POOL
 from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
-from migrate.audit.step import POOL, Audit
+from migrate.audit.step import Audit
 from migrate.audit.verdict import Verdict
 from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
@@ -198,7 +199,7 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
         no_bm25=True,
         resamples=1_000,
     )
-    retriever = prepare_audit(audit, None)
+    retriever = prepare_audit(audit, audit.inputs)
     within, expected, least = [], [], []
     for seed in range(draws):
         drawn = replace(retriever, settings=replace(retriever.settings, seed=seed))

@@ -193,8 +193,8 @@ class BatchFunction:
             As `translate`; or `compared` is less than 1.
         """
         from migrate.steps.opening import store_of
-        from migrate.steps.translate import Translate
         from migrate.steps.translate.batches import finish_store
+        from migrate.steps.translate.options import TranslateOptions
 
         if compared is not None and compared < 1:
             raise UsageError(f"compared: {compared} is too few; give at least 1")
@@ -202,10 +202,10 @@ class BatchFunction:
         location = f"parquet:{str(made).removeprefix('parquet:')}#?{options}"
         source = store_of(store)
         stitch = self.fitted if source.info.has_texts else self.stitch
-        step = Translate(
+        request = TranslateOptions(
             source, stitch, output, any_store=self.any_store, force=force, restart=restart, progress=progress
         )
-        return finish_store(step, location, self.columns.confidence, compared)
+        return finish_store(request, location, self.columns.confidence, compared)
 
     def _translate(self, names: Sequence[Any], column: Callable[[str], Any]) -> TranslatedBatch:
         """Return the new vectors and the confidence of a batch with columns of these names."""

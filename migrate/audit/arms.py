@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrate.audit.bounds import Bounds
-from migrate.audit.measures import Scores
+from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
+from migrate.audit.query_set import QuerySet
 from migrate.audit.results import (
     BM25,
     BRIDGE,
@@ -19,6 +20,7 @@ from migrate.audit.results import (
     HYBRID,
     HYBRID_FULL,
     MEAN,
+    NDCG,
     RANDOM,
     STAY,
     TOGETHER,
@@ -28,7 +30,6 @@ from migrate.audit.results import (
     ArmCost,
     ArmResult,
     Comparison,
-    all_scores,
     find_plan,
     rerank_depths,
 )
@@ -36,6 +37,7 @@ from migrate.audit.retrieval import Retriever, TimedRun
 from migrate.audit.rules import Rules
 from migrate.cost import usd_of
 from migrate.display import percent
+from migrate.search.runs import Rankings
 
 NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
@@ -289,8 +291,26 @@ def family_of(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) 
 def measure_arm(arm: Arm, answer: TimedRun, retriever: Retriever) -> ArmResult:
     """Return everything that is measured of an arm, whose `answer` is a run of `retriever`."""
     query_set = retriever.query_set
-    scores = all_scores(answer.run, None if retriever.in_pool else retriever.search(FULL).run, query_set)
+    scores = _all_scores(answer.run, None if retriever.in_pool else retriever.search(FULL).run, query_set)
     if not query_set.is_judged:
         scores = {query_set.measure: retriever.deciding_scores(answer.run), **scores}
     cost = arm.cost()
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)
+
+
+def _all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Mapping[str, Scores]:
+    """Return a run's scores by every measure that needs ids alone, one for each distinct text, (c,).
+
+    Without `full` the measures against it are left out.
+    """
+    ids, qrels = query_set.query_ids, query_set.qrels
+    scores: dict[str, Scores] = {}
+    if qrels is not None:
+        scores[NDCG] = ndcg(run, qrels, ids, 10)
+        scores["recall@100"] = recall(run, qrels, ids, 100)
+        scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
+        scores["judged@10"] = judged(run, qrels, ids, 10)
+    if full is not None:
+        scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
+        scores["RBO"] = rank_biased_overlap(run, full, ids)
+    return {measure: query_set.merged(values) for measure, values in scores.items()}

@@ -2,68 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
-from migrate.audit.document_queries import without_documents
+from migrate.audit.document_queries import refuse_documents, without_documents
 from migrate.audit.keys import Keys, document_keys
+from migrate.audit.options import BUILD, POOL, AuditOptions
+from migrate.audit.pool import expected_documents
 from migrate.audit.query_groups import with_groups
-from migrate.audit.reference import check_source, check_target, is_file, prove_reference, refuse_same_source
+from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.reference import (
+    check_source,
+    check_target,
+    is_file,
+    prove_reference,
+    refuse_same_source,
+    spot_documents,
+)
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
 from migrate.audit.retrieval import Retriever
+from migrate.audit.rules import Settings
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
+from migrate.cost.spending import SOURCE_MODEL, PlannedModel
+from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
+from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.stitch.fitted import QUERY, require_direction
+from migrate.selection.choosers import Choosers, choosers_in, choosers_of
+from migrate.steps.opening import model_of, stitch_at, store_of
+from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.base import Store
-
-if TYPE_CHECKING:
-    from migrate.audit.step import Audit
+from migrate.vectors import Document
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
 
 
-def check_request(audit: Audit) -> None:
-    """Make sure, before anything is embedded, that stores, queries and arms go together."""
-    translated = audit.translated
-    check_target(translated, audit.embedder)
-    _check_effort(audit)
-    _check_plan(audit)
-    _check_bridge(audit)
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditInputs:
+    """The stores, the models and the queries of an audit, with meters in the models.
+
+    Attributes
+    ----------
+    full
+        The full re-embed, None where none is there before the audit.
+    source, source_embedder
+        The store before the migration, and its model where somebody says which it is.
+    bridge
+        The stitch that maps queries to the source.
+    query_set
+        The queries that judge: without those that are held out, and those that chose documents.
+    choosers
+        The queries that chose true vectors of the translated store, before anything is embedded for the audit.
+    """
+
+    translated: Store
+    full: Store | None
+    source: Store | None
+    embedder: Embedder
+    source_embedder: Embedder | None
+    bridge: FittedStitch | None
+    query_set: QuerySet
+    choosers: Choosers
 
 
-def _check_effort(audit: Audit) -> None:
+def open_inputs(options: AuditOptions) -> AuditInputs:
+    """Open what an audit reads, and make sure that it goes together. Nothing is embedded."""
+    translated = store_of(options.store, verify=True)
+    embedder = options.cap.meter(model_of(translated, options.target, "target"), options.price)
+    check_target(translated, embedder)
+    _check_effort(options.search_effort, translated)
+    full = None if options.reference in (BUILD, POOL) else store_of(options.reference, verify=True)
+    query_set = options.load_queries(translated, parent_field=options.parent_field)
+    _check_plan(options, translated, full, embedder, query_set)
+    bridge = None if options.bridge is None else stitch_at(options.bridge)
+    source = None if options.source is None else store_of(options.source, verify=True)
+    if bridge is not None:
+        _check_bridge(bridge, source, embedder.identity)
+    choosers = choosers_in(translated, embedder)
+    judging = independent(query_set, choosers.queries | choosers_of(None if bridge is None else bridge.manifest))
+    refuse_documents(judging, translated, options.parent_field)
+    source_embedder = None
+    if source is not None and (options.source_model is not None or _names_model(source)):
+        source_embedder = options.cap.meter(model_of(source, options.source_model, "source_model"))
+    return AuditInputs(
+        translated=translated,
+        full=full,
+        source=source,
+        embedder=embedder,
+        source_embedder=source_embedder,
+        bridge=bridge,
+        query_set=judging,
+        choosers=choosers,
+    )
+
+
+def _names_model(store: Store) -> bool:
+    return store.info.manifest is not None and store.info.manifest.model is not None
+
+
+def _check_effort(search_effort: int | None, translated: Store) -> None:
     """Make sure that searches have the setting that a program is said to set."""
-    if audit.search_effort is None:
+    if search_effort is None:
         return
-    setting = audit.translated.setting
+    setting = translated.setting
     if setting is None or setting.most <= setting.value:
         stored = "" if setting is None else f", and {setting.name} is a part of the store"
         raise UsageError(
-            f"--search-effort: searches of {audit.translated.info.location} have no setting{stored}; leave it out"
+            f"--search-effort: searches of {translated.info.location} have no setting{stored}; leave it out"
         )
 
 
-def _check_plan(audit: Audit) -> None:
+def _check_plan(
+    options: AuditOptions, translated: Store, full: Store | None, embedder: Embedder, query_set: QuerySet
+) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
-    translated = audit.translated
-    stores = {FULL: audit.full or translated, TRANSLATED: translated}
-    tally, in_pool = tally_of(audit.embedder, audit.price), audit.is_pooled
-    empty = Retriever(audit.settings, audit.query_set, audit.embedder, tally, stores, {}, {}, in_pool=in_pool)
-    check_plan(audit.plan, translated.info.count, [choice.name for arms in own_arms() for choice in arms(empty)])
+    stores = {FULL: full or translated, TRANSLATED: translated}
+    tally, in_pool = tally_of(embedder, options.price), options.is_pooled
+    empty = Retriever(_settings(options), query_set, embedder, tally, stores, {}, {}, in_pool=in_pool)
+    check_plan(options.plan, translated.info.count, [choice.name for arms in own_arms() for choice in arms(empty)])
 
 
-def _check_bridge(audit: Audit) -> None:
+def _settings(options: AuditOptions) -> Settings:
+    """Return the options that arms and measures read."""
+    return Settings(
+        plan=options.plan,
+        margin=options.margin,
+        seed=options.seed,
+        resamples=options.resamples,
+        stages=options.stages,
+        slices=options.slice,
+        most_deep=options.most_deep if options.is_pooled else None,
+        search_effort=options.search_effort,
+    )
+
+
+def _check_bridge(bridge: FittedStitch, source: Store | None, model: ModelIdentity) -> None:
     """Make sure that a bridge leads from the target model to the source store."""
-    bridge, source, model = audit.bridge_stitch, audit.source_store, audit.embedder.identity
-    if bridge is None:
-        return
     if source is None:
         raise UsageError("--bridge leads to a source store, and none is named; name it with --source STORE")
     location, fitted_for = source.info.location, bridge.manifest.model
@@ -96,20 +177,51 @@ def _name(model: ModelIdentity) -> str:
     return f"{model.spec} ({model.dim} dimensions{revision})"
 
 
-def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
+def planned_models(options: AuditOptions, inputs: AuditInputs) -> tuple[PlannedModel, ...]:
+    """Return the target, for the reference and all queries; and the source model."""
+    queries, source = inputs.query_set.queries, inputs.source
+    # What is asked for again is in the cache by then
+    texts_again = AGAIN + EMBEDDED_AGAIN * (options.reference == BUILD)
+    of_reference = partial(_documents_of_reference, options, inputs)
+    target = PlannedModel(inputs.embedder, options.cap, documents=of_reference, queries=queries, again=texts_again)
+    if source is None or inputs.source_embedder is None:
+        return (target,)
+    of_source = partial(spot_documents, source)
+    return (
+        target,
+        PlannedModel(inputs.source_embedder, options.cap, SOURCE_MODEL, documents=of_source, queries=queries),
+    )
+
+
+def _documents_of_reference(options: AuditOptions, inputs: AuditInputs) -> Iterable[Document]:
+    """Return all documents, about those of a pool, or those that prove a store."""
+    if inputs.full is not None:
+        return spot_documents(inputs.full)
+    if options.reference == BUILD:
+        return inputs.translated.documents()
+    extras = (inputs.source_embedder, inputs.bridge)
+    arms = 1 + sum(extra is not None for extra in extras)
+    both = inputs.source_embedder is not None
+    return expected_documents(
+        inputs.translated, inputs.query_set, arms, stages=options.stages, together=both, seed=options.seed
+    )
+
+
+def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store | None = None) -> Retriever:
     """Check all inputs against each other, then embed the queries, which may cost money.
 
     `reference` is the full re-embed, None for a pool.
     """
-    translated, embedder, query_set = audit.translated, audit.embedder, audit.judging
-    source, source_model, seed, progress = audit.source_store, audit.source_embedder, audit.seed, audit.progress
+    translated, embedder, query_set = inputs.translated, inputs.embedder, inputs.query_set
+    source, source_model = inputs.source, inputs.source_embedder
+    seed, progress = options.seed, options.progress
     if not query_set.queries:
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
-    stores = _stores(audit, reference)
+    stores = _stores(inputs, reference)
     for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
         store.verify()
     different_stores = {id(store): store for store in stores.values()}
-    keys_by_store = {key: document_keys(store, audit.parent_field) for key, store in different_stores.items()}
+    keys_by_store = {key: document_keys(store, options.parent_field) for key, store in different_stores.items()}
     keys = {name: keys_by_store[id(store)] for name, store in stores.items()}
     _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
@@ -132,21 +244,23 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
         check_source(source, source_model, seed=seed, progress=progress)
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
-    vectors, bridge, n_bridged = {name: embedded[id(model)] for name, model in models.items()}, audit.bridge_stitch, 0
+    vectors = {name: embedded[id(model)] for name, model in models.items()}
+    bridge = inputs.bridge
+    n_bridged = 0
     prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
         n_bridged = bridge.manifest.counts.get("pairs", 0)
     all_queries = Retriever(
-        audit.settings,
+        _settings(options),
         query_set,
         embedder,
-        tally_of(embedder, audit.price),
+        tally_of(embedder, options.price),
         stores,
         keys,
         vectors,
-        translated.info.has_texts and not audit.no_bm25,
+        translated.info.has_texts and not options.no_bm25,
         n_bridged,
         tuple(noticed),
         proof,
@@ -158,37 +272,37 @@ def prepare_audit(audit: Audit, reference: Store | None = None) -> Retriever:
     return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
 
 
-def refuse_documents_found(audit: Audit) -> None:
+def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
     """Make sure, before a full re-embed, that enough queries without judgements are no documents that they find.
 
     It takes the vectors of the queries: nothing is done where no cache has these for the audit then.
     """
-    query_set, embedder, store = audit.judging, audit.embedder, audit.translated
+    query_set, embedder, store = inputs.query_set, inputs.embedder, inputs.translated
     if query_set.is_judged or query_set.exclude_self or not embedder.is_cached:
         return
     check_target(store, embedder)
     without_documents(
         Retriever(
-            audit.settings,
+            _settings(options),
             query_set,
             embedder,
-            tally_of(embedder, audit.price),
+            tally_of(embedder, options.price),
             {TRANSLATED: store},
-            {TRANSLATED: document_keys(store, audit.parent_field)},
-            {TRANSLATED: embedder.embed_queries(query_set.queries, progress=audit.progress)},
-            progress=audit.progress,
+            {TRANSLATED: document_keys(store, options.parent_field)},
+            {TRANSLATED: embedder.embed_queries(query_set.queries, progress=options.progress)},
+            progress=options.progress,
         )
     )
 
 
-def _stores(audit: Audit, reference: Store | None) -> dict[str, Store]:
+def _stores(inputs: AuditInputs, reference: Store | None) -> dict[str, Store]:
     """Return the stores that are searched, by the name of the arm."""
     stores = {} if reference is None else {FULL: reference}
-    stores[TRANSLATED] = audit.translated
-    if audit.source_store is not None and audit.source_embedder is not None:
-        stores[STAY] = audit.source_store
-    if audit.source_store is not None and audit.bridge_stitch is not None:
-        stores[BRIDGE] = audit.source_store
+    stores[TRANSLATED] = inputs.translated
+    if inputs.source is not None and inputs.source_embedder is not None:
+        stores[STAY] = inputs.source
+    if inputs.source is not None and inputs.bridge is not None:
+        stores[BRIDGE] = inputs.source
     return stores
 
 

@@ -1,4 +1,4 @@
-"""The form of a step that ends in a verdict: the queries that judge, the margin and the plan that they judge."""
+"""The options of a step that ends in a verdict: the queries that judge, the margin and the plan that they judge."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from migrate.steps.base import (
     SEED,
     SPLIT,
     UNJUDGED,
-    PaidStep,
-    Result,
+    PaidOptions,
     parameter,
 )
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JudgedStep(PaidStep[Result]):
-    """A step that ends in a verdict by queries, judged ones or others."""
+class JudgedOptions(PaidOptions):
+    """The options that all steps have that end in a verdict by queries, judged ones or others."""
 
     judged: QuerySet | str | Path | None = field(default=None, metadata=JUDGED)
     queries: str | Path | None = field(default=None, metadata=UNJUDGED)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.own_search import OwnSearch
 from migrate.audit.pool import PoolSummary
+from migrate.audit.report import AuditReport
 from migrate.audit.results import (
     BRIDGE,
     FULL,
@@ -33,9 +33,6 @@ from migrate.cost.estimate import dollars, duration, token_count
 from migrate.display import percent
 from migrate.embedders.kinds import may_cost_money, split_spec
 from migrate.files import free_path
-
-if TYPE_CHECKING:
-    from migrate.audit.report import AuditReport
 
 _MANY_TIMES = 2.0
 _NOTHING = ArmCost(0.0, 0.0)
@@ -232,7 +229,7 @@ class _Advice:
 
     def __init__(self, report: AuditReport) -> None:
         self.report, self.verdict, self.locations = report, report.verdict, report.locations
-        self.options = {option.name: option for option in report.options}
+        self.options = {option.name: option for option in options_of(report)}
         self.full = self.options[FULL]
         everything, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
         # The translated store may have true vectors alone: it is a full re-embed itself
@@ -333,9 +330,7 @@ class _Advice:
             return f"SAFE: the full re-embed that this was compared with is there{more}"
         if self.report.is_kept and not self.full.remaining:
             return f"re-embed: every text is in the embedding cache{more}"
-        safe_names = [
-            option.name for option in self.report.options if option.is_safe and option.name not in (FULL, STAY)
-        ]
+        safe_names = [name for name, option in self.options.items() if option.is_safe and name not in (FULL, STAY)]
         if safe_names:
             return f"re-embed{more}: {safe_names[0]} is SAFE too, and costs no less"
         return f"re-embed{more}: no other way is shown to be SAFE"

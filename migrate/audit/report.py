@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from migrate.audit.bounds import UNKNOWN, Bounds, Outcome
@@ -14,7 +13,6 @@ from migrate.audit.locations import Locations
 from migrate.audit.measures import Scores
 from migrate.audit.own_search import OwnSearch
 from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import Option, Recommendation, options_of, recommend
 from migrate.audit.reference import ReferenceProof
 from migrate.audit.results import (
     FULL,
@@ -105,16 +103,6 @@ class AuditReport:
         if rows == "queries":
             return data_frame([row for arm in self.arms for row in _query_rows(arm, self.query_ids)])
         raise UsageError(f'to_pandas: {rows!r} are no rows of an audit; name "arms" or "queries"')
-
-    @cached_property
-    def options(self) -> tuple[Option, ...]:
-        """The ways to go on, the cheapest first."""
-        return options_of(self)
-
-    @cached_property
-    def recommendation(self) -> Recommendation:
-        """The way to go on with, and the command for it."""
-        return recommend(self)
 
     @property
     def notes(self) -> tuple[str, ...]:

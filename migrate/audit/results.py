@@ -9,17 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from migrate.audit.bounds import Bounds
-from migrate.audit.measures import Scores, judged, ndcg, overlap, rank_biased_overlap, recall, reciprocal_rank
+from migrate.audit.measures import Scores
 from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.errors import UsageError
-from migrate.search.runs import Rankings
-
-if TYPE_CHECKING:
-    from migrate.audit.query_set import QuerySet
 
 TIE = 1e-9
 """Differences of nDCG@10 up to this count as a tie."""
@@ -171,24 +166,6 @@ def find_plan(plan: str, names: Iterable[str], skipped: Mapping[str, str]) -> st
         listed = f" ({needs})" if needs else ""
         raise UsageError(f"--plan: {plan!r} is not an arm of this audit{listed}; name one of {', '.join(name_of)}")
     return name_of[plan_word(plan)]
-
-
-def all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Mapping[str, Scores]:
-    """Return a run's scores by every measure that needs ids alone, one for each distinct text, (c,).
-
-    Without `full` the measures against it are left out.
-    """
-    ids, qrels = query_set.query_ids, query_set.qrels
-    scores: dict[str, Scores] = {}
-    if qrels is not None:
-        scores[NDCG] = ndcg(run, qrels, ids, 10)
-        scores["recall@100"] = recall(run, qrels, ids, 100)
-        scores["MRR@10"] = reciprocal_rank(run, qrels, ids, 10)
-        scores["judged@10"] = judged(run, qrels, ids, 10)
-    if full is not None:
-        scores |= {f"overlap@{k}": overlap(run, full, ids, k) for k in (1, 10, 100)}
-        scores["RBO"] = rank_biased_overlap(run, full, ids)
-    return {measure: query_set.merged(values) for measure, values in scores.items()}
 
 
 def win_tie_loss(arm: Scores, reference: Scores) -> tuple[int, int, int]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.audit.step import BUILD, POOL, Audit
+from migrate.audit.options import BUILD, POOL
+from migrate.audit.step import Audit
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
@@ -76,12 +77,13 @@ def command(
     outputs.refuse(*paths, force=request.force)  # refused before anything is spent
     with advise_other_queries(), progress_bar() as progress:
         step = _opened(step, model, progress)
+        inputs = step.inputs
         if request.is_pooled and request.hold_out is None:
-            offer_hold_out(step.judging, step.translated, step.embedder)
-        if step.full is None:
+            offer_hold_out(inputs.query_set, inputs.translated, inputs.embedder)
+        if inputs.full is None:
             # `fit` has warned of the documents of a store that a stitch was fitted for
-            warned = (QUERIES,) if is_made_from_another(step.translated) else (DOCUMENTS, QUERIES)
-            queries = with_unread(step.judging, step.translated, step.embedder, seed=step.seed, warned=warned)
+            warned = (QUERIES,) if is_made_from_another(inputs.translated) else (DOCUMENTS, QUERIES)
+            queries = with_unread(inputs.query_set, inputs.translated, inputs.embedder, seed=step.seed, warned=warned)
             step = replace(step, judged=queries)
         locations = _locations_of(step, request, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]
@@ -97,15 +99,17 @@ def command(
 
 def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
     """Return the audit with its stores, models and queries, loaded as the command says."""
+    from migrate.steps.opening import store_of
+
     step = replace(request, progress=progress)
-    target = load_model_of(step.translated, cast("str | None", request.target), "--target", model)
-    step = replace(
-        step, store=step.translated, judged=step.query_set, queries=None, hold_out=None, group_field=None, target=target
-    )
-    source = step.source_store
-    if source is None:
+    translated = store_of(request.store, verify=True)
+    target = load_model_of(translated, cast("str | None", request.target), "--target", model)
+    queries = step.load_queries(translated, parent_field=step.parent_field)
+    step = replace(step, store=translated, judged=queries, queries=None, hold_out=None, group_field=None, target=target)
+    if request.source is None:
         advise("no --source: the audit cannot say whether staying would be better")
     else:
+        source = store_of(request.source, verify=True)
         manifest, old = source.info.manifest, cast("str | None", request.source_model)
         step = replace(step, source=source)
         if old is None and (manifest is None or manifest.model is None):
@@ -120,10 +124,12 @@ def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> Audit
     """Say what an audit costs, ask where that is too much, and do it."""
     deal = None
     arguments = [locations.source or store, *locations.target, "-o", locations.full]
-    is_small = step.full is None and warn_of_few(step.translated, arguments)
+    translated = step.inputs.translated
+    is_built = step.inputs.full is None
+    is_small = is_built and warn_of_few(translated, arguments)
     if step.is_pooled and locations.has_texts and not is_small:
-        deal = paid.weigh(step, step.translated, "the audit", arguments, seed=step.seed)
-    if step.full is None or any(model.meter is not None for model in step.models):
+        deal = paid.weigh(step, translated, "the audit", arguments, seed=step.seed)
+    if is_built or any(model.meter is not None for model in step.models):
         paid.agree(step, progress=step.progress)
     step.cap.cap_usd = paid.cap_usd
     return replace(step.execute(), documents_per_s=None if deal is None else deal.documents_per_s)
@@ -136,11 +142,12 @@ def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
     from migrate.embedders.kinds import split_settings, with_settings
 
     typed, target = typed_model(), cast("str | None", request.target)
-    identity = step.embedder.identity
+    inputs = step.inputs
+    identity = inputs.embedder.identity
     bare, settings = split_settings(target or identity.spec)
     spec = with_settings(bare, {**special_options(identity), **settings})
     return replace(
-        locations_of(step.translated, step.source_store, step.embedder, step.source_embedder),
+        locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=None if (report_file := outputs.first(".json")) is None else str(report_file),

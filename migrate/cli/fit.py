@@ -144,7 +144,7 @@ def _finished(step: Fit, output: Path | str) -> FittedStitch:
         fitted, inputs = load_stitch(output), step.inputs
         if inputs.store.info.has_texts:
             inputs.embedder.fit(inputs.store.documents())
-        if fitted.manifest.stitch.request == request_of(step):
+        if fitted.manifest.stitch.request == request_of(step, inputs):
             with output_lock(Path(output)):  # one that a killed run has left goes with it
                 return fitted
     raise already_exists(output)

@@ -94,7 +94,7 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     from migrate.stores import open_store
     from migrate.stores.all_true import is_all_true
     from migrate.stores.registry import absolute_location, find_exchange
-    from migrate.stores.switching import why_no_switch
+    from migrate.stores.switching import SwitchableStore, why_no_switch
 
     store = open_store(new)
     if not is_all_true(store):
@@ -103,7 +103,7 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     if exchange is not None and exchange.record() is not None:
         return True
     why = None if opened is None else _why_still_switched(old) or why_no_switch(opened, store)
-    if store.switches and why is None:
+    if isinstance(store, SwitchableStore) and why is None:
         advise_next("switch", old, new)
     elif opened is not None:
         advise(f"no switch: {why or 'stores of this kind do not trade names'}")

@@ -17,7 +17,7 @@ from migrate.cli.next_step import command_line
 from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.errors import SpendingError
-from migrate.files import read_file
+from migrate.files import cache_folder, read_file
 from migrate.steps.base import COST
 
 if TYPE_CHECKING:
@@ -149,7 +149,6 @@ class Spending:
 def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
     """Warn of prices of the registry that are months old: once a day, whatever commands are run."""
     from migrate.embedders import facts_of
-    from migrate.files import cache_folder
     from migrate.manifest import today
 
     day, marker = today(), cache_folder() / "warned-of-prices"

@@ -25,6 +25,7 @@ from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
 from migrate.files import command_ends
 from migrate.steps.translate import Translate, engine_called
+from migrate.steps.translate.options import Announce
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from migrate.steps.base import ModelLike
     from migrate.steps.translate.choice import Choice
     from migrate.steps.translate.job import Translation
-    from migrate.steps.translate.stitch import Announce
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Progress
@@ -50,8 +50,6 @@ class _Reporter:
     progress: Progress
 
     def announce(self) -> Announce:
-        from migrate.steps.translate.stitch import Announce
-
         return Announce(self.log, self.choice, self.stitch)
 
     def log(self, target: PlannedModel) -> None:

@@ -17,7 +17,8 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import load_model_of, source_model_of, stop_if_same
-from migrate.collections.fitting import FitCollections
+from migrate.collections.fitting import FitCollections, save_stitches
+from migrate.errors import UsageError
 from migrate.files import free_path, refuse_output
 
 if TYPE_CHECKING:
@@ -93,7 +94,6 @@ def fit(
     Collections of fewer than 100 documents are embedded whole, as no audit could find so few SAFE; of the others, the
     sample has some documents of each. The output has a stitch for each, with the same map and its own true vectors.
     """
-    from migrate.collections.fitting import save_stitches
     from migrate.collections.members import output_beside
     from migrate.report.fit import fit_blocks
     from migrate.report.terminal import as_text
@@ -205,7 +205,6 @@ def audit(request: Audit, output: Path, paid: Spending, model: ModelOptions, dry
     )
     from migrate.collections.members import find_collections
     from migrate.collections.translating import new_location
-    from migrate.errors import UsageError
     from migrate.report.terminal import as_text
     from migrate.stores import open_store
 

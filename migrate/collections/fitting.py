@@ -13,8 +13,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.files import atomic_folder
 from migrate.steps.base import PRICE, SEED, PaidStep, argument
-from migrate.steps.fit import KIND, SAMPLE, TARGET
+from migrate.steps.fit.options import KIND, SAMPLE, TARGET
 
 if TYPE_CHECKING:
     from migrate.collections.members import Collection, Collections
@@ -213,8 +214,6 @@ def share_out(counts: Sequence[int], size: int) -> list[int]:
 
 def save_stitches(stitches: Mapping[str, FittedStitch], collections: Collections, output: Path, *, force: bool) -> None:
     """Write the stitch of each collection into a new folder, which appears when all are there."""
-    from migrate.files import atomic_folder
-
     with atomic_folder(output, force=force) as unfinished:
         for member in collections.members:
             stitches[member.name].save(unfinished / member.file_name)

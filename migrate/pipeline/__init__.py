@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.audit.judged import JudgedStep
-from migrate.steps.base import RESTART, argument, function, option, parameter
-from migrate.steps.fit import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
+from migrate.errors import UsageError
+from migrate.pipeline.options import RunOptions
+from migrate.steps.base import PaidStep, function
 
 if TYPE_CHECKING:
-    from migrate.audit.locations import Locations
     from migrate.cost.spending import PlannedModel
     from migrate.embed import Embedding
     from migrate.pipeline.job import Migration, RunJob
-    from migrate.steps.base import ModelLike, StoreLike
-    from migrate.vectors import Query
 
 
 @dataclass(frozen=True, eq=False)
-class Run(JudgedStep["Migration | Embedding"]):
+class Run(RunOptions, PaidStep["Migration | Embedding"]):
     """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
 
     The folder has `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built; each complete or
@@ -53,40 +48,11 @@ class Run(JudgedStep["Migration | Embedding"]):
     True
     """
 
-    store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
-    target: ModelLike = field(metadata=TARGET)
-    output: str | Path = field(metadata=option("Folder to write.", "path", flags=("--output", "-o")))
-    _: KW_ONLY
-    reference: str = field(
-        default="auto",
-        metadata=option(
-            "What to compare with: a `pool` of documents that are embedded now, or every document (`build`); `auto` is "
-            "a pool, and a full re-embed without an audit where that would be all documents.",
-            choices=("auto", "pool", "build"),
-        ),
-    )
-    kind: str | Sequence[str] = field(default=("auto",), metadata=KIND)
-    sample: int = field(default=1_000, metadata=SAMPLE)
-    strategy: str | None = field(default=None, metadata=STRATEGY)
-    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
-    source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    restart: bool = field(default=False, metadata=RESTART)
-    locations: Locations | None = field(
-        default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
-    )
-
     def check(self) -> None:
         """Make sure that there is such a reference, and queries; a small store, known once it is open, needs none."""
-        from migrate.errors import UsageError
-
         if self.reference not in ("auto", "build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')
         self.check_queries(is_pooled=self.reference != "build", are_needed=self.reference != "auto")
-
-    @property
-    def folder(self) -> Path:
-        """The folder that everything is left in."""
-        return Path(self.output)
 
     @cached_property
     def job(self) -> RunJob:

@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-from migrate.audit.judged import JudgedStep
+from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
 from migrate.pipeline import Run
-from migrate.steps.base import argument, function, parameter
-from migrate.steps.fit import SAMPLE, SOURCE_MODEL
+from migrate.steps.base import PaidStep, argument, function, parameter
+from migrate.steps.fit.options import SAMPLE, SOURCE_MODEL
 
 if TYPE_CHECKING:
     from migrate.audit.bounds import Bounds
@@ -218,7 +218,7 @@ def _score(bounds: Bounds | None, *, form: str = ".3f") -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Choose(JudgedStep["Shortlist"]):
+class Choose(JudgedOptions, PaidStep["Shortlist"]):
     """Tell what a full re-embed of a store by each of several models would answer, and a translation keep of it.
 
     For each target a sample and a pool of documents are embedded, as `run` does; nothing is left but the embedding

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from migrate.audit.arms import own_arms
 from migrate.audit.document_queries import refuse_documents
 from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
+from migrate.audit.options import BUILD, POOL
 from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.report import AuditReport
 from migrate.audit.results import TRANSLATED, check_plan
-from migrate.audit.step import BUILD, POOL, Audit
+from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
@@ -26,6 +27,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
+from migrate.pipeline.options import RunOptions
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.page import report_page
@@ -47,9 +49,6 @@ from migrate.stores.content import content_of
 from migrate.vectors import Document
 from migrate.work.jobs import Configuration
 from migrate.work.outputs import RunState, open_steps, refuse_existing_steps
-
-if TYPE_CHECKING:
-    from migrate.pipeline import Run
 
 AUTO = "auto"
 """In the place of a reference: a pool, unless that would be all documents."""
@@ -74,22 +73,22 @@ class Migration:
 class RunJob:
     """The store and the models of a run, opened when they are needed, and what earlier runs have left in its folder."""
 
-    step: Run
+    request: RunOptions
 
     @cached_property
     def store(self) -> Store:
         """The store, opened."""
-        return store_of(self.step.store, verify=True)
+        return store_of(self.request.store, verify=True)
 
     @cached_property
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
-        return self.step.cap.meter(model_at(self.step.target), self.step.price)
+        return self.request.cap.meter(model_at(self.request.target), self.request.price)
 
     @cached_property
     def source_embedder(self) -> Embedder | None:
         """The model of the store, for the arm `stay`: the one that is named, or its own if that is at hand."""
-        named, manifest = self.step.source_model, self.store.info.manifest
+        named, manifest = self.request.source_model, self.store.info.manifest
         if named is None:
             recorded = manifest.model if manifest else None
             if recorded is None or runs_code(recorded.spec):
@@ -98,25 +97,25 @@ class RunJob:
             if kind == "file" and not Path(name).is_file():
                 return None
         model = model_of(self.store, named, "source_model") if named is None or isinstance(named, str) else named
-        return self.step.cap.meter(model)
+        return self.request.cap.meter(model)
 
     @cached_property
     def log(self) -> QueryLog | None:
         """The queries that choose documents."""
-        log = self.step.query_log
+        log = self.request.query_log
         return None if log is None else QueryLog(log_of(log), self.source_embedder)
 
     @cached_property
     def questions(self) -> QuerySet:
         """The queries that judge: without those that are held out, or that choose documents, or did so before."""
-        query_set = self.step.load_queries(self.store)
+        query_set = self.request.load_queries(self.store)
         choosing = digests_of(self.log.looked_up if self.log else ())
         return independent(query_set, choosers_of(self.store.info.manifest) | choosing)
 
     @cached_property
     def fit(self) -> Fit:
         """The fit that it begins with."""
-        return step_like(Fit, self.step, store=self.store, target=self.embedder, source_model=self.source_embedder)
+        return step_like(Fit, self.request, store=self.store, target=self.embedder, source_model=self.source_embedder)
 
     @cached_property
     def judges(self) -> QuerySet:
@@ -127,7 +126,7 @@ class RunJob:
     @property
     def is_pooled(self) -> bool:
         """True where the translated store is audited by a pool; else every document is embedded for a reference."""
-        return self.step.reference != "build"
+        return self.request.reference != "build"
 
     @property
     def _arms(self) -> int:
@@ -137,30 +136,31 @@ class RunJob:
     @property
     def _is_begun(self) -> bool:
         """True where an earlier run has left something here that goes on, or is finished, as it was."""
-        step = self.step
-        if step.restart:
+        request = self.request
+        if request.restart:
             return False
-        return RunState.read(step.folder) is not None or (not step.force and (step.folder / RECORD).is_file())
+        return RunState.read(request.folder) is not None or (not request.force and (request.folder / RECORD).is_file())
 
     @property
     def needs_no_queries(self) -> bool:
         """True where there is nothing to judge, whatever the queries: all is in the sample, or nothing can be SAFE."""
-        step, count = self.step, self.store.info.count
-        is_small = step.sample >= count or count < FEWEST_DOCUMENTS
-        return step.reference == AUTO and is_small and not self._is_begun
+        request, count = self.request, self.store.info.count
+        is_small = request.sample >= count or count < FEWEST_DOCUMENTS
+        return request.reference == AUTO and is_small and not self._is_begun
 
     @cached_property
     def full(self) -> Reembed | None:
         """The full re-embed that is made instead where nothing would be left to judge; None where there is."""
-        step, count = self.step, self.store.info.count
-        if step.reference != AUTO or self._is_begun:
+        request, count = self.request, self.store.info.count
+        if request.reference != AUTO or self._is_begun:
             return None
         if not self.needs_no_queries:
             n_pool = expected_count(count, self.questions, self._arms)
-            if (count - step.sample) * (count - n_pool) >= count:  # both are drawn at random, so one or more are left
+            # both are drawn at random, so one or more are left
+            if (count - request.sample) * (count - n_pool) >= count:
                 return None
         require_texts(self.store, self.embedder)
-        return step_like(Reembed, step, store=self.store, output=step.folder / FULL, query_log=None)
+        return step_like(Reembed, request, store=self.store, output=request.folder / FULL, query_log=None)
 
     @property
     def why_full(self) -> str:
@@ -176,16 +176,16 @@ class RunJob:
 
         The audit can be another for the same translated store. Costs no embedding.
         """
-        step, embedder, source = self.step, self.embedder, self.source_embedder
+        request, embedder, source = self.request, self.embedder, self.source_embedder
         source_scope = source.cache_scope("query") if source else None
         if self.store.info.has_texts:
             embedder.fit(self.store.documents())
         options = {
             "stitch": list(self.fit.specs),
-            "sample": step.sample,
-            "seed": step.seed,
+            "sample": request.sample,
+            "seed": request.seed,
             "model": embedder.cache_scope("document"),
-            "strategy": choose_strategy(step.strategy, has_log=self.log is not None),
+            "strategy": choose_strategy(request.strategy, has_log=self.log is not None),
             "query log": self.log and self.log.digest(),
             "source model": source_scope if self.log else None,
         }
@@ -195,15 +195,15 @@ class RunJob:
             asked_for.append([judges.group_of(query) for query in judges.queries])
         audit = {
             "queries": sha256_json(asked_for),
-            "price": step.price,
-            "margin": step.margin,
+            "price": request.price,
+            "margin": request.margin,
             "reference": "pool 200" if self.is_pooled else "build",
             "source model": source_scope,
         }
-        if step.plan != TRANSLATED:
-            audit["plan"] = step.plan
-        if step.margin_from:  # the verdict names it; runs from before it was known go on
-            audit["margin from"] = step.margin_from
+        if request.plan != TRANSLATED:
+            audit["plan"] = request.plan
+        if request.margin_from:  # the verdict names it; runs from before it was known go on
+            audit["margin from"] = request.margin_from
         return Configuration("run", self.store.snapshot().as_json(), options, audit)
 
     @cached_property
@@ -213,8 +213,8 @@ class RunJob:
         Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError:
         the record of it is damaged.
         """
-        folder, outputs = self.step.folder, (STITCH, STORE) if self.is_pooled else (STITCH, STORE, REFERENCE)
-        if self.step.force or self.step.restart or not (folder / RECORD).is_file():
+        folder, outputs = self.request.folder, (STITCH, STORE) if self.is_pooled else (STITCH, STORE, REFERENCE)
+        if self.request.force or self.request.restart or not (folder / RECORD).is_file():
             return None
         if not all((folder / name).is_dir() for name in outputs):
             return None
@@ -223,19 +223,19 @@ class RunJob:
     @cached_property
     def earlier(self) -> Kept:
         """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
-        check_plan(self.step.plan, self.store.info.count, None if own_arms() else ())
-        if self.step.force:
+        check_plan(self.request.plan, self.store.info.count, None if own_arms() else ())
+        if self.request.force:
             return Kept()
-        return find_kept(self.step.folder, self.made_from, (STITCH, STORE, REPORT, PAGE))
+        return find_kept(self.request.folder, self.made_from, (STITCH, STORE, REPORT, PAGE))
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The models that are asked, each with what is left to embed."""
-        judges, source, cap = self.judges.queries, self.source_embedder, self.step.cap
+        judges, source, cap = self.judges.queries, self.source_embedder, self.request.cap
         texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
         fit = self.fit.inputs
         # What cannot be done is refused before anything is counted
-        refuse_existing_steps(self.step.folder, OUTPUTS, kept=self.earlier.outputs, force=self.step.force)
+        refuse_existing_steps(self.request.folder, OUTPUTS, kept=self.earlier.outputs, force=self.request.force)
         target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=texts_again)
         if source is None:
             return (target,)
@@ -247,23 +247,26 @@ class RunJob:
 
         A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
         """
-        step, store, folder = self.step, self.store, self.step.folder
-        state = None if step.restart else RunState.read(folder)
+        request, store, folder = self.request, self.store, self.request.folder
+        state = None if request.restart else RunState.read(folder)
         names = state.steps if state and state.steps else self.earlier.outputs
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
             yield from self.fit.expected_documents()
         if self.is_pooled:
-            yield from expected_documents(store, self.questions, self._arms, seed=step.seed)
+            yield from expected_documents(store, self.questions, self._arms, seed=request.seed)
         elif REFERENCE not in done:
-            yield from documents_left(store, folder / REFERENCE, restart=step.restart)
+            yield from documents_left(store, folder / REFERENCE, restart=request.restart)
 
     def run(self, documents_per_s: float | None) -> Migration:
         """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
-        step, folder, made_from, kept_outputs = self.step, self.step.folder, self.made_from, self.earlier.outputs
-        fitted, restart, progress = None, step.restart, step.progress
+        request = self.request
+        folder = request.folder
+        made_from = self.made_from
+        kept_outputs = self.earlier.outputs
+        fitted, restart, progress = None, request.restart, request.progress
         _ = self.judges  # before anything is embedded
-        opened = open_steps(folder, OUTPUTS, made_from, kept_details=kept_outputs, force=step.force, restart=restart)
+        opened = open_steps(folder, OUTPUTS, made_from, kept_details=kept_outputs, force=request.force, restart=restart)
         with opened as (steps, force):
             if steps.finished(STITCH) is None:
                 fitted = self.fit.execute()
@@ -285,7 +288,8 @@ class RunJob:
                 )
             if not self.is_pooled and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
-                refuse_documents_found(self._audit_of(BUILD))
+                audit = self._audit_of(BUILD)
+                refuse_documents_found(audit, audit.inputs)
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
             report = replace(self._audit(), documents_per_s=documents_per_s)
@@ -305,7 +309,7 @@ class RunJob:
     @property
     def locations(self) -> Locations:
         """The stores and files that are read and left, as the next command names them."""
-        store, folder, locations = self.store, self.step.folder, self.step.locations or Locations()
+        store, folder, locations = self.store, self.request.folder, self.request.locations or Locations()
         return replace(
             locations,
             source=store.info.location,
@@ -319,28 +323,28 @@ class RunJob:
 
     def _audit_of(self, reference: Store | str) -> Audit:
         """Return the audit of the translated store."""
-        step = self.step
+        request = self.request
         return Audit(
-            open_store(step.folder / STORE),
+            open_store(request.folder / STORE),
             reference,
             judged=self.questions,
             target=self.embedder,
             source=self.store if self.source_embedder else None,
             source_model=self.source_embedder,
-            plan=step.plan,
-            margin=step.margin,
-            margin_from=step.margin_from,
-            price=step.price,
-            seed=step.seed,
-            announce=step.announce,
-            progress=step.progress,
-            cap=step.cap,
+            plan=request.plan,
+            margin=request.margin,
+            margin_from=request.margin_from,
+            price=request.price,
+            seed=request.seed,
+            announce=request.announce,
+            progress=request.progress,
+            cap=request.cap,
         )
 
     def _audit(self) -> AuditReport:
-        audit = self._audit_of(POOL if self.is_pooled else open_store(self.step.folder / REFERENCE))
+        audit = self._audit_of(POOL if self.is_pooled else open_store(self.request.folder / REFERENCE))
         report = audit.execute()
-        locations = locations_of(audit.translated, self.store, self.embedder, self.source_embedder)
+        locations = locations_of(audit.inputs.translated, self.store, self.embedder, self.source_embedder)
         places = replace(
             self.locations,
             can_switch=locations.can_switch,

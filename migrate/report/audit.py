@@ -8,6 +8,7 @@ from math import floor, log10
 
 from migrate.audit.bounds import Bounds
 from migrate.audit.diagnostics import Diagnostics, ThresholdTable
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import (
     AGREEMENT,
@@ -123,7 +124,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     if gain is not None:
         bounds = f"95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f}"
         yield f"against staying: {gain.estimate:+.3f} {report.measure} ({bounds}){_significance(verdict)}"
-    yield f"recommendation: {report.recommendation.headline}"
+    yield f"recommendation: {recommend(report).headline}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats)
     yield report.sentence
 

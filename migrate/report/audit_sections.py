@@ -11,7 +11,7 @@ import numpy as np
 from migrate.audit.bounds import Outcome
 from migrate.audit.diagnostics import Diagnostics, Hit, Regression, ThresholdTable
 from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import Recommendation
+from migrate.audit.recommendation import Recommendation, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
 from migrate.cost.estimate import dollars
@@ -82,7 +82,7 @@ def audit_sections(report: AuditReport) -> Report:
 
 def _lead(report: AuditReport) -> Iterator[Content]:
     """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
-    verdict, recommended = report.verdict, report.recommendation
+    verdict, recommended = report.verdict, recommend(report)
     is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
     outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
     remarks = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]

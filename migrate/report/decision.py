@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrate.audit.bounds import Bounds
-from migrate.audit.recommendation import Option
+from migrate.audit.recommendation import Option, options_of
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, MEAN, RANDOM
 from migrate.audit.verdict import Verdict
@@ -41,7 +41,7 @@ def decision_chart(report: AuditReport) -> Chart | None:
 
 def _with_costs(report: AuditReport) -> tuple[list[Option], bool]:
     """Return the options whose cost and quality are known, and whether all of them have a price."""
-    options = [option for option in report.options if option.cost < float("inf") and option.retention.is_known]
+    options = [option for option in options_of(report) if option.cost < float("inf") and option.retention.is_known]
     return options, all(option.usd is not None for option in options)
 
 

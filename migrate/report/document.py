@@ -6,6 +6,7 @@ from typing import Any
 
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
+from migrate.audit.recommendation import options_of, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import ArmResult
 from migrate.audit.verdict import Verdict
@@ -31,7 +32,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
         "family": report.family,
         "plan": {"name": report.plan, "outcome": report.outcome},
         "recommendation": recommendation_document(report),
-        "options": [_by_measure(option, measured) for option in report.options],
+        "options": [_by_measure(option, measured) for option in options_of(report)],
         "missing": report.skipped_arms,
         "reference": None if report.reference is None else _reference(report),
         "held_out": None if report.held_out is None else _held_out(report.held_out),
@@ -51,7 +52,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
     """Return the recommendation: `command` are words to type after the program's name, None where none does it."""
-    return _by_measure(report.recommendation, report.verdict.measured)
+    return _by_measure(recommend(report), report.verdict.measured)
 
 
 def _by_measure(result: Any, measured: str) -> dict[str, Any]:

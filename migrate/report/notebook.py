@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
@@ -20,7 +21,7 @@ from migrate.stitch.fitted import FittedStitch
 
 @notebook_html.register
 def _(report: AuditReport) -> str:
-    return notebook_piece(report.recommendation.headline, audit_brief(report), report.sentence)
+    return notebook_piece(recommend(report).headline, audit_brief(report), report.sentence)
 
 
 answer_text.register(AuditReport, audit_answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migrate.audit.recommendation import Option, seconds_left
+from migrate.audit.recommendation import Option, options_of, recommend, seconds_left
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED
 from migrate.cost.estimate import dollars, duration, token_count
@@ -27,7 +27,7 @@ def audit_answer(report: AuditReport) -> str:
 
 
 def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
-    yield report.recommendation.headline
+    yield recommend(report).headline
     yield f"{'translated alone: ' if report.plan == TRANSLATED else ''}{report.sentence}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats[:2])
     yield _table(report, width)
@@ -38,7 +38,7 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
 
 
 def _table(report: AuditReport, width: int) -> TextTable:
-    options = _shown(report.options)
+    options = _shown(options_of(report))
     # narrower tables have no room for costs
     has_costs = width >= 72 and any(option.remaining < float("inf") for option in options)
     head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]

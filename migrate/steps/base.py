@@ -140,8 +140,8 @@ class Step(ABC, Generic[Result]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PaidStep(Step[Result]):
-    """A step that embeds: the models that it asks, what that will cost, and the cap that they share."""
+class PaidOptions:
+    """The options that all steps have that embed: the cap that their models share, and who hears of progress."""
 
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
@@ -160,6 +160,11 @@ class PaidStep(Step[Result]):
         repr=False,
         metadata=parameter("Counts what all models together have spent; steps that are given the same share it."),
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PaidStep(PaidOptions, Step[Result]):
+    """A step that embeds: the models that it asks, and what that will cost."""
 
     @cached_property
     @abstractmethod
@@ -192,15 +197,15 @@ class PaidStep(Step[Result]):
         return self.execute()
 
 
-def step_like(kind: type[StepKind], step: Step[Any], **changes: Any) -> StepKind:
-    """Return a step of a kind with the fields that another step has under the same names, but for `others`."""
-    names = {field.name for field in fields(kind)} & {field.name for field in fields(step)}
-    return kind(**{name: getattr(step, name) for name in names - changes.keys()}, **changes)
+def step_like(kind: type[StepKind], options: PaidOptions, **changes: Any) -> StepKind:
+    """Return a step of a kind with the options of another step, as far as it has those, but for the `changes`."""
+    names = {field.name for field in fields(kind)} & {field.name for field in fields(options)}
+    return kind(**{name: getattr(options, name) for name in names - changes.keys()}, **changes)
 
 
 def fields_of(step: type[Any]) -> list[Field[Any]]:
     """Return the fields of a step as a reader expects them: first those that go by their place, last those of all."""
-    shared = {field.name for field in fields(PaidStep)}
+    shared = {field.name for field in fields(PaidOptions)}
     return sorted(fields(step), key=lambda field: (field.name in shared, field.kw_only))
 
 

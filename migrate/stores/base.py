@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.writer import StoreWriter as StoreWriter
-
-if TYPE_CHECKING:
-    from migrate.stores.switching import Exchange
 
 Metric = Literal["l2", "ip"]
 """The way that an index compares: squared Euclidean distance (less is nearer) or inner product (more is nearer)."""
@@ -187,8 +184,6 @@ class Store(ABC):
     """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
     searches: bool = False
     """True if it has a search of its own; `migrate.stores.faiss.search.open_search` searches any store."""
-    switches: bool = False
-    """True if another store can take its place, see `exchange`."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -295,13 +290,6 @@ class Store(ABC):
         They are those that were opened, whatever has come to the location since.
         """
         return None
-
-    def exchange(self, new: Store) -> Exchange:
-        """Return how this store and another one of its kind trade names; nothing is changed yet.
-
-        Raises a UsageError where they cannot, because of what is named.
-        """
-        raise UsageError(f"{self.info.location}: stores of the kind {self.info.kind} cannot be switched; name another")
 
     def is_beside(self, other: Store) -> bool:
         """Return whether another store is of other vectors of the same records."""

@@ -46,7 +46,7 @@ from migrate.stores.kept import new_token, token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import check_options, left_behind, means_several, source_documents
 from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
-from migrate.stores.switching import BESIDE, Exchange, Folders, moved
+from migrate.stores.switching import BESIDE, Exchange, Folders, SwitchableStore, moved
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -56,7 +56,7 @@ _ASKED_AT_ONCE: Final = 100
 """Queries that a database is asked at once."""
 
 
-class DatabaseStore(Store):
+class DatabaseStore(SwitchableStore):
     """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes.
 
     Ids are read when they are first needed, and all vectors once more than a few are: both are exported into the work
@@ -64,7 +64,6 @@ class DatabaseStore(Store):
     """
 
     searches = True
-    switches = True
 
     def __init__(self, driver: Driver, location: str) -> None:
         self.driver = driver

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ from migrate.stores.base import KindSupport, SearchSetting, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, sync_tree, token_in
 from migrate.stores.records import Distance, choose, read_metric
 from migrate.stores.serving import Hits
-from migrate.stores.switching import RECORD_SHAPE, read_noted
+from migrate.stores.switching import RECORD_SHAPE, Places, read_noted
 from migrate.vectors import Document, Vectors
 
 _Items = TypeVar("_Items", bound=Any)
@@ -63,7 +63,7 @@ class Page:
     documents: Sequence[Document] = ()
 
 
-class Driver(ABC):
+class Driver(Places):
     """One collection or table of a database, or one that is to be written.
 
     Parameters

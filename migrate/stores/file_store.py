@@ -22,7 +22,7 @@ from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.switching import BESIDE, Exchange, Folders, refuse_nested
+from migrate.stores.switching import BESIDE, Exchange, Folders, SwitchableStore, refuse_nested
 from migrate.vectors import Batch, Document
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -34,14 +34,13 @@ INDEX_NAME = "index.faiss"
 _STAMP = "stamp the store again (lead-migrate stamp --force)"
 
 
-class FileStore(Store):
+class FileStore(SwitchableStore):
     """A store in one folder: a file of vectors, and files of documents beside it or none.
 
     `index_path` is the file of vectors; the documents may lie in it too. `stamps` are of all files that the store is
     read from, as they were when it was opened.
     """
 
-    switches = True
     index_path: Path
     stamps: tuple[FileStamp, ...] = ()
     named_fields: Mapping[str, str] = MappingProxyType({})

@@ -1,6 +1,6 @@
 """Switching: a new store comes to answer under the name of an old one, in one step, and back.
 
-A store that `switches` gives an `Exchange`, after which the two stores have traded names. Nothing is copied
+A `SwitchableStore` gives an `Exchange`, after which the two stores have traded names. Nothing is copied
 back, so undoing it is as quick. `Folders` are those of all kinds that have a folder to themselves; the names of a
 server are traded by the driver of the database.
 """
@@ -11,10 +11,11 @@ import os
 import re
 import shlex
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 from migrate.errors import InputError, LeadMigrateError, UsageError
@@ -40,9 +41,6 @@ from migrate.stores.added_fields import FIELDS
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.sources import SOURCES_NAME
-
-if TYPE_CHECKING:
-    from migrate.stores.driver import Driver
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"
@@ -73,6 +71,46 @@ RECORD_SHAPE: Final = {
 _FOLDERS_SHAPE: Final = {"paths": tuple[str, str], "old": str, "new": str, "record": RECORD_SHAPE, "goal": str}
 
 
+class Places(ABC):
+    """The places where stores answer, whose names can be traded: collections of a server, or two folders."""
+
+    @abstractmethod
+    def errors(self) -> AbstractContextManager[None]:
+        """Turn what the system or the server refuses into one line."""
+
+    @abstractmethod
+    def alone(self, names: Collection[str]) -> AbstractContextManager[None]:
+        """Keep others from writing to some places meanwhile, as far as the kind can."""
+
+    @abstractmethod
+    def location_of(self, name: str) -> str:
+        """Return the location of a name."""
+
+    @abstractmethod
+    def identity(self, name: str) -> Any:
+        """Return what a name leads to, as a JSON value; changes after a switch. None if it leads nowhere."""
+
+    @abstractmethod
+    def switch_record(self, name: str) -> Mapping[str, Any] | None:
+        """Return what `note` has recorded of the switch of an old name."""
+
+    @abstractmethod
+    def switched_with(self, name: str) -> str | None:
+        """Return the old name of the recorded switch that a name is part of; None if there is none."""
+
+    @abstractmethod
+    def note(self, name: str, record: Mapping[str, Any] | None) -> None:
+        """Record the switch of an old name; None removes the record."""
+
+    @abstractmethod
+    def swap(self, targets: Mapping[str, Any]) -> None:
+        """Let each name lead to what has this identity; raises InputError if these are gone. Safe to repeat."""
+
+    @abstractmethod
+    def drop(self, name: str) -> None:
+        """Delete what a name leads to."""
+
+
 class Exchange:
     """Two stores of one kind that trade names: the old one then answers under the name of the new one.
 
@@ -88,13 +126,13 @@ class Exchange:
         The names.
     """
 
-    def __init__(self, backend: Driver | Folders, old: str, new: str) -> None:
+    def __init__(self, backend: Places, old: str, new: str) -> None:
         self.places, self.old, self.new = backend, old, new
         self.check: Callable[[], None] = lambda: None
         self.prepare: Callable[[], None] = lambda: None
 
     @classmethod
-    def at(cls, backend: Driver | Folders, name: str) -> Exchange | None:
+    def at(cls, backend: Places, name: str) -> Exchange | None:
         """Return the exchange that is recorded of an old name."""
         with backend.errors():
             record = backend.switch_record(name)
@@ -163,9 +201,20 @@ class Exchange:
             yield
 
 
+class SwitchableStore(Store):
+    """A store whose place another one of its kind can take."""
+
+    @abstractmethod
+    def exchange(self, new: Store) -> Exchange:
+        """Return how this store and another one of its kind trade names; nothing is changed yet.
+
+        Raises a UsageError where they cannot, because of what is named.
+        """
+
+
 def why_no_switch(old: Store, new: Store) -> str | None:
     """Return what keeps a store from taking the place of another, as `exchange` says it; None if nothing does."""
-    if old.info.kind != new.info.kind or not old.switches:
+    if old.info.kind != new.info.kind or not isinstance(old, SwitchableStore):
         return "the two are of kinds that do not trade names"
     try:
         old.exchange(new)
@@ -205,7 +254,7 @@ def not_switched(location: object) -> InputError:
     )
 
 
-class Folders:
+class Folders(Places):
     """Two folders, old and new, that trade places; links are followed.
 
     Linux does that in one step. Elsewhere there are renames, of which any can be the last before a kill: the folders

@@ -8,6 +8,7 @@ from topics import DOCUMENTS, OF_TARGET, QRELS, QUERIES, QUESTIONS, TARGET, Topi
 
 from migrate.audit.bounds import Outcome
 from migrate.audit.query_set import QuerySet, independent
+from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
@@ -168,7 +169,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
     if outcome == "INCONCLUSIVE":
         told = f"the first 10 of {count} documents are hardly a selection: SAFE needs at least 100 documents"
         assert told in shown(report)
-        assert report.recommendation.plan == "full re-embed"
+        assert recommend(report).plan == "full re-embed"
         assert report.verdict.queries_needed is None and not report.ways_out
 
 

@@ -22,6 +22,7 @@ from topics import audit as audit_by
 from topics import pool as by_pool
 
 from migrate.audit.bounds import Outcome
+from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED
 from migrate.errors import RemoteError, UsageError
 from migrate.report.document import audit_document
@@ -93,7 +94,7 @@ def test_the_smallest_setting_that_keeps_enough_is_named_and_does_so(reference, 
     (found,) = report.searches
     assert found.setting in (2, 4, 8, 16, 32, 64, 75) and found.setting_keeps >= 0.99
     assert f"index.nprobe = {found.setting}" in found.remedy
-    assert f"--search-effort {found.setting}" in report.recommendation.headline
+    assert f"--search-effort {found.setting}" in recommend(report).headline
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     exact = true_score(reference.folder)
     kept = []

@@ -285,7 +285,7 @@ def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them(
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
     asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
-    return grow_pool(prepare_audit(asked, None), asked.most_deep)
+    return grow_pool(prepare_audit(asked, asked.inputs), asked.most_deep)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])

@@ -232,7 +232,7 @@ def test_an_interrupted_reference_that_nobody_keeps_promises_nothing(here, monke
         error.add_note("continue with the same command: 100 of 150 rows are done")
         raise error
 
-    monkeypatch.setattr("migrate.embed.reembed_store", broken)
+    monkeypatch.setattr("migrate.audit.audit.reembed_store", broken)
     told = lead_migrate("audit new --reference build --judged judged --quiet", code=130).complaint
     assert "nothing unfinished was kept" in told
 

@@ -11,8 +11,8 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
 from migrate.steps.translate import Translate
+from migrate.steps.translate.options import Announce
 from migrate.steps.translate.refit import refit
-from migrate.steps.translate.stitch import Announce
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store

@@ -9,7 +9,6 @@ from html_page import Page
 from stores_tools import make_store
 
 from migrate.lab.compare.compare import compare
-from migrate.lab.compare.figures import figures_of, matrix_of
 from migrate.lab.compare.report import compare_document, comparison_sentences, csv_files, long_csv
 from migrate.lab.compare.sections import Shading, compare_sections, heat_map, loss_curves, shading_of, spectra
 from migrate.lab.similarity.measures import MEASURES
@@ -39,7 +38,7 @@ def found(short_training, tmp_path_factory):
 
 
 def figures(comparison, name):
-    return next(one for one in figures_of(comparison) if one.name == name)
+    return next(one for one in comparison.figures() if one.name == name)
 
 
 def rows_of(content):
@@ -122,9 +121,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     text = report_page(compare_sections(found))
     assert "<b>new" not in text and "&lt;b&gt;new" in text, "names are shown and not obeyed"
     page = Page(text)
-    shown = [
-        one for one in figures_of(found) if one.measure.key not in ("r2_mean", "r2_random") and one.mean is not None
-    ]
+    shown = [one for one in found.figures() if one.measure.key not in ("r2_mean", "r2_random") and one.mean is not None]
     maps = [table for table in page.tables if table[0] == ["", "A", "B", "C"]]
     assert len(maps) == len(shown)
     assert all(link.startswith(("#", "data:")) for link in page.links)
@@ -139,7 +136,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(found):
 def test_the_diagonal_is_a_stitch_of_a_store_to_itself(found):
     """30 documents are enough for 5 dimensions, and 2,000 dimensions are too many for them."""
     assert [len(found.own_stitches), found.own_stitches[0].judged_on] == [3, 30]
-    r2 = matrix_of(BY_KEY["r2"], found)
+    r2 = found.matrix(BY_KEY["r2"])
     assert [r2[place][place] for place in range(3)] == [own.stitch.r2 for own in found.own_stitches]
     assert 0.99 < r2[0][0] < 1
     wide = np.random.default_rng(0).normal(size=(60, 2_000)).astype(np.float32)
@@ -179,7 +176,7 @@ def test_the_sentences_say_what_the_figures_mean(tmp_path):
 @pytest.mark.parametrize("key", ["cka", "cka_distance", "r2_identity", "penalty", "bias_norm"])
 def test_the_most_alike_is_shaded_deepest(found, key):
     measure = BY_KEY[key]
-    matrix = matrix_of(measure, found)
+    matrix = found.matrix(measure)
     shading = shading_of(measure, matrix)
     values = sorted(v for row, line in enumerate(matrix) for col, v in enumerate(line) if row != col and v is not None)
     shades = [shading.share(value) for value in values]

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 import migrate.lab.compare.report  # noqa: F401 - how a comparison looks in a notebook
 from migrate.errors import StoreError, UsageError
 from migrate.lab.compare.comparison import Compared, LocalDocument, LocalDocuments, StoresComparison
-from migrate.lab.compare.figures import matrix_of
 from migrate.lab.compare.groups import Contrast, Groups, Positions, check_groups, contrast, layer_distances
 from migrate.lab.compare.labels import judge_labels
 from migrate.lab.similarity.measures import MEASURES
@@ -149,7 +148,7 @@ def _compare_groups(comparison: StoresComparison, positions: Positions) -> Group
     contrasts, angles = [], np.empty(0)
     for measure in MEASURES:
         if measure.key in ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty"):
-            matrix = np.array(matrix_of(measure, comparison), dtype=float)
+            matrix = np.array(comparison.matrix(measure), dtype=float)
             contrasts.append(Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed)))
             angles = matrix if measure.key == "cka_distance" else angles
     return Groups(positions, tuple(contrasts), layer_distances(angles, members))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from migrate.display import data_frame, notebook_html
-from migrate.lab.compare.figures import figures_of
+from migrate.lab.compare.figures import Matrix, MeasureFigures
 from migrate.lab.compare.groups import Groups
 from migrate.lab.compare.labels import Downstream
+from migrate.lab.similarity.measures import ABOVE_SELF, MEASURES, Measure
 from migrate.lab.similarity.spaces import ChanceCka, Similarity
 from migrate.lab.similarity.stitching import Stitching
 
@@ -104,13 +106,46 @@ class StoresComparison:
     def _repr_html_(self) -> str | None:
         return notebook_html(self)
 
+    def matrix(self, measure: Measure, stitch: str | None = None) -> Matrix:
+        """Return a measure between all stores, by this stitch, or by the first one.
+
+        That of a stitch is measured on the diagonal too: a store is stitched to itself as to any other.
+        """
+        stitches = self.stitches[self.specs[0] if stitch is None else stitch]
+
+        def figure(row: int, column: int) -> float | None:
+            value = measure.itself
+            if measure.directed:
+                value = measure.figure(stitches[row, column])
+            elif row != column:
+                value = measure.figure(self.pairs[min(row, column), max(row, column)])
+            if measure is ABOVE_SELF and value is not None:
+                value -= stitches[column, column].stitch.penalty
+            return value if value is not None and isfinite(value) else None
+
+        positions = range(len(self.stores))
+        return tuple(tuple(figure(row, column) for column in positions) for row in positions)
+
+    def figures(self) -> Iterator[MeasureFigures]:
+        """Yield every measure in the order of `MEASURES`; those of a stitch once for each."""
+        for measure in MEASURES:
+            chance = None
+            if measure.key in ("cka", "cka_biased"):
+                chance = tuple(getattr(gaussian, measure.key) for gaussian in self.chance)
+            if not measure.directed or measure.is_control:
+                yield MeasureFigures(measure, None, measure.key, self.matrix(measure), chance)
+                continue
+            for position, spec in enumerate(self.specs):
+                name = f"{measure.key} {spec}" if position else measure.key
+                yield MeasureFigures(measure, spec, name, self.matrix(measure, spec), chance)
+
     def to_pandas(self) -> DataFrame:
         """Return one row a pair of stores and direction, a column a measure (`migrate.lab.similarity.measures`).
 
         Of further stitches the columns are named `MEASURE SPEC`.
         """
         names = [store.name for store in self.stores]
-        matrices = {figures.name: figures.matrix for figures in figures_of(self)}
+        matrices = {figures.name: figures.matrix for figures in self.figures()}
         return data_frame(
             [
                 {"from": names[row], "to": names[column]}

@@ -1,41 +1,15 @@
-"""Every measure between all compared stores, with its means and its most and least similar pairs."""
+"""A measure between all compared stores, with its means and its most and least similar pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING
 
-from migrate.lab.similarity.measures import ABOVE_SELF, MEASURES, Measure
-
-if TYPE_CHECKING:
-    from migrate.lab.compare.comparison import StoresComparison
+from migrate.lab.similarity.measures import Measure
 
 Matrix = tuple[tuple[float | None, ...], ...]
 """A row and a column for each store, from row to column; None where there is no figure."""
-
-
-def matrix_of(measure: Measure, comparison: StoresComparison, stitch: str | None = None) -> Matrix:
-    """Return a measure between all stores, by this stitch, or by the first one.
-
-    That of a stitch is measured on the diagonal too: a store is stitched to itself as to any other.
-    """
-    stitches = comparison.stitches[comparison.specs[0] if stitch is None else stitch]
-
-    def figure(row: int, column: int) -> float | None:
-        value = measure.itself
-        if measure.directed:
-            value = measure.figure(stitches[row, column])
-        elif row != column:
-            value = measure.figure(comparison.pairs[min(row, column), max(row, column)])
-        if measure is ABOVE_SELF and value is not None:
-            value -= stitches[column, column].stitch.penalty
-        return value if value is not None and isfinite(value) else None
-
-    positions = range(len(comparison.stores))
-    return tuple(tuple(figure(row, column) for column in positions) for row in positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +82,3 @@ class MeasureFigures:
 def _mean(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
-
-
-def figures_of(comparison: StoresComparison) -> Iterator[MeasureFigures]:
-    """Yield every measure in the order of `MEASURES`; those of a stitch once for each."""
-    for measure in MEASURES:
-        chance = None
-        if measure.key in ("cka", "cka_biased"):
-            chance = tuple(getattr(gaussian, measure.key) for gaussian in comparison.chance)
-        if not measure.directed or measure.is_control:
-            yield MeasureFigures(measure, None, measure.key, matrix_of(measure, comparison), chance)
-            continue
-        for position, spec in enumerate(comparison.specs):
-            name = f"{measure.key} {spec}" if position else measure.key
-            yield MeasureFigures(measure, spec, name, matrix_of(measure, comparison, spec), chance)

@@ -11,7 +11,7 @@ from typing import Any
 
 from migrate.display import notebook_html, percent
 from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, StoresComparison
-from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of, matrix_of
+from migrate.lab.compare.figures import Matrix, MeasureFigures
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
 from migrate.lab.compare.labels import Accuracy, Downstream
 from migrate.lab.similarity.measures import MEASURES
@@ -35,7 +35,7 @@ def compare_document(comparison: StoresComparison) -> dict[str, Any]:
             "seed": comparison.seed,
             "stores": comparison.stores,
             "stitches_fitted": comparison.specs,
-            "measures": [_measure_document(figures) for figures in figures_of(comparison)],
+            "measures": [_measure_document(figures) for figures in comparison.figures()],
             "stitches": [
                 {"from": a, "to": b, **_stitch_document(stitch)}
                 for fitted in comparison.stitches.values()
@@ -72,7 +72,7 @@ def csv_files(comparison: StoresComparison) -> Iterator[tuple[str, str]]:
     """
     names = [store.name for store in comparison.stores]
     means = [["measure", "stitch", "store", "from_it", "to_it"]]
-    for figures in figures_of(comparison):
+    for figures in comparison.figures():
         rows = [[name, *map(_exact, values)] for name, values in zip(names, figures.matrix, strict=True)]
         chance = [] if figures.chance is None else [[GAUSSIAN, *map(_exact, figures.chance)]]
         yield figures.name.replace(" ", "-").replace(":", "-"), _csv([["from", *names], *rows, *chance])
@@ -174,7 +174,7 @@ def long_csv(comparison: StoresComparison) -> str:
     names = [store.name for store in comparison.stores]
     rows = [
         [figures.measure.key, start, end, _exact(value), figures.stitch or ""]
-        for figures in figures_of(comparison)
+        for figures in comparison.figures()
         for start, end, value in _cells_of(figures, names)
         if value is not None
     ]
@@ -238,7 +238,7 @@ def stitch_rows(comparison: StoresComparison, letters: Sequence[str], spec: str)
 def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> list[MeasureFigures]:
     """Return the figures of these measures by this stitch, in the order of the keys."""
     figures_by_key = {
-        figures.measure.key: figures for figures in figures_of(comparison) if figures.stitch in (spec, None)
+        figures.measure.key: figures for figures in comparison.figures() if figures.stitch in (spec, None)
     }
     return [figures_by_key[key] for key in keys]
 
@@ -283,7 +283,7 @@ def chance_sentence(comparison: StoresComparison, names: Sequence[str]) -> str:
 
 def controls_sentence(comparison: StoresComparison) -> str:
     """Return the spans of the controls over all pairs."""
-    spans = (figures for figures in figures_of(comparison) if figures.measure.key in ("r2_mean", "r2_random"))
+    spans = (figures for figures in comparison.figures() if figures.measure.key in ("r2_mean", "r2_random"))
     return "; ".join(f"{figures.measure.title} {_span(figures.matrix)}" for figures in spans)
 
 
@@ -422,7 +422,7 @@ def _rows(
     spec: str | None = None,
 ) -> Iterator[list[str]]:
     by_key = {measure.key: measure for measure in MEASURES}
-    matrices = [matrix_of(by_key[key], comparison, spec) for key in keys]
+    matrices = [comparison.matrix(by_key[key], spec) for key in keys]
     for a, b in pairs:
         yield [f"{letters[a]}{sign}{letters[b]}", *(number(matrix[a][b]) for matrix in matrices)]
 

@@ -8,7 +8,7 @@ from math import log10, pi
 from xml.etree.ElementTree import Element
 
 from migrate.lab.compare.comparison import StoresComparison
-from migrate.lab.compare.figures import Matrix, MeasureFigures, figures_of
+from migrate.lab.compare.figures import Matrix, MeasureFigures
 from migrate.lab.compare.groups import Groups
 from migrate.lab.compare.report import (
     bounds_sentence,
@@ -129,7 +129,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
     """Return the words, maps of every measure, which are tables of letters on a terminal, spectra and loss curves."""
     names = [store.name for store in comparison.stores]
     letters = [letter(index) for index in range(len(names))]
-    every = [figures for figures in figures_of(comparison) if figures.measure.key not in ("r2_mean", "r2_random")]
+    every = [figures for figures in comparison.figures() if figures.measure.key not in ("r2_mean", "r2_random")]
     spaces = [figures for figures in every if not figures.measure.directed]
     controls = [figures for figures in every if figures.measure.is_control]
     title = f"{len(names)} spaces of the same {comparison.documents:,} documents"

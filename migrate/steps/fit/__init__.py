@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import LEARNING, PRICE, QUERY_LOG, SEED, PaidStep, argument, function, option, parameter
+from migrate.steps.base import PaidStep, function
+from migrate.steps.fit.options import FitOptions
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
-    from migrate.embedders.base import Embedder
     from migrate.selection import Sample
-    from migrate.steps.base import ModelLike, StoreLike
     from migrate.steps.fit.inputs import FitInputs
-    from migrate.stitch.fitted import Direction, FittedStitch
-    from migrate.vectors import Document, Query
-
-TARGET = option("Model to move to, such as openai:NAME or openai:NAME,dimensions=256.", "text", metavar="SPEC")
-_STITCHES = (
-    "auto, or one of identity, mean, procrustes, ridge and ridge+near; ridge+text and text read the documents too; "
-    "docs/lab.md has further ones"
-)
-KIND = option(
-    f"Kind of stitch: {_STITCHES}. Repeated: the best of these.",
-    "text",
-    multiple=True,
-    metavar="KIND",
-    section=LEARNING,
-)
-SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
-STRATEGY = parameter(
-    "Which documents are embedded: random, diverse or query-log; None is for query-log where there is one, else random."
-)
-LOG = {**QUERY_LOG, "section": LEARNING}
-SOURCE_MODEL = option("Model that the source store was built with.", "text", metavar="SPEC", section=LEARNING)
+    from migrate.stitch.fitted import FittedStitch
+    from migrate.vectors import Document
 
 
 @dataclass(frozen=True, eq=False)
-class Fit(PaidStep["FittedStitch"]):
+class Fit(FitOptions, PaidStep["FittedStitch"]):
     """Embed a sample of a store with the target model, and fit the stitch that does best on held-out documents.
 
     A store without texts can be fitted with an embedder that does without, which a file of vectors by id does. The
@@ -66,67 +45,6 @@ class Fit(PaidStep["FittedStitch"]):
     >>> migrate.fit("my-store", "tfidf:24", kind="ridge", sample=100)  # doctest: +ELLIPSIS
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
-
-    store: StoreLike = field(metadata=argument("A store, or its path.", "store"))
-    target: ModelLike = field(metadata=TARGET)
-    _: KW_ONLY
-    direction: Direction = field(
-        default="document",
-        metadata=option(
-            "What the stitch maps: the store's documents into the new space, or new queries into the old one.",
-            choices=("document", "query"),
-            is_seldom=True,
-        ),
-    )
-    prior: FittedStitch | str | Path | None = field(
-        default=None,
-        metadata=option(
-            "Stitch of the same two models from another corpus for a `ridge` to lean on; helps a small sample most.",
-            "stitch",
-            metavar="STITCH",
-            is_seldom=True,
-        ),
-    )
-    grown_from: FittedStitch | str | Path | None = field(
-        default=None,
-        metadata=option(
-            "Stitch fitted before STORE grew, whose sample is taken again from the cache and counts in --sample.",
-            "stitch",
-            metavar="STITCH",
-            is_seldom=True,
-        ),
-    )
-    kind: str | Sequence[str] = field(
-        default=("auto",),
-        metadata={
-            **KIND,
-            "help": f"Kind of stitch: {_STITCHES}; for queries adjoint.  Repeated: the best of these.",
-        },
-    )
-    sample: int = field(default=1_000, metadata=SAMPLE)
-    strategy: str | None = field(default=None, metadata=STRATEGY)
-    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=LOG)
-    source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    view: Mapping[str, Embedder] | Sequence[str] | None = field(
-        default=None,
-        metadata=option(
-            "Further model to read the texts with, or `none`; can be repeated.  [default: a free local one, if "
-            "there is one and the target may cost money]",
-            "text",
-            is_seldom=True,
-            multiple=True,
-            metavar="SPEC",
-            section=LEARNING,
-        ),
-    )
-    price: float | None = field(default=None, metadata=PRICE)
-    seed: int = field(default=0, metadata=SEED)
-
-    @property
-    def specs(self) -> tuple[str, ...]:
-        """The stitches to choose among; a prior is for one of them."""
-        kinds = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
-        return ("ridge",) if self.prior is not None and set(kinds) <= {"auto"} else kinds
 
     @cached_property
     def inputs(self) -> FitInputs:
@@ -154,7 +72,7 @@ class Fit(PaidStep["FittedStitch"]):
         """The documents to fit on; drawing them by a log may ask the source model."""
         from migrate.steps.fit.job import draw
 
-        return draw(self)
+        return draw(self, self.inputs)
 
     def expected_documents(self) -> Sequence[Document]:
         """The documents of the sample, or as many others where drawing it would ask a model."""
@@ -168,9 +86,10 @@ class Fit(PaidStep["FittedStitch"]):
 
     def execute(self) -> FittedStitch:
         """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
-        from migrate.steps.fit.job import fit
+        from migrate.steps.fit.job import check_stored_vectors, fit
 
-        return fit(self)
+        check_stored_vectors(self, self.inputs)  # before a log is embedded to draw the sample
+        return fit(self, self.inputs, self.drawn)
 
 
 fit = function(Fit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
@@ -14,6 +13,7 @@ from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection import QueryLog, choose_strategy
+from migrate.steps.fit.options import FitOptions
 from migrate.steps.opening import log_of, model_at, model_of, stitch_at, store_of
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch
@@ -22,9 +22,6 @@ from migrate.stitch.linear import Adjoint, Ridge
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
 from migrate.stores.base import Store
-
-if TYPE_CHECKING:
-    from migrate.steps.fit import Fit
 
 FREE_VIEW = "packaged:all-MiniLM-L6-v2"
 """The free local model that is tried without being asked."""
@@ -65,29 +62,31 @@ class FitInputs:
     free: Embedder | None = None
 
 
-def open_inputs(step: Fit) -> FitInputs:
+def open_inputs(options: FitOptions) -> FitInputs:
     """Open what a fit reads, and make sure that it goes together. Nothing is embedded."""
-    choose_strategy(step.strategy, has_log=step.query_log is not None)
-    stitches = _stitches(step)
-    store, embedder = store_of(step.store), model_at(step.target)
+    choose_strategy(options.strategy, has_log=options.query_log is not None)
+    stitches = _stitches(options)
+    store, embedder = store_of(options.store), model_at(options.target)
     store.verify()
     require_texts(store, embedder)
-    source, cap = step.source_model, step.cap
+    source, cap = options.source_model, options.cap
     old = model_of(store, source, "source_model") if isinstance(source, str) else source
-    log = None if step.query_log is None else QueryLog(log_of(step.query_log), old and cap.meter(old))
+    log = None if options.query_log is None else QueryLog(log_of(options.query_log), old and cap.meter(old))
     recorded = store.info.manifest.model if store.info.manifest else None
     source_model = recorded if old is None else old.identity
-    named = _named_views(step)
-    _check_views(step, store, named or {}, target=embedder.profile.spec)
+    named = _named_views(options)
+    _check_views(options, store, named or {}, target=embedder.profile.spec)
     _check_texts(store, stitches)
-    prior, earlier = (None if location is None else stitch_at(location) for location in (step.prior, step.grown_from))
+    prior, earlier = (
+        None if location is None else stitch_at(location) for location in (options.prior, options.grown_from)
+    )
     if prior is not None:
-        _check_prior(step, store, embedder, prior, source_model)
+        _check_prior(options, store, embedder, prior, source_model)
     if earlier is not None:
-        _check_grown(step, store, embedder, earlier)
-    free = None if named == {} else _free_model(step, store, embedder)
+        _check_grown(options, store, embedder, earlier)
+    free = None if named == {} else _free_model(options, store, embedder)
     views = _free_views(free, source_model) if named is None else named
-    metered = cap.meter(embedder, step.price)
+    metered = cap.meter(embedder, options.price)
     metered_views = {spec: cap.meter(view) for spec, view in views.items()}
     return FitInputs(
         store=store,
@@ -129,21 +128,21 @@ def prior_map(prior: FittedStitch) -> AffineMap:
     return affine
 
 
-def reads_texts(step: Fit) -> bool:
+def reads_texts(specs: Sequence[str]) -> bool:
     """Return whether any stitch to choose among may read texts."""
-    return not step.specs or AUTO in step.specs or any(new_stitch(spec).reads_texts for spec in step.specs)
+    return not specs or AUTO in specs or any(new_stitch(spec).reads_texts for spec in specs)
 
 
-def _stitches(step: Fit) -> list[Stitch]:
+def _stitches(options: FitOptions) -> list[Stitch]:
     """Return the stitches that are named, if there are such, and they are for the direction."""
-    if step.direction not in DIRECTIONS:
-        raise UsageError(f"unknown direction {step.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-    stitches = [new_stitch(spec) for spec in step.specs if spec != AUTO]
+    if options.direction not in DIRECTIONS:
+        raise UsageError(f"unknown direction {options.direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    stitches = [new_stitch(spec) for spec in options.specs if spec != AUTO]
     for stitch in stitches:
-        if stitch.reads_texts if step.direction == QUERY else stitch.kind == Adjoint.kind:
-            candidates = ", ".join(QUERY_CANDIDATES if step.direction == QUERY else AUTO_CANDIDATES)
+        if stitch.reads_texts if options.direction == QUERY else stitch.kind == Adjoint.kind:
+            candidates = ", ".join(QUERY_CANDIDATES if options.direction == QUERY else AUTO_CANDIDATES)
             raise UsageError(
-                f"the stitch {stitch.spec!r} does not map a {step.direction}; choose one such as {candidates}"
+                f"the stitch {stitch.spec!r} does not map a {options.direction}; choose one such as {candidates}"
             )
     return stitches
 
@@ -164,15 +163,15 @@ def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[st
     return views
 
 
-def _named_views(step: Fit) -> Mapping[str, Embedder] | None:
+def _named_views(options: FitOptions) -> Mapping[str, Embedder] | None:
     """Return the views that were named; None where nothing is said of them, so that a free one may be tried."""
-    views = step.view
+    views = options.view
     if views is None or isinstance(views, Mapping):
         return views
     return load_views(views, load_embedder)
 
 
-def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, target: str) -> None:
+def _check_views(options: FitOptions, store: Store, views: Mapping[str, Embedder], *, target: str) -> None:
     """Make sure that further models can be asked again when a store is translated, and that somebody reads them."""
     for spec, view in views.items():
         if spec == target:
@@ -186,7 +185,7 @@ def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, targ
             raise UsageError(
                 f"--view {spec} names code to run, and a stitch loads its views by itself; choose another kind"
             )
-    if views and (step.direction == QUERY or not reads_texts(step)):
+    if views and (options.direction == QUERY or not reads_texts(options.specs)):
         raise UsageError("--view is for stitches that read texts, such as --kind ridge+text; leave it out")
     if views and not store.info.has_texts:
         raise StoreError(
@@ -207,12 +206,12 @@ def _check_texts(store: Store, stitches: Sequence[Stitch]) -> None:
 
 
 def _check_prior(
-    step: Fit, store: Store, embedder: Embedder, prior: FittedStitch, source_model: ModelIdentity | None
+    options: FitOptions, store: Store, embedder: Embedder, prior: FittedStitch, source_model: ModelIdentity | None
 ) -> None:
     """Make sure that a prior leads from the store's model to the target."""
-    if step.direction == QUERY:
+    if options.direction == QUERY:
         raise UsageError("--prior is for stitches that map documents; leave it out")
-    if set(step.specs) != {Ridge.kind}:
+    if set(options.specs) != {Ridge.kind}:
         raise UsageError("--prior is for the stitch ridge alone; leave --kind out, or give --kind ridge")
     manifest, target = prior.manifest, embedder.identity
     require_direction(manifest, DOCUMENT, source="--prior")
@@ -231,7 +230,7 @@ def _check_prior(
     prior_map(prior)
 
 
-def _check_grown(step: Fit, store: Store, embedder: Embedder, earlier: FittedStitch) -> None:
+def _check_grown(options: FitOptions, store: Store, embedder: Embedder, earlier: FittedStitch) -> None:
     """Make sure that the earlier stitch is for this store and target, and that there is room for new documents."""
     require_direction(earlier.manifest, DOCUMENT, source="--grown-from")
     model, dim = earlier.manifest.model, input_dim(earlier.manifest)
@@ -240,10 +239,10 @@ def _check_grown(step: Fit, store: Store, embedder: Embedder, earlier: FittedSti
             f"--grown-from: the stitch leads from {dim} dimensions to {model.spec if model else 'a nameless model'}, "
             f"not from {store.info.dim} to {embedder.identity.spec}; name the stitch of this store"
         )
-    if step.sample <= len(earlier.sample.ids):
+    if options.sample <= len(earlier.sample.ids):
         raise UsageError(
-            f"--sample {step.sample} leaves no room for new documents: the stitch of --grown-from has true vectors of "
-            f"{len(earlier.sample.ids):,}, which count; raise --sample"
+            f"--sample {options.sample} leaves no room for new documents: the stitch of --grown-from has true vectors "
+            f"of {len(earlier.sample.ids):,}, which count; raise --sample"
         )
 
 
@@ -255,15 +254,15 @@ def _differ(first: ModelIdentity, second: ModelIdentity) -> bool:
     return len(revisions) > 1 or replace(first, revision=None) != replace(second, revision=None)
 
 
-def _free_model(step: Fit, store: Store, embedder: Embedder) -> Embedder | None:
+def _free_model(options: FitOptions, store: Store, embedder: Embedder) -> Embedder | None:
     """Return the free local model that a fit tries without being asked; None where it would be of no use.
 
     It is tried where the target may cost money, so that its own tokens are not at hand, where a stitch is chosen by
     `auto` and may read texts, and where there are `FEWEST_VIEWED` documents to judge it on.
     """
-    if step.direction != DOCUMENT or not store.info.has_texts or AUTO not in step.specs:
+    if options.direction != DOCUMENT or not store.info.has_texts or AUTO not in options.specs:
         return None
-    if embedder.profile.is_paid is False or min(step.sample, store.info.count) < FEWEST_VIEWED:
+    if embedder.profile.is_paid is False or min(options.sample, store.info.count) < FEWEST_VIEWED:
         return None
     return load_embedder(FREE_VIEW) if has_packaged_model() else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
-from migrate.steps.fit.inputs import prior_map, reads_texts
+from migrate.steps.fit.inputs import FitInputs, prior_map, reads_texts
+from migrate.steps.fit.options import FitOptions
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
@@ -28,43 +28,39 @@ from migrate.stores.base import Store
 from migrate.threads import threads_for
 from migrate.vectors import Document, Progress, check_vectors, no_progress, unit_rows
 
-if TYPE_CHECKING:
-    from migrate.steps.fit import Fit
-
 _COMPARED, _SAME = 16, 0.99
 """Documents of the sample by which a view is held against the target, and the cosine from which on it is the same."""
 
 
-def draw(step: Fit) -> Sample:
+def draw(options: FitOptions, inputs: FitInputs) -> Sample:
     """Choose the documents to fit on; those of an earlier stitch, which are paid for, come first."""
-    earlier = step.inputs.grown_from
+    earlier = inputs.grown_from
     return draw_sample(
-        step.inputs.store,
-        step.sample,
-        strategy=step.strategy,
-        query_log=step.inputs.log,
+        inputs.store,
+        options.sample,
+        strategy=options.strategy,
+        query_log=inputs.log,
         paid=() if earlier is None else earlier.sample.ids,
-        seed=step.seed,
-        progress=step.progress,
+        seed=options.seed,
+        progress=options.progress,
     )
 
 
-def fit(step: Fit) -> FittedStitch:
-    """Embed the sample of a step, judge the candidates on it, and fit the chosen one on all."""
-    inputs, seed, progress = step.inputs, step.seed, step.progress
+def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
+    """Embed a sample, judge the candidates on it, and fit the chosen one on all."""
+    seed, progress = options.seed, options.progress
     store, embedder = inputs.store, inputs.embedder
-    _check_vectors(step)
     if store.info.has_texts:
         embedder.fit(store.documents())
-    sample = step.drawn
     log = digests_of(inputs.log.looked_up if inputs.log else ())
     pairs = embed_pairs(store, embedder.chosen_by(log), sample, progress=progress)
     chosen_by = log | choosers_of_source(store, embedder, pairs.source, pairs.target)
-    manifest, state = _manifest(step, chosen_by), dict(embedder.state())
+    manifest = _manifest(options, inputs, sample, chosen_by)
+    state = dict(embedder.state())
     with threads_for(len(pairs.source)):
         mixture = find_mixture(pairs.source, pairs.target, seed=seed)
-    if step.direction == QUERY:
-        fitted = fit_query_pairs(pairs, step.specs, manifest=manifest, state=state, seed=seed, progress=progress)
+    if options.direction == QUERY:
+        fitted = fit_query_pairs(pairs, options.specs, manifest=manifest, state=state, seed=seed, progress=progress)
         return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
     views, targets = dict(inputs.views), list[str]()
     if not inputs.named:  # a view that nobody named, and that is the target in disguise, is none
@@ -72,14 +68,14 @@ def fit(step: Fit) -> FittedStitch:
         views = {spec: view for spec, view in views.items() if spec not in targets}
     texts = [document.text for document in sample.documents]
     reader, tokens = None, None
-    if store.info.has_texts and reads_texts(step):
+    if store.info.has_texts and reads_texts(options.specs):
         with threads_for(len(pairs.source)):
             reader = fit_reader(store, embedder.token_table(), views, seed=seed)
             if inputs.free is not None and reader.pieces is None:
-                reader, tokens = _with_free_tokens(step, reader, pairs, texts)
+                reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
     fitted = fit_pairs(
         pairs,
-        step.specs,
+        options.specs,
         manifest=manifest,
         state=state,
         seed=seed,
@@ -101,15 +97,16 @@ def fit(step: Fit) -> FittedStitch:
     return fitted if fitted.reader is None else replace(fitted, reader=fitted.reader.with_models(inputs.given))
 
 
-def _check_vectors(step: Fit) -> None:
+def check_stored_vectors(options: FitOptions, inputs: FitInputs) -> None:
     """Make sure, before anything is paid for, that the store holds no vector that `translate` would refuse.
 
     One whose queries are mapped stays as it is: of its vectors some may be zero.
     """
-    store, start = step.inputs.store, 0
+    store = inputs.store
+    start = 0
     for batch in store.scan():
-        step.progress("check the vectors", start, store.info.count)
-        check_vectors(batch.ids, batch.vectors, source=store.info.location, allow_zero=step.direction == QUERY)
+        options.progress("check the vectors", start, store.info.count)
+        check_vectors(batch.ids, batch.vectors, source=store.info.location, allow_zero=options.direction == QUERY)
         start += len(batch)
 
 
@@ -133,44 +130,43 @@ def _minutes(model: Embedder, store: Store, sample: Sample) -> float | None:
     return None if rate is None else store.info.count / rate
 
 
-def _manifest(step: Fit, chosen_by: frozenset[str]) -> Manifest:
-    inputs, store, sample = step.inputs, step.inputs.store, step.drawn
+def _manifest(options: FitOptions, inputs: FitInputs, sample: Sample, chosen_by: frozenset[str]) -> Manifest:
+    store = inputs.store
     earlier = choosers_of(*(stitch.manifest for stitch in (inputs.grown_from, inputs.prior) if stitch is not None))
     return Manifest(
         kind="stitch",
         model=inputs.embedder.identity,
         source_model=inputs.source_model,
-        seed=step.seed,
+        seed=options.seed,
         counts={"pairs": len(sample.rows), "documents": store.info.count},
         details=StitchFacts(
             fingerprint=store.snapshot().fingerprint,
-            direction=step.direction,
+            direction=options.direction,
             sample={"strategy": sample.strategy, "from query log": sample.from_log},
             texts=store.info.has_texts,
             chosen_by=tuple(sorted(earlier | chosen_by)),
             prior=None if inputs.prior is None else inputs.prior.digest(),
-            request=request_of(step),
+            request=request_of(options, inputs),
         ).as_details(),
     )
 
 
-def request_of(step: Fit) -> str:
+def request_of(options: FitOptions, inputs: FitInputs) -> str:
     """Return the SHA-256 of what a fit reads and its options: two that have it in common give the same stitch.
 
     The embedder knows the words of the store by then.
     """
-    inputs = step.inputs
     stitches = {"prior": inputs.prior, "grown from": inputs.grown_from}
     return sha256_json(
         {
             "store": inputs.store.snapshot().fingerprint,
             "model": inputs.embedder.cache_scope("document"),
             "source model": None if inputs.source_model is None else asdict(inputs.source_model),
-            "direction": step.direction,
-            "stitch": step.specs,
-            "sample": step.sample,
-            "strategy": step.strategy,
-            "seed": step.seed,
+            "direction": options.direction,
+            "stitch": options.specs,
+            "sample": options.sample,
+            "strategy": options.strategy,
+            "seed": options.seed,
             "query log": None if inputs.log is None else inputs.log.digest(),
             "views": {spec: view.cache_scope("document") for spec, view in inputs.views.items()},
             **{name: None if stitch is None else stitch.digest() for name, stitch in stitches.items()},
@@ -227,17 +223,17 @@ def _leaning_ridge(pairs: Pairing, prior: AffineMap) -> Ridge:
 
 
 def _with_free_tokens(
-    step: Fit, plain: TextReader, pairs: Pairs, texts: Sequence[str]
+    inputs: FitInputs, plain: TextReader, pairs: Pairs, texts: Sequence[str], *, seed: int
 ) -> tuple[TextReader, TriedTokens | None]:
     """Return the reader, with the token embeddings of the free local model if the texts alone find more by them."""
-    inputs, free = step.inputs, step.inputs.free
+    free = inputs.free
     table = None if free is None else free.token_table()
     if free is None or table is None:
         return plain, None
-    reader = fit_reader(inputs.store, table, plain.models, seed=step.seed)
+    reader = fit_reader(inputs.store, table, plain.models, seed=seed)
     # Other models embed texts, and would say the same of both
     with_tokens, bare = (
-        Pairing(pairs.source, pairs.target, replace(one, models={}).read(texts), step.seed).in_own_order()
+        Pairing(pairs.source, pairs.target, replace(one, models={}).read(texts), seed).in_own_order()
         for one in (reader, plain)
     )
     tried = TriedTokens.compare(free.profile.spec, with_tokens, bare)

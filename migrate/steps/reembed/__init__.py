@@ -21,8 +21,9 @@ from migrate.steps.base import (
     parameter,
     step_like,
 )
-from migrate.steps.fit import TARGET
-from migrate.steps.translate import LOG, OUTPUT, POLICY, SAVE_STITCH, Translate
+from migrate.steps.fit.options import TARGET
+from migrate.steps.translate import Translate
+from migrate.steps.translate.options import LOG, OUTPUT, POLICY, SAVE_STITCH
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel

@@ -11,6 +11,7 @@ from migrate.steps.base import Step, argument, function, option
 if TYPE_CHECKING:
     from migrate.steps.base import StoreLike
     from migrate.steps.switch.job import Dropped, Switched
+    from migrate.stores.switching import Exchange, Record
 
 _SWITCHED = argument("The store that was switched, or its path.", "store")
 
@@ -63,15 +64,18 @@ class Switch(Step["Switched"]):
     @cached_property
     def switched(self) -> Switched:
         """The switch that is to be done, of stores that may be switched; raises as `execute`."""
-        from migrate.steps.switch.job import plan_switch
-
-        return plan_switch(self)[2]
+        return self._plan()[2]
 
     def execute(self) -> Switched:
         """Compare the stores, check the proof, and let them trade names."""
-        from migrate.steps.switch.job import switch
+        exchange, record, done = self._plan()
+        exchange.switch(record)
+        return done
 
-        return switch(self)
+    def _plan(self) -> tuple[Exchange, Record, Switched]:
+        from migrate.steps.switch.job import plan_switch
+
+        return plan_switch(self.old, self.new, proof=self.audit, unproven=self.unproven)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +134,13 @@ class Forget(Step["Switched | Dropped"]):
         """The switch or the field that is to be forgotten."""
         from migrate.steps.switch.job import plan_forget
 
-        return plan_forget(self)
+        return plan_forget(self.old)
 
     def execute(self) -> Switched | Dropped:
         """Delete the old store and the record of the switch, or drop the field."""
         from migrate.steps.switch.job import forget
 
-        return forget(self)
+        return forget(self.old)
 
 
 switch, rollback, forget = function(Switch), function(Rollback), function(Forget)

@@ -25,11 +25,11 @@ from migrate.stores.base import Store
 from migrate.stores.content import content_difference, content_of, is_content
 from migrate.stores.fields import NamedField
 from migrate.stores.registry import absolute_location, find_exchange, path_in
-from migrate.stores.switching import Exchange, Record, moved
+from migrate.stores.switching import Exchange, Record, SwitchableStore, moved
 from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
-    from migrate.steps.switch import Forget, Switch
+    from migrate.steps.base import StoreLike
 
 REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
@@ -97,19 +97,15 @@ class _Proof:
     margin: float | None = None
 
 
-def switch(step: Switch) -> Switched:
-    """Compare two stores, make sure that the new one is SAFE, and let them trade names."""
-    exchange, record, done = plan_switch(step)
-    exchange.switch(record)
-    return done
-
-
-def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
-    """Compare two stores, and make sure that the new one is SAFE; nothing is written.
+def plan_switch(
+    old_store: StoreLike, new_store: StoreLike, *, proof: object = None, unproven: bool = False
+) -> tuple[Exchange, Record, Switched]:
+    """Compare two stores, and make sure that the new one is SAFE, as `compare_stores` does; nothing is written.
 
     Return the exchange, the record that it is to keep, and what will have been done then.
     """
-    old, new = location_of(step.old), location_of(step.new)
+    old = location_of(old_store)
+    new = location_of(new_store)
     exchange_before = find_exchange(old)
     record = None if exchange_before is None else exchange_before.record()
     if exchange_before is not None and record is not None:
@@ -124,32 +120,32 @@ def plan_switch(step: Switch) -> tuple[Exchange, Record, Switched]:
         raise moved(new, other_record["old"])
     stores = open_store(old, verify=True), open_store(new, verify=True)
     exchange = _exchange(*stores)
-    done = compare_stores(*stores, proof=step.audit, unproven=step.unproven)
+    done = compare_stores(*stores, proof=proof, unproven=unproven)
     exchange.check = partial(_refuse_changed, *stores)
     return exchange, asdict(done), done
 
 
-def plan_forget(step: Forget) -> Switched | Dropped:
+def plan_forget(store: StoreLike) -> Switched | Dropped:
     """Return what is to be forgotten: a field that the location names, else the old store of a switch."""
-    if (field := _field_of(step)) is not None:
+    if (field := _field_of(store)) is not None:
         field.refuse_drop()
         return Dropped(field.location)
-    return Switched.of(exchange_of(step.old)[1])
+    return Switched.of(exchange_of(store)[1])
 
 
-def forget(step: Forget) -> Switched | Dropped:
+def forget(store: StoreLike) -> Switched | Dropped:
     """Drop a field, or delete the old store of a switch, with the record."""
-    if (field := _field_of(step)) is not None:
+    if (field := _field_of(store)) is not None:
         field.drop()
         return Dropped(field.location)
-    exchange, record = exchange_of(step.old)
+    exchange, record = exchange_of(store)
     exchange.forget()
     return Switched.of(record)
 
 
-def _field_of(step: Forget) -> NamedField | None:
+def _field_of(store: StoreLike) -> NamedField | None:
     """Return the field that is to be dropped; None where the store is part of a switch, or no field is named."""
-    location = location_of(step.old)
+    location = location_of(store)
     exchange = find_exchange(location)
     return None if exchange is not None and exchange.record() is not None else NamedField.at(location)
 
@@ -193,12 +189,12 @@ def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bo
     )
 
 
-def location_of(store: Store | str | Path) -> str:
+def location_of(store: StoreLike) -> str:
     """Return the location of a store in full, as a switch may be undone from another folder; without a password."""
     return hide_secrets(absolute_location(store.info.location if isinstance(store, Store) else store))
 
 
-def exchange_of(store: Store | str | Path) -> tuple[Exchange, Record]:
+def exchange_of(store: StoreLike) -> tuple[Exchange, Record]:
     """Return the exchange at a store, with its record; UsageError where nothing was switched."""
     old = location_of(store)
     exchange = find_exchange(old)
@@ -217,6 +213,8 @@ def _exchange(old: Store, new: Store) -> Exchange:
         )
     if old.info.location == new.info.location:
         raise UsageError(f"{new.info.location}: this is the old store itself; name the new one")
+    if not isinstance(old, SwitchableStore):
+        raise UsageError(f"{old.info.location}: stores of the kind {old.info.kind} cannot be switched; name another")
     return old.exchange(new)
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PRICE, RESTART, PaidStep, argument, function, option
+from migrate.steps.base import PaidStep, function
+from migrate.steps.sync.options import SyncOptions
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
-    from migrate.steps.base import ModelLike, StoreLike
     from migrate.steps.sync.job import Synced, SyncInputs
 
 
 @dataclass(frozen=True, eq=False)
-class Sync(PaidStep["Synced"]):
+class Sync(SyncOptions, PaidStep["Synced"]):
     """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
 
     Vectors of documents that did not change are kept to the bit. All else of a record is the old store's. The new store
@@ -44,20 +44,6 @@ class Sync(PaidStep["Synced"]):
     <Synced new-store: up to date, 150 vectors>
     """
 
-    old: StoreLike = field(metadata=argument("The store that `new` was made from, as it is now, or its path.", "store"))
-    new: StoreLike = field(
-        metadata=argument("The store that was translated, or re-embedded, from it before, or its path.", "store")
-    )
-    _: KW_ONLY
-    any_store: bool = field(
-        default=False, metadata=option("Allow an OLD that has fewer than half of the documents of NEW.", is_seldom=True)
-    )
-    target: ModelLike | None = field(
-        default=None, metadata=option("Model of NEW.  [default: the one that it names]", "text", metavar="SPEC")
-    )
-    price: float | None = field(default=None, metadata=PRICE)
-    restart: bool = field(default=False, metadata=RESTART)
-
     @cached_property
     def comparison(self) -> SyncInputs:
         """Both stores, and what became of each document. They are read for it, and nothing is embedded."""
@@ -83,7 +69,7 @@ class Sync(PaidStep["Synced"]):
         """Embed what is new, and write the store anew, unless it is up to date."""
         from migrate.steps.sync.job import sync
 
-        return sync(self)
+        return sync(self, self.comparison)
 
 
 sync = function(Sync)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.sample import known_documents
 from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
+from migrate.steps.sync.options import SyncOptions
 from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
 from migrate.stores.added_fields import field_is_translated
@@ -35,9 +36,6 @@ from migrate.stores.outputs import Output
 from migrate.vectors import Document, Progress, Vectors
 from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, settle, write_store
-
-if TYPE_CHECKING:
-    from migrate.steps.sync import Sync
 
 _LEAST_KEPT: Final = 0.5
 """Of the new store's documents; of another corpus it has next to none."""
@@ -116,36 +114,38 @@ class SyncInputs:
         return known_documents(self.old, rows)
 
 
-def compare(step: Sync) -> SyncInputs:
+def compare(options: SyncOptions) -> SyncInputs:
     """Read both stores of a sync and find what became of each document. Nothing is embedded."""
-    old, new = store_of(step.old, verify=True), store_of(step.new, verify=True)
+    old, new = store_of(options.old, verify=True), store_of(options.new, verify=True)
     old.verify()
     new.verify()
     if old.is_beside(new):
         raise field_is_translated(old.info.location, new.info.location)
     refuse_switched(old, new)
     # one that is given is held against the store after the order of the two is known to be right
-    target = step.target
+    target = options.target
     embedder = target if isinstance(target, Embedder) else model_of(new, target, "target")
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
     snapshots = old.snapshot(), new.snapshot()
-    changes = find_changes(old, new, all_true=manifest.store.made_by == REEMBEDDED, progress=step.progress)
-    if not step.any_store:
+    changes = find_changes(old, new, all_true=manifest.store.made_by == REEMBEDDED, progress=options.progress)
+    if not options.any_store:
         _refuse_other_corpus(old, new, changes)
     _refuse_blank(old, embedder, changes)
-    return SyncInputs(old, new, step.cap.meter(embedder, step.price), output, manifest, changes, snapshots)
+    return SyncInputs(old, new, options.cap.meter(embedder, options.price), output, manifest, changes, snapshots)
 
 
-def sync(step: Sync) -> Synced:
+def sync(options: SyncOptions, comparison: SyncInputs) -> Synced:
     """Embed what is new, and write the store anew, unless it is up to date."""
-    started, comparison, written = time.perf_counter(), step.comparison, False
+    started = time.perf_counter()
+    written = False
     counts = comparison.changes.counts
-    if not step.restart and settle(comparison.output, _SyncJob.command, force=True):
+    if not options.restart and settle(comparison.output, _SyncJob.command, force=True):
         # an earlier run was brought to its end, and its store is compared anew
         new = open_store(comparison.new.info.location, verify=True)
-        comparison, written = replace(step, new=new, target=comparison.embedder).comparison, True
+        comparison = compare(replace(options, new=new, target=comparison.embedder))
+        written = True
     remarks = tuple[str, ...]()
     if not comparison.is_current:
         counts, written = comparison.changes.counts, True
@@ -165,9 +165,9 @@ def sync(step: Sync) -> Synced:
             _manifest(comparison),
             n_true == len(kept_rows) and keeps_as_made(comparison.new, is_kept=is_kept),
             comparison.before[1],
-            step.progress,
+            options.progress,
         )
-        details = write_store(comparison.output, job, force=True, restart=step.restart, progress=step.progress)
+        details = write_store(comparison.output, job, force=True, restart=options.restart, progress=options.progress)
         remarks = tuple(details["remarks"])
     remarks = (*comparison.remarks, *remarks) if written else ()
     wall_s = time.perf_counter() - started

@@ -2,56 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from migrate.errors import UsageError
 from migrate.pace import LEAST
 from migrate.plugins import installed
-from migrate.steps.base import (
-    FORCE,
-    PRICE,
-    QUERY_LOG,
-    RESTART,
-    SEED,
-    PaidStep,
-    argument,
-    function,
-    option,
-    parameter,
-)
+from migrate.steps.base import PaidStep, function
+from migrate.steps.translate.options import TranslateOptions
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
-    from migrate.steps.base import ModelLike, StoreLike
-    from migrate.steps.translate.choice import Budget
     from migrate.steps.translate.job import TranslateJob, Translation
-    from migrate.steps.translate.stitch import Announce
-    from migrate.stitch.fitted import FittedStitch
-    from migrate.vectors import Query
-
-REEMBEDDING = "Re-embedding"
-"""Title of a section of the help text."""
-
-OUTPUT = option("Folder to write, or KIND:LOCATION for a store of another kind.", "store", flags=("--output", "-o"))
-POLICY = option(
-    "Documents to embed first.  [default: query-log where there is one, else confidence, or random where "
-    "that cannot be used]",
-    choices=("query-log", "confidence", "random"),
-    section=REEMBEDDING,
-    is_seldom=True,
-)
-LOG = {**QUERY_LOG, "section": REEMBEDDING}
-SAVE_STITCH = option(
-    "Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING, is_seldom=True
-)
 
 
 @dataclass(frozen=True, eq=False)
-class Translate(PaidStep["Translation"]):
+class Translate(TranslateOptions, PaidStep["Translation"]):
     """Write a store, translated by a stitch, to a new one; ids, order, texts, metric and format are kept.
 
     Instead of an output, `into` names a field for the new vectors in the records of the store itself: no other field is
@@ -89,78 +56,6 @@ class Translate(PaidStep["Translation"]):
     >>> migrate.translate("my-store", stitch, "new-store")  # doctest: +ELLIPSIS
     <Translation new-store: 150 vectors, 32 -> 24 dimensions, 100 of them true, in ... s>
     """
-
-    store: StoreLike = field(metadata=argument("The store that the stitch was fitted on, or its path.", "store"))
-    stitch: FittedStitch | str | Path = field(
-        metadata=argument("The stitch that `fit` returned, or the folder or URL that it was saved to.", "stitch")
-    )
-    output: str | Path | None = field(default=None, metadata=OUTPUT)
-    _: KW_ONLY
-    into: str | None = field(
-        default=None,
-        metadata=option(
-            "Name of a new field or column of vectors in the records of STORE, in the place of --output.",
-            "text",
-            metavar="FIELD",
-        ),
-    )
-    any_store: bool = field(
-        default=False,
-        metadata=option("Allow a store that the stitch was not fitted on, such as one that has grown.", is_seldom=True),
-    )
-    reembed: Budget | str | None = field(
-        default=None,
-        metadata=option(
-            "Part of the store to embed for real, the sample included, before the stitch is fitted again on all of it.",
-            "text",
-            metavar="10%|5000|$20|300000tok",
-            section=REEMBEDDING,
-        ),
-    )
-    policy: str | None = field(default=None, metadata=POLICY)
-    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=LOG)
-    save_stitch: Path | str | None = field(default=None, metadata=SAVE_STITCH)
-    target: ModelLike | None = field(
-        default=None,
-        metadata=option(
-            "Model to re-embed with.  [default: the stitch's own]", "text", metavar="SPEC", section=REEMBEDDING
-        ),
-    )
-    price: float | None = field(default=None, metadata=PRICE)
-    pace: float | None = field(
-        default=None,
-        metadata=option(
-            "Share of the time to work in, with a rest after each piece of work, for a store that serves meanwhile: "
-            "0.25 takes about four times as long.",
-            "pace",
-            metavar="SHARE",
-        ),
-    )
-    workers: int | None = field(
-        default=None,
-        metadata=option(
-            "Processes, at most, for a stitch that reads texts.  [default: one a core]",
-            "count",
-            metavar="N",
-            is_seldom=True,
-        ),
-    )
-    engine: str | None = field(
-        default=None,
-        metadata=option(
-            "Program whose machines translate STORE, files of Parquet, into an output parquet:LOCATION, such as ray, "
-            "daft or spark:spark://HOST:7077.",
-            "text",
-            metavar="NAME[:ADDRESS]",
-            is_seldom=True,
-        ),
-    )
-    seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE)
-    restart: bool = field(default=False, metadata=RESTART)
-    announce: Announce | None = field(
-        default=None, repr=False, metadata=parameter("Called as a re-embedding goes on, before anything is paid for.")
-    )
 
     def check(self) -> None:
         """Make sure that options go together, and that no output lies in what is read."""

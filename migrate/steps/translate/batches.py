@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError, StoreError
 from migrate.steps.opening import store_of
 from migrate.steps.translate.job import StoreTranslation, TranslateJob, Translation
+from migrate.steps.translate.options import TranslateOptions
 from migrate.stores import open_store
 from migrate.stores.base import BATCH_SIZE, Store
 from migrate.stores.export import IdIndex, IdLookup
@@ -23,9 +24,6 @@ from migrate.stores.sources import vector_checksums
 from migrate.vectors import Batch, Vectors, check_vectors
 from migrate.work.jobs import Work
 from migrate.work.shards import Block, Shard
-
-if TYPE_CHECKING:
-    from migrate.steps.translate import Translate
 
 _COMPARED_WITH_TEXTS: Final = 8
 """Vectors of each batch that a stitch makes again that reads texts, which takes long."""
@@ -110,7 +108,7 @@ class BatchesJob(TranslateJob):
     def store_job(self, job: StoreTranslation) -> StoreTranslation:
         """Return the job that takes these vectors."""
         parts = {entry.name: getattr(job, entry.name) for entry in fields(job)}
-        return _FromBatches(**{**parts, "patch": not self.step.any_store}, made=self.made, compared=self.compared)
+        return _FromBatches(**{**parts, "patch": not self.request.any_store}, made=self.made, compared=self.compared)
 
 
 @dataclass(eq=False)
@@ -172,15 +170,15 @@ class _FromBatches(StoreTranslation):
         return np.linspace(0, count - 1, number).astype(np.int64)
 
 
-def finish_store(step: Translate, made: str, column: str, compared: int | None) -> Translation:
-    """Write the store of a step with the vectors in the files at `made`, and their confidence in `column`.
+def finish_store(request: TranslateOptions, made: str, column: str, compared: int | None) -> Translation:
+    """Write the new store of a translation with the vectors in the files at `made`, and their confidence in `column`.
 
     Of each batch `compared` are made again, None for the default: all, or a few by a stitch that reads texts.
 
     Raises as `Translate`; StoreError, VectorError or StitchError where the vectors are not those of its documents.
     """
     files = cast("ParquetStore", open_store(made))
-    job = BatchesJob(step, BatchVectors(files, store_of(step.store), column), compared)
+    job = BatchesJob(request, BatchVectors(files, store_of(request.store), column), compared)
     job.refuse_overlap()
     if files.info.dim != job.fitted.dim:
         raise StoreError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
 from migrate.steps.opening import stitch_at, store_of
+from migrate.steps.translate.options import TranslateOptions
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stores import index_recall, open_store
@@ -41,9 +42,6 @@ from migrate.work.jobs import OpenShards, Work
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import Arrays, Facts, make_shard
-
-if TYPE_CHECKING:
-    from migrate.steps.translate import Translate
 
 _PART_BYTES = 64 << 20
 _LARGEST_WRITTEN = 4 << 30
@@ -102,55 +100,55 @@ class Translation:
 class TranslateJob:
     """The store, the stitch and the models of a translation, opened when they are needed."""
 
-    step: Translate
+    request: TranslateOptions
 
     @cached_property
     def output(self) -> Output:
         """The new store, to be written; or the field of the store."""
-        if self.step.into is not None:
-            return field_of(self.source, self.step.into, self.step.progress)
-        return output_of(cast("str | Path", self.step.output))
+        if self.request.into is not None:
+            return field_of(self.source, self.request.into, self.request.progress)
+        return output_of(cast("str | Path", self.request.output))
 
     @property
     def caution(self) -> str | None:
         """A note on what programs must do before the work begins; None where there is nothing."""
-        return None if self.step.into is None else self.output.caution(self.fitted.dim)
+        return None if self.request.into is None else self.output.caution(self.fitted.dim)
 
     @cached_property
     def source(self) -> Store:
         """The store, opened."""
-        return store_of(self.step.store)
+        return store_of(self.request.store)
 
     @cached_property
     def fitted(self) -> FittedStitch:
         """The stitch, whose models spend under the cap."""
-        return with_metered_views(stitch_at(self.step.stitch), self.step.cap)
+        return with_metered_views(stitch_at(self.request.stitch), self.request.cap)
 
     @property
     def refit_folder(self) -> Path:
         """The folder of the stitch that is fitted again."""
-        return self.output.sibling("stitch") if self.step.save_stitch is None else Path(self.step.save_stitch)
+        return self.output.sibling("stitch") if self.request.save_stitch is None else Path(self.request.save_stitch)
 
     @cached_property
     def refit(self) -> Refit | None:
         """The stitch that is to come of the budget; None where there is no budget."""
-        if self.step.reembed is None:
+        if self.request.reembed is None:
             return None
         self.refuse_outputs()
-        return refit_of(self.step, self.source, self.fitted, self.refit_folder)
+        return refit_of(self.request, self.source, self.fitted, self.refit_folder)
 
     def check_target(self) -> None:
         """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
-        if self.step.target is None or self.step.reembed is not None:  # a budget is not spent on another model
+        if self.request.target is None or self.request.reembed is not None:  # a budget is not spent on another model
             return
-        profile = target_of(self.step, self.fitted).profile
+        profile = target_of(self.request, self.fitted).profile
         if profile.dim not in (None, self.fitted.dim):
             advice = "name the model that it was fitted for, or leave out `target=`"
             raise other_dimension(profile.spec, profile.dim, self.fitted.dim, "the stitch", advice)
 
     def check_source(self) -> bool:
         """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `run`."""
-        is_same = _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.step.any_store)
+        is_same = _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.request.any_store)
         if not self.source.info.has_texts:
             self.fitted.without_texts(source=self.source.info.location)
         return is_same
@@ -162,13 +160,13 @@ class TranslateJob:
     def refuse_outputs(self) -> None:
         """Make sure, before anything is spent, that the stitch and the store can be written."""
         refuse_overlap(self.refit_folder, *self._read, self.output.path)
-        self.output.require_free(force=self.step.force)
+        self.output.require_free(force=self.request.force)
         refuse_unwritable(self.output.path)
 
     @property
     def _read(self) -> list[Path]:
         """The files and folders that are read."""
-        store, stitch = self.step.store, self.step.stitch
+        store, stitch = self.request.store, self.request.stitch
         named = [store.info.location if isinstance(store, Store) else store]
         named += [] if isinstance(stitch, FittedStitch) else [stitch]
         return [path for it in named if (path := path_in(it)) is not None]
@@ -176,16 +174,16 @@ class TranslateJob:
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The views, for the documents that are still to be translated; and what the budget is spent on."""
-        self.output.require_free(force=self.step.force)
+        self.output.require_free(force=self.request.force)
         spent, reader = () if self.refit is None else self.refit.models, self.fitted.reader
         if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
             return spent
-        cap, documents_left = self.step.cap, self._documents_left
+        cap, documents_left = self.request.cap, self._documents_left
         return (*(PlannedModel(view, cap, VIEW, documents=documents_left) for view in reader.models.values()), *spent)
 
     def _documents_left(self) -> Iterator[Document]:
         """Return the documents that are still to be read, without those that an earlier run did."""
-        if self.step.restart:
+        if self.request.restart:
             return self.source.documents()
         return self.source.documents(rows_left(self.output.path, StoreTranslation.command, self.source.info.count))
 
@@ -197,25 +195,25 @@ class TranslateJob:
         """
         self.check_target()
         fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
-        with keep_pace(self.step.pace):
+        with keep_pace(self.request.pace):
             return self._write(fitted)
 
     def _write(self, fitted: FittedStitch) -> Translation:
-        step, store, output = self.step, self.source, self.output
+        request, store, output = self.request, self.source, self.output
         started = time.perf_counter()
         store.verify()
         snapshot = store.snapshot()
-        begun = None if step.restart else output.begun_with(StoreTranslation.command)
+        begun = None if request.restart else output.begun_with(StoreTranslation.command)
         if begun is None:
-            same_store = _check_fits(store, snapshot, fitted, any_store=step.any_store)
+            same_store = _check_fits(store, snapshot, fitted, any_store=request.any_store)
         else:  # the vectors are made, of the store as it was then
             same_store = bool(begun["options"]["patch"])
         fallback = fitted.fallback_use() if not store.info.has_texts else None
         fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
         job = self.store_job(StoreTranslation(store, output, snapshot, fitted, fallback, same_store))
-        processes = step.workers if step.pace is None else 1  # several would work in each other's rests
+        processes = request.workers if request.pace is None else 1  # several would work in each other's rests
         details = write_store(
-            output, job, processes=processes, force=step.force, restart=step.restart, progress=step.progress
+            output, job, processes=processes, force=request.force, restart=request.restart, progress=request.progress
         )
         wall_s = time.perf_counter() - started
         outside = details["outside"]
@@ -241,7 +239,7 @@ class TranslateJob:
     def _with_views(self, refitted: FittedStitch) -> FittedStitch:
         """Return the stitch as it was saved, with the views of this step for those that it has loaded by itself."""
         if refitted.reader is None or self.fitted.reader is None:
-            return with_metered_views(refitted, self.step.cap)
+            return with_metered_views(refitted, self.request.cap)
         models = {spec: self.fitted.reader.models.get(spec, view) for spec, view in refitted.reader.models.items()}
         return replace(refitted, reader=replace(refitted.reader, models=models))
 

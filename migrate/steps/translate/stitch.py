@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,39 +34,14 @@ from migrate.steps.translate.choice import (
     choose_within,
     look_over,
 )
+from migrate.steps.translate.options import Announce, TranslateOptions
 from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Query, no_progress
 
-if TYPE_CHECKING:
-    from migrate.steps.translate import Translate
-
 _AGAIN: Final = 2 * ASKED_AGAIN
-
-
-def _ignore(*_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Called as a re-embedding goes on; what raises stops it before anything further is paid for.
-
-    Attributes
-    ----------
-    log
-        With the target model and the queries of the log, before these are embedded, which the policy needs to choose.
-    choice
-        With the documents that were chosen, and the target model, before it embeds them.
-    stitch
-        With the stitch that came of it.
-    """
-
-    log: Callable[[PlannedModel], None] = _ignore
-    choice: Callable[[Choice, PlannedModel], None] = _ignore
-    stitch: Callable[[FittedStitch], None] = _ignore
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +51,7 @@ class Refit:
     `earlier` is the stitch that the same call has left there before: nothing is embedded then.
     """
 
-    step: Translate
+    request: TranslateOptions
     store: Store
     fitted: FittedStitch
     folder: Path
@@ -95,7 +70,7 @@ class Refit:
             return ()
         return (
             PlannedModel(
-                self.embedder, self.step.cap, documents=self.expected_documents, queries=self._queries, again=_AGAIN
+                self.embedder, self.request.cap, documents=self.expected_documents, queries=self._queries, again=_AGAIN
             ),
         )
 
@@ -105,7 +80,7 @@ class Refit:
 
     def expected_documents(self) -> Sequence[Document]:
         """Return the documents that will be embedded, or others at random where choosing them asks a paid model."""
-        reader, cap = self.fitted.reader, self.step.cap
+        reader, cap = self.fitted.reader, self.request.cap
         views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
         asks = self.policy == QUERY_LOG or any(cap.meter_of(view) is not None for view in views)
         choice = self.choice() if self._choices or not asks else self._choose(RANDOM, no_progress)
@@ -122,23 +97,24 @@ class Refit:
         if policy == QUERY_LOG:
             queries = self.embedder.embed_queries(self._queries, progress=progress)
         survey = look_over(policy, self.store, self.fitted, queries, progress=progress)
-        tally = tally_of(self.embedder, self.step.price)
-        return choose_within(self.store, survey, self.budget, policy, tally=tally, seed=self.step.seed)
+        tally = tally_of(self.embedder, self.request.price)
+        return choose_within(self.store, survey, self.budget, policy, tally=tally, seed=self.request.seed)
 
     def execute(self) -> FittedStitch:
         """Embed what the budget has room for, fit the stitch again on all pairs, and save it."""
-        step, announce = self.step, self.step.announce or Announce()
+        request = self.request
+        announce = request.announce or Announce()
         if self.earlier is not None:
             announce.stitch(self.earlier)
             return self.earlier
         if self.policy == QUERY_LOG:
-            announce.log(PlannedModel(self.embedder, step.cap, queries=self._queries))
-        choice = self.choice(progress=step.progress)
+            announce.log(PlannedModel(self.embedder, request.cap, queries=self._queries))
+        choice = self.choice(progress=request.progress)
         documents = choice.sample.documents
-        announce.choice(choice, PlannedModel(self.embedder, step.cap, documents=lambda: documents, again=_AGAIN))
+        announce.choice(choice, PlannedModel(self.embedder, request.cap, documents=lambda: documents, again=_AGAIN))
         if needs_proof(self.embedder):
             self._prove_model()
-        self._refit(choice, step.progress).save(self.folder, force=step.force)
+        self._refit(choice, request.progress).save(self.folder, force=request.force)
         saved = load_stitch(self.folder)
         announce.stitch(saved)
         return saved
@@ -152,7 +128,7 @@ class Refit:
         prove_answers(self.embedder, sampled, vectors, source=store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
-        store, fitted, seed = self.store, self.fitted, self.step.seed
+        store, fitted, seed = self.store, self.fitted, self.request.seed
         query_digests = digests_of(self.log[:MOST_QUERIES])
         true = self.embedder.chosen_by(query_digests).embed_documents(choice.sample.documents, progress=progress)
         prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
@@ -175,8 +151,8 @@ class Refit:
         )
 
 
-def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) -> Refit:
-    """Return the stitch that is to come of the budget of a step, after making sure that it can be spent.
+def refit_of(request: TranslateOptions, store: Store, fitted: FittedStitch, folder: Path) -> Refit:
+    """Return the stitch that is to come of a budget, after making sure that it can be spent.
 
     A stitch that the same call has left in `folder` before is taken as it is.
 
@@ -184,9 +160,9 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     not given. StitchError: the stitch was fitted for another store or another model, or is one for queries. StoreError:
     the store has no texts, or is not the one of its manifest.
     """
-    budget, log = Budget.parse(str(step.reembed)), log_of(step.query_log)
-    policy = choose_policy(step.policy, fitted, has_log=bool(log))
-    embedder = target_of(step, fitted)
+    budget, log = Budget.parse(str(request.reembed)), log_of(request.query_log)
+    policy = choose_policy(request.policy, fitted, has_log=bool(log))
+    embedder = target_of(request, fitted)
     store.verify()
     require_texts(store)
     embedder.fit(store.documents())
@@ -194,26 +170,26 @@ def refit_of(step: Translate, store: Store, fitted: FittedStitch, folder: Path) 
     dependencies = {  # all that the stitch depends on, as JSON holds it
         "budget": str(budget),
         "policy": policy,
-        "price": step.price,
-        "seed": step.seed,
+        "price": request.price,
+        "seed": request.seed,
         "model": embedder.cache_scope("document"),
         "query log": sha256_json([query.text for query in log[:MOST_QUERIES]]) if log else None,
         "stitch": fitted.digest(),
         "store": sha256_json(store.snapshot().as_json()),
     }
-    earlier = None if step.force else _earlier(folder, dependencies)
+    earlier = None if request.force else _earlier(folder, dependencies)
     if earlier is None:
-        refuse_existing(folder, force=step.force)
-    metered = step.cap.meter(embedder, step.price)
-    return Refit(step, store, fitted, folder, budget, metered, log, policy, dependencies, earlier)
+        refuse_existing(folder, force=request.force)
+    metered = request.cap.meter(embedder, request.price)
+    return Refit(request, store, fitted, folder, budget, metered, log, policy, dependencies, earlier)
 
 
-def target_of(step: Translate, fitted: FittedStitch) -> Embedder:
+def target_of(request: TranslateOptions, fitted: FittedStitch) -> Embedder:
     """Return the model to embed with: the one that is named, or the one that the stitch leads to."""
-    recorded, target = fitted.manifest.model, step.target
+    recorded, target = fitted.manifest.model, request.target
     if isinstance(target, Embedder):
         return target
-    state = None if isinstance(step.stitch, FittedStitch) else stitch_folder(step.stitch)
+    state = None if isinstance(request.stitch, FittedStitch) else stitch_folder(request.stitch)
     if target is None and recorded is None:
         raise UsageError("the stitch does not say its model; name it with `target`")
     if target is None and recorded is not None and runs_code(recorded.spec):

@@ -8,7 +8,6 @@ from stores_tools import make_store
 
 from migrate.errors import DatasetError, StoreError, UsageError, VectorError
 from migrate.lab.compare.compare import compare, distinct_names, match_documents
-from migrate.lab.compare.figures import matrix_of
 from migrate.lab.similarity.measures import MEASURES
 from migrate.lab.similarity.neighbours import local_dimensions
 from migrate.lab.similarity.spaces import compare_spaces
@@ -44,19 +43,19 @@ def test_every_pair_is_compared_on_the_shared_documents(matched, found):
 
 
 def test_matrices_stand_the_right_way_round(found):
-    r2 = matrix_of(BY_KEY["r2"], found)
+    r2 = found.matrix(BY_KEY["r2"])
     assert r2[0][2] == found.pairs[0, 2].forth.stitch.r2 and r2[2][0] == found.pairs[0, 2].back.stitch.r2
-    cka = matrix_of(BY_KEY["cka"], found)
+    cka = found.matrix(BY_KEY["cka"])
     assert cka[0][1] == cka[1][0] == found.pairs[0, 1].cka
     assert [cka[place][place] for place in range(3)] == [1, 1, 1]
-    identity = matrix_of(BY_KEY["r2_identity"], found)
+    identity = found.matrix(BY_KEY["r2_identity"])
     assert identity[0][2] is None and identity[1][0] is not None, "there is no figure where dimensions differ"
 
 
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
     found = compare(*stores, seed=1, kind=["ridge", "ols", "ridge"])
     assert found.specs == ("ridge", "ols")
-    penalty, above = (matrix_of(BY_KEY[key], found, "ols") for key in ("penalty", "penalty_above_self"))
+    penalty, above = (found.matrix(BY_KEY[key], "ols") for key in ("penalty", "penalty_above_self"))
     for a in range(3):
         for b in range(3):
             assert above[a][b] == pytest.approx(penalty[a][b] - penalty[b][b])
@@ -85,7 +84,7 @@ def test_documents_are_listed_by_their_dimension_with_their_neighbours(matched, 
 def test_groups_have_the_figures_of_the_matrices(stores, found):
     groups = compare(*stores, seed=1, group={"first": [0, 1], "second": [2]}).groups
     cka = next(contrast for contrast in groups.contrasts if contrast.key == "cka")
-    matrix = matrix_of(BY_KEY["cka"], found)
+    matrix = found.matrix(BY_KEY["cka"])
     assert cka.within.mean == pytest.approx(matrix[0][1])
     assert cka.between.mean == pytest.approx((matrix[0][2] + matrix[1][2]) / 2)
     assert groups.layer_distances == ((0.0, None), (None, 0.0)) and found.groups is None

@@ -1,0 +1,49 @@
+"""The options of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrate.audit.judged import JudgedOptions
+from migrate.steps.base import RESTART, argument, option, parameter
+from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
+
+if TYPE_CHECKING:
+    from migrate.audit.locations import Locations
+    from migrate.steps.base import ModelLike, StoreLike
+    from migrate.vectors import Query
+
+
+@dataclass(frozen=True, eq=False)
+class RunOptions(JudgedOptions):
+    """The store, the models and the folder, as they are named, and what the translated store is compared with."""
+
+    store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
+    target: ModelLike = field(metadata=TARGET)
+    output: str | Path = field(metadata=option("Folder to write.", "path", flags=("--output", "-o")))
+    _: KW_ONLY
+    reference: str = field(
+        default="auto",
+        metadata=option(
+            "What to compare with: a `pool` of documents that are embedded now, or every document (`build`); `auto` is "
+            "a pool, and a full re-embed without an audit where that would be all documents.",
+            choices=("auto", "pool", "build"),
+        ),
+    )
+    kind: str | Sequence[str] = field(default=("auto",), metadata=KIND)
+    sample: int = field(default=1_000, metadata=SAMPLE)
+    strategy: str | None = field(default=None, metadata=STRATEGY)
+    query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
+    source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
+    restart: bool = field(default=False, metadata=RESTART)
+    locations: Locations | None = field(
+        default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
+    )
+
+    @property
+    def folder(self) -> Path:
+        """The folder that everything is left in."""
+        return Path(self.output)
