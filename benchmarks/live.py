@@ -451,7 +451,8 @@ def of_answers(world: World, places: Sequence[int], answers: Sequence[Answer | N
 def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: Rankings) -> None:
     """A row for the first hour of a day of such queries, for each tenth of the log, and for the whole of it.
 
-    Of fewer than ten queries some tenths are empty, and have no row; nor has a part of which every query failed.
+    Of fewer than ten queries some tenths are empty, and have no row; nor has a part of which every query failed. Where
+    the full re-embed finds nothing, there is no share of it.
     """
     whole = quality(world, full)
     edges = [0, *(len(answers) * part // PARTS for part in range(1, PARTS + 1))]
@@ -461,7 +462,8 @@ def print_parts(title: str, world: World, answers: Sequence[Answer | None], full
         part = [answer for answer in answers[start:stop] if answer]
         if not part:
             continue
-        kept = of_answers(world, range(start, stop), answers[start:stop]).mean() / whole[world.log[start:stop]].mean()
+        own = of_answers(world, range(start, stop), answers[start:stop]).mean()
+        best = whole[world.log[start:stop]].mean()
         asked = (world.query_ids[place] for place in world.log[start:stop])
         shared = [
             len(set(full.rankings[query_id]).intersection(answer.ids if answer else ())) / KEPT
@@ -472,7 +474,7 @@ def print_parts(title: str, world: World, answers: Sequence[Answer | None], full
         rows.append(
             [
                 f"{start:,}-{stop:,}",
-                f"{kept:.3f}",
+                f"{own / best:.3f}" if best else "-",
                 f"{np.mean(shared):.3f}",
                 f"{embedded:,}",
                 f"{embedded / len(world.documents):.1%}",

@@ -48,6 +48,12 @@ def test_a_part_of_which_every_query_failed_has_no_row_and_counts_in_the_whole(w
     assert rows[-1][1] == "0.667"
 
 
+@pytest.mark.filterwarnings("error")
+def test_there_is_no_share_of_a_full_reembed_that_finds_nothing(world, capsys):
+    live.print_parts("live", world, [answer(RIGHT)], Rankings({"q": (WRONG,)}))
+    assert {row[1] for row in rows_of(capsys.readouterr().out)} == {"-"}
+
+
 @pytest.mark.parametrize(
     ("answers", "printed"),
     [
