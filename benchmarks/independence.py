@@ -27,7 +27,6 @@ from pathlib import Path
 
 import numpy as np
 from retrieval import TARGET_MODEL, Collection, Space, load_space, run_over
-from sampling import write_store
 
 import migrate
 from migrate.audit.document_queries import Likeness, likeness
@@ -41,7 +40,9 @@ from migrate.errors import InconclusiveError
 from migrate.report.terminal import table
 from migrate.selection import QueryLog
 from migrate.selection.query_log import query_log_rows
-from migrate.vectors import Query
+from migrate.stores import create_store, open_store
+from migrate.stores.base import Store
+from migrate.vectors import Query, Vectors
 
 SOURCE, TARGET = "mpnet", "minilm"
 SETS = ("scifact", "nfcorpus")
@@ -167,6 +168,15 @@ def load(data: Path, name: str, split: str = "test") -> tuple[Collection, Space,
     found: BeirSet = load_beir(data / name, split=split)
     collection = Collection(found, tuple(found.documents()))
     return collection, load_space(data, name, SOURCE, collection), load_space(data, name, TARGET, collection)
+
+
+def write_store(folder: Path, collection: Collection, vectors: Vectors) -> Store:
+    """A store of a collection."""
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=vectors.shape[1], metric="ip")
+    writer.append(collection.documents, vectors)
+    writer.finish()
+    return open_store(folder)
 
 
 def documents(data: Path) -> None:

@@ -1,6 +1,6 @@
 """A translated store served while it becomes true: quality, spending and latency over a replayed log, with kills.
 
-    python benchmarks/live.py DATA [--documents 200000] [--queries 10000] [--kills 100] [--old] [--embedflow PYTHON]
+    python benchmarks/live.py DATA [--documents 200000] [--queries 10000] [--kills 100] [--old]
 
 DATA is as for `benchmarks/retrieval.py`. The store holds the documents of SciFact and NFCorpus and as many made-up ones
 as are missing, each of them between two real ones in both spaces, with words of both, and as hard to translate as real
@@ -10,11 +10,10 @@ with true vectors that are known, late by 40 ms and more, fails at 2 % of the re
 Servers and worker are killed at random moments; a client whose server is gone asks the other one.
 
 Printed for each part of the log: nDCG@10 of the answers over that of a full re-embed, overlap@10 with it, the share of
-the store that was embedded, and latency. The bare search of the translated store stands beside it, and EmbedFlow, which
-serves the old store with the old model, where its interpreter is named: it is killed nowhere. With `--old` the servers
-ask the old store and the old model too; both models then have the vectors of queries in a table, as EmbedFlow's have.
-At the end the same queries are searched and served by one thread, for what serving takes beyond the searches. Exit
-code 1 if a query failed, an answer was of two models, or a true vector was lost.
+the store that was embedded, and latency. The bare search of the translated store stands beside it. With `--old` the
+servers ask the old store and the old model too; both models then have the vectors of queries in a table. At the end the
+same queries are searched and served by one thread, for what serving takes beyond the searches. Exit code 1 if a query
+failed, an answer was of two models, or a true vector was lost.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ SPREAD = 0.15
 PARTS = 10
 SLOWEST_ANSWER_S = 60.0
 CLOSE = 2e-4
-HERE = Path(__file__)
 
 
 @dataclass
@@ -190,7 +188,7 @@ def embedder_at(port: int, cache: Path | None) -> Embedder:
 
 
 class QueryTable(WrappedEmbedder):
-    """A model whose vectors of queries are known, as both models of EmbedFlow have them; documents it embeds itself."""
+    """A model whose vectors of queries are known; documents it embeds itself."""
 
     def __init__(self, embedder: Embedder, vector_of: Mapping[str, Vectors]) -> None:
         super().__init__(embedder)
@@ -451,14 +449,21 @@ def of_answers(world: World, places: Sequence[int], answers: Sequence[Answer | N
 
 
 def print_parts(title: str, world: World, answers: Sequence[Answer | None], full: Rankings) -> None:
-    """A row for the first hour of a day of such queries, for each tenth of the log, and for the whole of it."""
+    """A row for the first hour of a day of such queries, for each tenth of the log, and for the whole of it.
+
+    Of fewer than ten queries some tenths are empty, and have no row; nor has a part of which every query failed. Where
+    the full re-embed finds nothing, there is no share of it.
+    """
     whole = quality(world, full)
     edges = [0, *(len(answers) * part // PARTS for part in range(1, PARTS + 1))]
     spans = [(0, max(len(answers) // 24, 1)), *pairwise(edges), (0, len(answers))]
     rows = []
     for start, stop in spans:
         part = [answer for answer in answers[start:stop] if answer]
-        kept = of_answers(world, range(start, stop), answers[start:stop]).mean() / whole[world.log[start:stop]].mean()
+        if not part:
+            continue
+        own = of_answers(world, range(start, stop), answers[start:stop]).mean()
+        best = whole[world.log[start:stop]].mean()
         asked = (world.query_ids[place] for place in world.log[start:stop])
         shared = [
             len(set(full.rankings[query_id]).intersection(answer.ids if answer else ())) / KEPT
@@ -469,7 +474,7 @@ def print_parts(title: str, world: World, answers: Sequence[Answer | None], full
         rows.append(
             [
                 f"{start:,}-{stop:,}",
-                f"{kept:.3f}",
+                f"{own / best:.3f}" if best else "-",
                 f"{np.mean(shared):.3f}",
                 f"{embedded:,}",
                 f"{embedded / len(world.documents):.1%}",
@@ -480,6 +485,14 @@ def print_parts(title: str, world: World, answers: Sequence[Answer | None], full
         )
     head = ["queries", "nDCG@10 of full", "overlap@10", "embedded", "of store", "untrue in pool", "median ms", "p99 ms"]
     print(f"\n{title}\n\n{table([head, *rows])}")
+
+
+def print_bare_search(answers: Sequence[Answer | None]) -> None:
+    """How long the index alone took; each server asks it for every tenth query of a client, so of few there is none."""
+    bare = np.array([answer.bare_s for answer in answers if answer and not np.isnan(answer.bare_s)]) * 1e3
+    if len(bare):
+        print(f"\nbare search meanwhile: median {np.median(bare):.1f} ms, p99 {np.percentile(bare, 99):.0f} ms")
+    print()
 
 
 def mixed_answers(world: World, answers: Sequence[Answer | None], translated: Vectors) -> int:
@@ -579,31 +592,13 @@ def print_times(
     )
 
 
-def replay_through_embedflow(
-    python: str, folder: Path, port: int, limits: LiveLimits, clients: int
-) -> list[Answer | None]:
-    """The same log through EmbedFlow, in its own interpreter, with as many documents a query."""
-    facts = {"folder": str(folder), "port": port, "depth": limits.depth, "misses": limits.max_documents}
-    script = str(HERE.with_name("live_embedflow.py"))
-    command = [str(Path(python).absolute()), script, json.dumps({**facts, "clients": clients})]
-    subprocess.run(command, check=True, cwd=folder)  # it leaves a log where it runs
-    lines = (json.loads(line) for line in (folder / "embedflow.jsonl").read_text().splitlines())
-    answers: list[Answer | None] = [None] * sum(1 for _ in (folder / "embedflow.jsonl").open())
-    for line in lines:
-        scores = np.empty(0, np.float32)
-        answers[line["place"]] = Answer(
-            tuple(line["ids"]), scores, line["untrue"], line["seconds"], np.nan, ("old",), line["embedded"]
-        )
-    return answers
-
-
 def prepare(world: World, folder: Path, port: Any, stitch: str, arguments: argparse.Namespace) -> Any:
     """Write the old store, start the model, fit, translate; returns the process of the model."""
     np.save(folder / "new.npy", world.new)
     (folder / "texts.json").write_text(json.dumps([document.text for document in world.documents]))
     ids = np.array([document.id for document in world.documents])
     np.savez(folder / "old.npz", doc_ids=ids, docs=world.old)
-    np.savez(folder / "queries.npz", old=world.old_queries, new=world.new_queries, log=world.log)
+    np.savez(folder / "queries.npz", old=world.old_queries, new=world.new_queries)
     (folder / "query_texts.json").write_text(json.dumps(world.query_texts))
     embed_corpus(lambda: world.documents, load_embedder(f"file:{folder / 'old.npz'}"), folder / "old")
     context = multiprocessing.get_context("spawn")
@@ -643,8 +638,9 @@ def main() -> None:
     parser.add_argument("--failing", type=float, default=0.02)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--old", action="store_true", help="ask the old store and its model beside the new one")
-    parser.add_argument("--embedflow", help="the interpreter of an environment with EmbedFlow")
     arguments = parser.parse_args()
+    if arguments.kills >= arguments.queries:
+        parser.error("--kills: there is one kill between two queries at most")
     limits = LiveLimits(
         depth=arguments.depth,
         max_documents=arguments.max_documents,
@@ -705,9 +701,7 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     fleet.stop()
     answers = replay.answers
     print_parts("live", world, answers, full_run)
-    bare = np.array([answer.bare_s for answer in answers if answer and not np.isnan(answer.bare_s)]) * 1e3
-    print(f"\nbare search meanwhile: median {np.median(bare):.1f} ms, p99 {np.percentile(bare, 99):.0f} ms")
-    print()
+    print_bare_search(answers)
     for depth in dict.fromkeys((LiveLimits().depth, limits.depth)):
         print_overhead(folder, port, world, depth)
         if arguments.old:
@@ -725,8 +719,6 @@ def report(world: World, folder: Path, port: int, limits: LiveLimits, arguments:
     print(f"the worker's verdict: {status.verdict}")
     for message in replay.failed[:3]:
         print(message)
-    if arguments.embedflow:
-        compare_with_embedflow(world, folder, port, limits, arguments, full_run)
     return not (replay.failed or mixed or lost)
 
 
@@ -738,18 +730,6 @@ def kill_at(moments: Sequence[int], replay: Replay, fleet: Fleet) -> None:
             if replay.done >= len(replay.answers):
                 return
         fleet.kill_one(number)
-
-
-def compare_with_embedflow(
-    world: World, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace, full: Rankings
-) -> None:
-    """The same table for EmbedFlow."""
-    (folder / "embedded.live.log").write_bytes((folder / "embedded.log").read_bytes())
-    np.save(folder / "old.npy", world.old)
-    with (folder / "documents.jsonl").open("w") as file:
-        file.writelines(json.dumps({"id": one.id, "text": one.text}) + "\n" for one in world.documents)
-    answers = replay_through_embedflow(arguments.embedflow, folder, port, limits, arguments.clients)
-    print_parts("EmbedFlow", world, answers, full)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Retrieval after translation, on real embedding pairs: every stitch, every source space, two BEIR sets.
 
-    python benchmarks/retrieval.py DATA [--pairs 1000 ...] [--no-tokens] [--tokens-of MODEL] [--view SPACE]
+    python benchmarks/retrieval.py DATA [--pairs 1000 ...] [--no-tokens] [--tokens-of MODEL]
         [--stitches ridge+text auto ...]
 
 DATA holds `scifact/` and `nfcorpus/` in BEIR layout, and `pairs/SET.SPACE.npz` with `doc_ids`, `docs`, `query_ids`
@@ -15,9 +15,8 @@ that say which is the best, and by others, since the best of several is ahead by
 
 The target's own token embeddings are read where a stitch reads texts, but not with `--no-tokens`, as it would be if the
 target were behind an API; with `--tokens-of` they are those of another model, as a stitch reads those of a free one
-then, and with `--view` it reads the texts through a further space too, as through a free model. `vectors` is `auto`
-among the stitches that read no texts; `staying`, if it is asked for, is the old model, asked in its own space, and
-`together` what `auto` finds and what the old model finds, fused by rank.
+then. `vectors` is `auto` among the stitches that read no texts; `staying`, if it is asked for, is the old model, asked
+in its own space, and `together` what `auto` finds and what the old model finds, fused by rank.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -48,8 +47,8 @@ from migrate.stitch.confidence import spearman
 from migrate.stitch.registry import KINDS
 from migrate.stitch.scores import Sphere, standard_error
 from migrate.stitch.select import AUTO_CANDIDATES, Selection, applicable, select_stitch, tune
-from migrate.stitch.text_features import DenseView, TextRows
-from migrate.stitch.text_reader import TextReader, view_of
+from migrate.stitch.text_features import TextRows
+from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Batch, Document, Query, Vectors, unit_rows
 
 SETS = ("scifact", "nfcorpus")
@@ -92,9 +91,8 @@ class Space:
 
 
 def load_space(data: Path, name: str, space: str, collection: Collection) -> Space:
-    """A space from a file of vectors, which is named or lies in DATA, or computed from the texts."""
-    path = Path(space) if space.endswith(".npz") else data / "pairs" / f"{name}.{space}.npz"
-    spec = space if space.startswith("tfidf:") else f"file:{path}"
+    """A space from a file of vectors in DATA, or computed from the texts."""
+    spec = space if space.startswith("tfidf:") else f"file:{data / 'pairs' / f'{name}.{space}.npz'}"
     embedder = load_embedder(spec)
     embedder.fit(collection.documents)
     return Space(embedder.embed_documents(collection.documents), embedder.embed_queries(collection.queries))
@@ -274,10 +272,9 @@ def main() -> None:
     parser.add_argument("--spaces", nargs="+", default=list(SPACES))
     parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings")
     parser.add_argument("--tokens-of", default=TARGET_MODEL, metavar="MODEL", help="whose token embeddings are read")
-    parser.add_argument("--view", metavar="SPACE", help="a further space in DATA to read the texts through")
     arguments = parser.parse_args()
     tokens = None if arguments.no_tokens else load_embedder(arguments.tokens_of).token_table()
-    read = [read_set(arguments.data, name, arguments.spaces, tokens, view=arguments.view) for name in SETS]
+    read = [read_set(arguments.data, name, arguments.spaces, tokens) for name in SETS]
     means: dict[int, dict[str, float]] = {}
     for pairs in arguments.pairs:
         cells = {
@@ -287,8 +284,7 @@ def main() -> None:
         }
         print_cells(cells, arguments.stitches)
         texts_read = "no tokens" if tokens is None else f"tokens of {arguments.tokens_of}"
-        further = "" if arguments.view is None else f", and the vectors of {arguments.view}"
-        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; read of the texts: {texts_read}{further}")
+        print(f"\n{pairs:,} pairs, seeds {arguments.seeds}; read of the texts: {texts_read}")
         means[pairs] = {
             stitch: float(np.nanmean([[one.retention for one in found[stitch]] for found in cells.values()]))
             for stitch in arguments.stitches
@@ -309,28 +305,15 @@ class ReadSet:
 
 
 def read_set(
-    data: Path,
-    name: str,
-    spaces: Sequence[str],
-    tokens: TokenTable | None,
-    target_space: str = TARGET,
-    only: Set[str] | None = None,
-    view: str | None = None,
+    data: Path, name: str, spaces: Sequence[str], tokens: TokenTable | None, target_space: str = TARGET
 ) -> ReadSet:
-    """Read a set, or the documents of these ids `only`, and print what the full re-embed does on it.
-
-    `view` is a further space through which its texts are read.
-    """
+    """Read a set, and print what the full re-embed does on it."""
     beir = load_beir(data / name)
-    collection = Collection(beir, tuple(one for one in beir.documents() if only is None or one.id in only))
+    collection = Collection(beir, tuple(beir.documents()))
     target = load_space(data, name, target_space, collection)
     print_full_reembed(name, collection, target)
     sources = {space: load_space(data, name, space, collection) for space in spaces}
-    texts = read_texts(collection, tokens)
-    if view is not None:
-        further = unit_rows(load_space(data, name, view, collection).documents)
-        texts = TextRows({**texts.views, view_of(view): DenseView(further)})
-    return ReadSet(name, collection, target, sources, texts)
+    return ReadSet(name, collection, target, sources, read_texts(collection, tokens))
 
 
 def judge_cell(

@@ -466,11 +466,11 @@ def translate(setting: Setting, by: str, to: str) -> bool:
 
 
 def digest_of(folder: Path) -> str:
-    """A hash of all files of a folder; "" where it is not there."""
+    """A hash of all files of a folder, at any depth; "" where it is not there."""
     hashes = []
-    for path in sorted(folder.glob("*")):
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         with path.open("rb") as file:
-            hashes.append(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+            hashes.append(f"{path.relative_to(folder)} {hashlib.file_digest(file, 'sha256').hexdigest()}")
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
 
 

@@ -78,20 +78,19 @@ def make_store(kind: str, folder: Path, rows: int) -> None:
     faiss.write_index(index, str(folder / "index.faiss"))
 
 
-def make_stitch(
-    source: Path | str, folder: Path, *, reads_texts: bool = False, dim: int = DIM, rows: int = 200
-) -> None:
-    """A stitch for a store of dimension `dim`, fitted on so many of its rows."""
+def make_stitch(source: Path, folder: Path, *, reads_texts: bool = False) -> None:
+    """A stitch for a store, fitted on some of its rows."""
     store = open_store(source)
-    batch = store.get(np.arange(rows))
-    target = batch.vectors @ np.random.default_rng(1).standard_normal((dim, TARGET_DIM)).astype(np.float32)
+    rows = np.arange(200)
+    batch = store.get(rows)
+    target = batch.vectors @ np.random.default_rng(1).standard_normal((DIM, TARGET_DIM)).astype(np.float32)
     model = CountingEmbedder(folder).identity
     manifest = Manifest("stitch", model=model, details={"fingerprint": store.snapshot().fingerprint})
     pairs = Pairs(tuple(batch.ids), batch.vectors, target)
     if not reads_texts:
         fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0).save(folder)
         return
-    texts = [document.text for document in store.documents(np.arange(rows))]
+    texts = [document.text for document in store.documents(rows)]
     reader = TextReader.fit(texts)
     fitted = fit_pairs(pairs, ["ridge+text"], manifest=manifest, state={}, seed=0, texts=texts, reader=reader)
     fitted.save(folder)

@@ -49,7 +49,7 @@ class RankComparison:
 
     The ranks of the one that finds less only spoil the other's. `agreement` is the mean share, 0-1, of the first ten
     documents by the old model that are among the first 50 by the new one; `new_found` and `old_found` are how many of
-    the best documents by true vectors either has had among its first ten (`benchmarks/fading.py`).
+    the best documents by true vectors either has had among its first ten.
     """
 
     queries: int = 0

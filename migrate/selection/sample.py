@@ -25,7 +25,7 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 RANDOM, DIVERSE, QUERY_LOG = "random", "diverse", "query-log"
 
 STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
-"""Names for `strategy` of a fit. `benchmarks/sampling.py` compares them."""
+"""Names for `strategy` of a fit."""
 
 _BLOCK, _ID_BLOCK = 1_024, 65_536
 
