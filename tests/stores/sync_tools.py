@@ -98,7 +98,11 @@ class Folder:
         faiss.write_index(index, str(folder / "index.faiss"))
 
     def write_documents(self, folder, documents):
-        lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
+        # the ids are numbers too, in another order
+        lines = [
+            json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata), "faiss_id": row})
+            for row, d in enumerate(documents)
+        ]
         (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
 
     def change(self, location, before, after):
