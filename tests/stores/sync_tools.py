@@ -46,7 +46,8 @@ def old_vector(text):
 
 def some_records(count=200):
     """Documents by their ids, which are in no order, with their old vectors."""
-    names = [f"doc-{(77 * row + 5) % count:03d}" for row in range(count)]
+    # one that is no number, as ids that all are could be those of rows
+    names = ["last", *(f"doc-{(77 * row + 5) % count:03d}" for row in range(1, count))]
     return {name: record(name, f"the text of {name}", row) for row, name in enumerate(names)}
 
 
@@ -98,11 +99,7 @@ class Folder:
         faiss.write_index(index, str(folder / "index.faiss"))
 
     def write_documents(self, folder, documents):
-        # the ids are numbers too, in another order
-        lines = [
-            json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata), "faiss_id": row})
-            for row, d in enumerate(documents)
-        ]
+        lines = [json.dumps({"id": d.id, "text": d.text, "metadata": dict(d.metadata)}) for d in documents]
         (folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
 
     def change(self, location, before, after):
