@@ -30,19 +30,16 @@ _FAISS_ID: Final = "faiss_id"
 LABEL: Final = "label"
 _POSITION: Final = "position"
 
-_MOST_PARTS: Final = 8
+_MOST_NUMBERS: Final = 8
 """Numbers in an id; one with more is a hash, or a text."""
 
-_MOST_DIGITS: Final = 20
-"""Digits of an int64 and its sign."""
-
-_INT64: Final = np.iinfo(np.int64)
-_NUMBER: Final = re.compile("([0-9]+)")
+_DIGITS: Final = "[0-9]{1,20}"
+"""Those of an int64, and more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbering:
-    """How the rows of vectors are numbered.
+    """Numbers of the rows of vectors.
 
     Attributes
     ----------
@@ -79,30 +76,31 @@ class IdNumbers:
 
     def __init__(self) -> None:
         self.are_labels = True
-        self._words: list[str] | None = None
+        self._is_empty = True
+        self._pattern: re.Pattern[str] | None = None
         self._columns: list[array[int]] = []
-        self._holds = True
 
     def add(self, doc_id: str) -> None:
         """Look at the next id."""
-        number = as_integer(doc_id)
-        self.are_labels = self.are_labels and number is not None
-        if not self._holds:
+        if self._is_empty:
+            self._is_empty = False
+            self._pattern = _pattern_of(doc_id)
+            self._columns = [array("q") for _ in range(self._pattern.groups if self._pattern else 0)]
+        match = self._pattern and self._pattern.fullmatch(doc_id)
+        if not match:
+            self._give_up()
             return
-        parts = _NUMBER.split(doc_id) if number is None else ["", doc_id, ""]
-        words = parts[::2]
-        digits = parts[1::2]
-        if self._words is None:
-            self._words = words
-            self._columns = [array("q") for _ in digits]
-        is_short = len(digits) <= _MOST_PARTS and all(len(part) <= _MOST_DIGITS for part in digits)
-        values = [int(part) for part in digits] if is_short else []
-        if words != self._words or not values or not all(_INT64.min <= value <= _INT64.max for value in values):
-            self._holds = False
-            self._columns = []
-            return
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
+        self.are_labels = self.are_labels and _is_label(doc_id)
+        try:
+            for column, digits in zip(self._columns, match.groups(), strict=True):
+                column.append(int(digits))
+        except OverflowError:  # it is no int64
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.are_labels = False
+        self._pattern = None
+        self._columns = []
 
     def values(self) -> NDArray[np.int64] | None:
         """Return the number of each id; None where they hold none."""
@@ -113,16 +111,24 @@ class IdNumbers:
         return columns[0] if len(columns) == 1 else None
 
 
-def as_integer(doc_id: str) -> int | None:
-    """Return the number that an id writes out, if it writes it as `str` would."""
-    if len(doc_id) < 21 and re.fullmatch(r"0|-?[1-9][0-9]*", doc_id):
-        return int(doc_id)
-    return None
+def _is_label(doc_id: str) -> bool:
+    """Return whether an id is a number as `str` would write it."""
+    return re.fullmatch(r"0|-?[1-9][0-9]*", doc_id) is not None
+
+
+def _pattern_of(doc_id: str) -> re.Pattern[str] | None:
+    """Return the pattern of ids that differ from one in their numbers alone, with a group for each."""
+    if _is_label(doc_id):
+        return re.compile(f"(-?{_DIGITS})")
+    words = re.split("[0-9]+", doc_id)
+    if not 1 < len(words) <= _MOST_NUMBERS + 1:
+        return None
+    return re.compile(f"({_DIGITS})".join(map(re.escape, words)))
 
 
 def has_digit(doc_id: str) -> bool:
     """Return whether an id may hold a number, if others are like it."""
-    return _NUMBER.search(doc_id) is not None
+    return re.search("[0-9]", doc_id) is not None
 
 
 def match_rows(
