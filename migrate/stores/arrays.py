@@ -1,7 +1,7 @@
 """Stores that are arrays: a .npy of vectors with a docs.jsonl or another file of documents beside it.
 
-Row i of the vectors belongs to document i of the file, unless the texts say that ids are the numbers of rows. Nothing
-is unpickled.
+Row i of the vectors belongs to document i of the file, unless its ids may be the numbers of rows: see `pairing.py`.
+Nothing is unpickled.
 """
 
 from __future__ import annotations

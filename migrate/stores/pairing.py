@@ -1,8 +1,8 @@
-"""Decides which document a row of vectors has, where both the order of the documents and their ids could say so.
+"""Decides which document a row of vectors has, where both the order of the documents and numbers could say so.
 
-FAISS numbers vectors in the order in which they are added, and an array has no labels at all. Ids beside them that are
-the numbers 0 to n-1 in another order may be such numbers, or ids out of some other table. Texts that are alike have
-vectors that are alike, whatever the model, and so the texts tell which of the two readings is right.
+FAISS numbers vectors in the order in which they are added, and an array has no labels at all. Ids beside them that hold
+the numbers of rows in another order may mean rows, or be of some other table; so may labels that somebody gave. Texts
+that are alike have vectors that are alike, whatever the model, and so the texts tell which of two readings is right.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def settle_rows(
     if reading is None:
         raise StoreError(
             f"{location}: the documents in {name} may belong to vectors by their order or {numbers}, and the texts do "
-            f"not tell; say {_example(location, ORDER)} if documents are in the order in which vectors were added, or "
-            f"{_example(location, ID)} if the other is right; `check --model` tells whether it is"
+            f"not tell; say {_example(location, ORDER)} for the order in which vectors were added, or "
+            f"{_example(location, ID)} for the other; `check --model` tells whether that is right"
         )
     other = ID if reading == ORDER else ORDER
     source.read_as(reading)

@@ -278,22 +278,46 @@ def test_a_new_store_says_whose_vector_is_whose(tmp_path):
 
 COMMANDS = [
     "inspect STORE",
-    "fit STORE --target tfidf:16 --output OUT",
-    "reembed STORE --target tfidf:16 --output OUT",
+    "assess STORE --target tfidf:16",
     "check STORE --model tfidf:16",
     "stamp STORE --model tfidf:16",
+    "fit STORE --target tfidf:16 --output OUT",
+    "translate STORE STITCH --output OUT",
+    "run STORE --target tfidf:16 --output OUT",
+    "reembed STORE --target tfidf:16 --output OUT",
+    "backfill STORE --target tfidf:16 --output OUT",
+    "audit STORE --source GOOD --target tfidf:16 --queries synthetic --reference build",
+    "audit NEW --source STORE --target tfidf:16 --queries synthetic --reference build",
+    "sync STORE NEW",
+    "live run STORE --target tfidf:16",
+    "live status STORE",
+    "switch STORE NEW",
+    "compare STORE GOOD",
 ]
 
 
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """A store that can be read in two ways, the same where each document names its vector, and what was made of it."""
+    folder = tmp_path_factory.mktemp("places")
+    names = {"STORE": "store", "GOOD": "good", "STITCH": "stitch", "NEW": "new"}
+    found = {word: str(folder / name) for word, name in names.items()}
+    records = records_of([f"doc{row}" for row in reversed(range(20))], real().texts[:20])
+    write_flat(folder / "store", real().vectors[:20])
+    write_json(folder / "store", records)
+    write_flat(folder / "good", real().vectors[:20])
+    write_json(folder / "good", [{**record, "faiss_id": row} for row, record in enumerate(records)])
+    migrate.fit(found["GOOD"], load_embedder("tfidf:16"), sample=20).save(found["STITCH"])
+    migrate.translate(found["GOOD"], found["STITCH"], found["NEW"])
+    return found
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_refuses_documents_that_may_be_others(command, tmp_path, capsys):
-    ids = [f"doc{row}" for row in range(20)][::-1]
-    write_flat(tmp_path / "store", real().vectors[:20])
-    write_json(tmp_path / "store", records_of(ids, real().texts[:20]))
-    places = {"STORE": str(tmp_path / "store"), "OUT": str(tmp_path / "out")}
-    assert run([places.get(word, word) for word in command.split()]) == 4
+def test_every_command_refuses_documents_that_may_be_others(command, places, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run([{**places, "OUT": str(out)}.get(word, word) for word in command.split()]) == 4
     assert "#?rows=order" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert not out.exists()
 
 
 def test_ids_with_gaps_are_no_numbers_of_rows(tmp_path):
