@@ -1,7 +1,7 @@
 """Stores that are arrays: a .npy of vectors with a docs.jsonl or another file of documents beside it.
 
-Row i of the vectors belongs to document i of the file, unless the texts say that ids are the numbers of rows. Nothing
-is unpickled.
+Row i of the vectors belongs to document i of the file, unless its ids may be the numbers of rows: see `pairing.py`.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.documents.base import ORDER, ROWS_OPTION
 from migrate.stores.documents.beside import documents_beside
 from migrate.stores.documents.by_row import files_by_row, notes_beside
+from migrate.stores.documents.matching import ROWS_OPTION, Numbering
 from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
@@ -81,13 +81,13 @@ class ArrayStore(RowFileStore):
         manifest, foreign = own_manifest(index)
         options = {**((manifest and manifest.store.fields) or {}), **fields}
         named = {name: field for name, field in options.items() if name != ROWS_OPTION}
-        documents = self.source = documents_beside(index, None, array.count, named, kind=ArraysKind.name, in_order=True)
+        rows = Numbering(labels=None, added=None, count=array.count, is_index=False)
+        documents = self.source = documents_beside(index, rows, named, kind=ArraysKind.name)
         settled = settle_rows(
             documents,
             array,
             f"{ArraysKind.name}:{path}" + (f"#{options_text(named)}" if named else ""),
             requested=options.get(ROWS_OPTION),
-            default=ORDER,
         )
         self.named_fields = {**named, **settled}
         documents.by_row = files_by_row(index, array.count, (documents.file,))

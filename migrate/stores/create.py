@@ -17,8 +17,9 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import output_errors, sha256_file
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, Store
-from migrate.stores.documents.jsonl import DOCS_NAME, as_integer, scan_docs
+from migrate.stores.documents.jsonl import DOCS_NAME, scan_docs
 from migrate.stores.documents.langchain import current_state, write_docstore
+from migrate.stores.documents.matching import has_digit
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.faiss.recipe import Recipe, recipe_of
 from migrate.stores.faiss.writer import BuiltWriter
@@ -218,7 +219,7 @@ def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:
 def _line(document: Document, row: int) -> bytes:
     """Return a line of docs.jsonl; an id that could pass for another document's label says which label is its own."""
     fields: dict[str, object] = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
-    if as_integer(document.id) is not None:
+    if has_digit(document.id):
         fields["faiss_id"] = row
     try:
         return (json.dumps(fields, ensure_ascii=False) + "\n").encode()

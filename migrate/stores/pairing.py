@@ -1,8 +1,8 @@
-"""Decides which document a row of vectors has, where both the order of the documents and their ids could say so.
+"""Decides which document a row of vectors has, where both the order of the documents and numbers could say so.
 
-FAISS numbers vectors in the order in which they are added, and an array has no labels at all. Ids beside them that are
-the numbers 0 to n-1 in another order may be such numbers, or ids out of some other table. Texts that are alike have
-vectors that are alike, whatever the model, and so the texts tell which of the two readings is right.
+FAISS numbers vectors in the order in which they are added, and an array has no labels at all. Ids beside them that hold
+the numbers of rows in another order may mean rows, or be of some other table; so may labels that somebody gave. Texts
+that are alike have vectors that are alike, whatever the model, and so the texts tell which of two readings is right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.binary_reader import RowFile
-from migrate.stores.documents.base import ID, ORDER, ROWS_OPTION, DocumentSource, Labels
+from migrate.stores.documents.base import DocumentSource
+from migrate.stores.documents.matching import ID, LABEL, ORDER, ROWS_OPTION
 from migrate.vectors import Vectors, unit_rows
 
 _COMPARED: Final = 200
@@ -36,7 +37,7 @@ _FEATURES: Final = 4_096
 _FEWEST: Final = 30
 """Rows below which a difference is chance too often."""
 
-_LIKENESS: Final = {ORDER: "in the order of the file", ID: "in the order of the ids"}
+_NUMBERS: Final = {ID: "by the numbers in their ids", LABEL: "by the labels of the index"}
 
 
 def settle_rows(
@@ -45,52 +46,41 @@ def settle_rows(
     location: str,
     *,
     requested: str | None,
-    given_labels: Labels = None,
-    default: str | None = None,
 ) -> Mapping[str, str]:
-    """Give each row its document where order and ids differ: as `requested`, else as the texts say, else by `default`.
+    """Give each row its document where order and numbers differ: as `requested`, else as the texts say.
 
-    `given_labels` are those of an index whose labels are not its own numbers. Returns the option of a location that
-    says the same; none where there is nothing to decide.
+    Returns the option of a location that says the same; none where there is nothing to decide.
 
     Raises
     ------
     StoreError
-        The texts do not tell, and there is no default; or documents cannot be matched as requested.
+        The texts do not tell; or documents cannot be matched as requested.
     UsageError
         What is requested is no reading.
     """
     if requested is not None:
         _read_as_requested(source, location, requested)
         return {ROWS_OPTION: requested}
-    if not source.is_ambiguous or _labels_are_ids(source, given_labels):
+    if not source.is_ambiguous:
         return {}
-    fitting = _fitting_reading(source, file)
-    reading = fitting or default
+    reading = _fitting_reading(source, file)
     name = location if source.file is None else source.file.name
+    numbers = _NUMBERS[source.readings[ID].by]
     if reading is None:
         raise StoreError(
-            f"{location}: the ids in {name} may be the numbers of rows or not, and the texts do not tell; say "
-            f"{_example(location, ORDER)} if documents are in the order of the vectors, or {_example(location, ID)} if "
-            "ids are the numbers of their rows; `check --model` tells whether that is right"
+            f"{location}: the documents in {name} may belong to vectors by their order or {numbers}, and the texts do "
+            f"not tell; say {_example(location, ORDER)} for the order in which vectors were added, or "
+            f"{_example(location, ID)} for the other; `check --model` tells whether that is right"
         )
-    why = "too little tells" if fitting is None else "alike texts have alike vectors so"
     other = ID if reading == ORDER else ORDER
     source.read_as(reading)
     note = (
-        f"the ids in {name} may be the numbers of rows or not: documents are taken {_LIKENESS[reading]}, as {why}; "
+        f"the documents in {name} may belong to vectors by their order or {numbers}: they are taken "
+        f"{'by their order' if reading == ORDER else numbers}, as alike texts have alike vectors so; "
         f"{_example(location, other)} says otherwise"
     )
     source.notes = (*source.notes, note)
     return {ROWS_OPTION: reading}
-
-
-def _labels_are_ids(source: DocumentSource, given_labels: Labels) -> bool:
-    """Return whether the ids are the labels that somebody gave the vectors; documents are matched so then."""
-    if given_labels is None:
-        return False
-    source.read_as(ID)
-    return source.ids(range(1)) == [str(given_labels[0])]
 
 
 def _read_as_requested(source: DocumentSource, location: str, requested: str) -> None:

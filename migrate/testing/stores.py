@@ -37,9 +37,9 @@ DIM = 8
 
 
 def example_documents(count: int = COUNT) -> list[Document]:
-    """Documents with ids that are not their row numbers, texts and metadata."""
+    """Documents with ids that hold no row numbers, texts and metadata."""
     return [
-        Document(f"doc-{(7 * row + 3) % count}", f"text of row {row}", {"page": row, "source": "a"})
+        Document(f"doc-{3 * ((7 * row + 3) % count)}", f"text of row {row}", {"page": row, "source": "a"})
         for row in range(count)
     ]
 

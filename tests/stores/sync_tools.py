@@ -46,7 +46,8 @@ def old_vector(text):
 
 def some_records(count=200):
     """Documents by their ids, which are in no order, with their old vectors."""
-    names = [f"doc-{(77 * row + 5) % count:03d}" for row in range(count)]
+    # one that is no number, as ids that all are could be those of rows
+    names = ["last", *(f"doc-{(77 * row + 5) % count:03d}" for row in range(1, count))]
     return {name: record(name, f"the text of {name}", row) for row, name in enumerate(names)}
 
 

@@ -16,15 +16,15 @@ def folder(vectors, tmp_path):
     folder.mkdir()
     np.save(folder / "vectors.npy", vectors)
     # ids that are numbers, and not those of their rows
-    write_docs(folder, [Document(str(COUNT - row), f"text {row}", {"row": row}) for row in range(COUNT)])
+    write_docs(folder, [Document(str(3 * (COUNT - row)), f"text {row}", {"row": row}) for row in range(COUNT)])
     return folder
 
 
 def test_line_i_belongs_to_row_i_whatever_its_id(folder, vectors):
     store = open_store(folder)
     ids, stored = read(store)
-    assert ids[:2] == [str(COUNT), str(COUNT - 1)] and np.array_equal(stored, vectors)
-    assert next(store.documents(np.array([3]))) == Document(str(COUNT - 3), "text 3", {"row": 3})
+    assert ids[:2] == [str(3 * COUNT), str(3 * COUNT - 3)] and np.array_equal(stored, vectors)
+    assert next(store.documents(np.array([3]))) == Document(str(3 * COUNT - 9), "text 3", {"row": 3})
 
 
 def test_without_documents_ids_are_row_numbers(folder, vectors):

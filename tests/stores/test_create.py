@@ -47,7 +47,7 @@ def test_docs_are_plain_utf8_lines(vectors, tmp_path):
     lines = (tmp_path / "docs.jsonl").read_bytes().decode().split("\n")
     assert len(lines) == COUNT + 1
     assert lines[0].startswith('{"id": "dök-0"')
-    assert json.loads(lines[1]) == {"id": "dök-1", "text": "text\n1 \u2028", "metadata": {"page": 1}}
+    assert json.loads(lines[1]) == {"id": "dök-1", "text": "text\n1 \u2028", "metadata": {"page": 1}, "faiss_id": 1}
 
 
 @pytest.mark.parametrize("store_format", ["faiss", "langchain"])

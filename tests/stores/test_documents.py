@@ -58,7 +58,7 @@ class Matching:
 
 
 NUMBERS = list(map(str, range(COUNT)))
-PADDED = [f"{row:03}" for row in reversed(range(COUNT))]
+PADDED = [f"{row:03}" for row in range(COUNT)]
 NUMBERED = {
     "by position": Matching(records(IDS), IDS, "by position"),
     "by id": Matching(records(NUMBERS), NUMBERS, "by id"),
@@ -205,8 +205,9 @@ def test_only_places_and_hashes_are_kept(folder):
     write_lines(folder, [{"id": doc_id, "text": "x" * 5000} for doc_id in IDS])
     scan = scan_docs(folder / "docs.jsonl")
     kept = [scan.offsets, scan.sizes, scan.line_numbers, scan.hashes]
-    assert scan.values is scan.faiss_ids is None
-    assert sum(column.nbytes for column in kept) == 32 * COUNT
+    kept.append(scan.numbers.values())
+    assert scan.faiss_ids is None
+    assert sum(column.nbytes for column in kept) == 40 * COUNT
 
 
 def test_ids_of_batches_are_not_read_before_somebody_looks(folder, monkeypatch):

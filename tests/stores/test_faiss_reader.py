@@ -138,7 +138,7 @@ def test_a_file_of_a_sharded_ivf_index_is_read_whole_and_called_a_shard(vectors,
 @pytest.mark.parametrize("count", [0, COUNT])
 def test_a_flat_index_is_known_without_another_process_as_faiss_knows_it(count, metric, vectors, tmp_path, monkeypatch):
     path = save(build("Flat", vectors[:count], metric=metric), tmp_path)
-    found, labels, places = reader.FaissFile(path)._look()
+    found, labels, added, places = reader.FaissFile(path)._look()
     monkeypatch.setattr(reader, "run_job", None)
     file = reader.FaissFile(path)
     facts = {
@@ -149,7 +149,8 @@ def test_a_flat_index_is_known_without_another_process_as_faiss_knows_it(count, 
         "recipe": asdict(file.recipe),
     }
     assert facts == {name: found[name] for name in facts}
-    assert (file.metric, labels, file.labels) == (metric, None, None)
+    assert file.metric == metric
+    assert labels is file.labels is added is file.added is None
     if count:  # of an empty one FAISS names no place
         assert places.tolist() == [[file._offsets[0], count]]
 

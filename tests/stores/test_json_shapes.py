@@ -189,8 +189,8 @@ def test_a_docs_jsonl_without_texts_by_a_known_name_is_refused(record, says, vec
     "name", ["chunks.jsonl", "chunks.ndjson", "chunks.json", "metadata.json", "texts.csv", "docs.parquet"]
 )
 def test_an_array_has_its_documents_in_any_file_by_row(name, vectors, tmp_path, capsys):
-    # ids that are numbers, and not those of their rows
-    records = [{"id": str(COUNT - row), "text": text, "page": str(row)} for row, text in enumerate(TEXTS)]
+    # ids that are numbers, and not those of rows
+    records = [{"id": str(3 * (COUNT - row)), "text": text, "page": str(row)} for row, text in enumerate(TEXTS)]
     folder = place(tmp_path / "store", vectors, "", "unread.txt", array=True)
     if name.endswith("parquet"):
         pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

@@ -1,4 +1,4 @@
-"""Ids beside vectors without labels: whether they are the numbers of rows is found out, asked, or said."""
+"""Documents beside vectors: whether their order or their numbers tell whose vector is whose is found out, or said."""
 
 import csv
 import json
@@ -18,7 +18,8 @@ from migrate.datasets.stdlib import SMALL, stdlib_beir, vectors_of
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
-from migrate.vectors import unit_rows
+from migrate.stores.create import create_store
+from migrate.vectors import Document, unit_rows
 
 COUNT = 120
 RANDOM = np.random.default_rng(3)
@@ -64,6 +65,18 @@ def write_parquet(folder, records):
     parquet.write_table(pyarrow.Table.from_pylist(records), folder / "chunks.parquet")
 
 
+def records_of(ids, texts):
+    """Records of texts; without ids where there are none."""
+    if ids is None:
+        return [{"text": text} for text in texts]
+    return [{"id": doc_id, "text": text} for doc_id, text in zip(ids, texts, strict=True)]
+
+
+def name_of(number):
+    """A name without a number in it."""
+    return "".join("abcdefghij"[int(digit)] for digit in str(number))
+
+
 def write_array(folder, vectors):
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "vectors.npy", vectors)
@@ -84,7 +97,7 @@ def make(folder, ids, texts, vectors, *, by_id=False, write_vectors=write_flat, 
 def assert_paired(location, ids, texts, vectors):
     """Each id has its own text and its own vector, however rows are read."""
     store = open_store(location)
-    text_of = dict(zip(map(str, np.asarray(ids).tolist()), texts, strict=True))
+    text_of = dict(zip(map(str, ids), texts, strict=True))
     vector_of = dict(zip(text_of, vectors, strict=True))
     rows, stored = read(store)
     assert {document.id: document.text for document in store.documents()} == text_of
@@ -92,15 +105,21 @@ def assert_paired(location, ids, texts, vectors):
     return store
 
 
+def assert_told(store, *, by_id, what="id"):
+    """The store says how its documents were matched, and names the other reading."""
+    chosen, other = (f"by {what}", "order") if by_id else ("by position", "id")
+    assert f"matched {chosen}" in store.info.details["documents"]
+    words = f"taken by the {'labels' if what == 'label' else 'numbers'}" if by_id else "taken by their order"
+    notes = [note for note in store.info.notes if words in note and f"#?rows={other}'" in note]
+    assert len(notes) == 1
+
+
 @pytest.mark.parametrize("by_id", [False, True], ids=["in the order of the file", "in the order of the ids"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_texts_and_vectors_tell_which_is_right(order, by_id, tmp_path):
     folder = make(tmp_path / "store", ORDERS[order], real().texts, real().vectors, by_id=by_id)
     store = assert_paired(folder, ORDERS[order], real().texts, real().vectors)
-    right, wrong = ("ids", "order") if by_id else ("file", "id")
-    assert [note for note in store.info.notes if f"the order of the {right}" in note and f"#?rows={wrong}'" in note], (
-        "the other reading is named"
-    )
+    assert_told(store, by_id=by_id)
 
 
 @pytest.mark.parametrize("write", [write_json, write_csv, write_parquet])
@@ -119,14 +138,186 @@ def test_the_numbers_that_faiss_gave_in_inverted_lists_are_no_ids_either(by_id, 
     assert_paired(tmp_path / "store", SHUFFLED, real().texts, real().vectors)
 
 
+FORMS = {
+    "zeros before": "{:05}",
+    "a word before": "doc{}",
+    "words around": "2024/chunk-{}.txt",
+    "from 100 on": "1{:03}",
+    "of a float": "{}.0",
+}
+
+
+@pytest.mark.parametrize("write_vectors", [write_flat, write_array])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("by_id", [False, True], ids=["in the order of the file", "in the order of the ids"])
+def test_ids_may_hold_the_number_of_a_row_in_another_form(by_id, form, write_vectors, tmp_path):
+    ids = [FORMS[form].format(number) for number in SHUFFLED]
+    vectors = real().vectors[np.argsort(SHUFFLED)] if by_id else real().vectors
+    write_vectors(tmp_path / "store", vectors)
+    write_json(tmp_path / "store", records_of(ids, real().texts))
+    store = assert_paired(tmp_path / "store", ids, real().texts, real().vectors)
+    assert_told(store, by_id=by_id)
+
+
+@pytest.mark.parametrize("write", [write_json, write_lines, write_csv, write_parquet])
+def test_numbers_in_ids_are_read_in_every_format(write, tmp_path):
+    ids = [f"doc{number}" for number in SHUFFLED]
+    write_flat(tmp_path / "store", real().vectors[np.argsort(SHUFFLED)])
+    write(tmp_path / "store", records_of(ids, real().texts))
+    assert_paired(tmp_path / "store", ids, real().texts, real().vectors)
+
+
+ONE_READING = {
+    **{f"in order, {name}": [form.format(number) for number in range(COUNT)] for name, form in FORMS.items()},
+    "from 1 on": [str(number + 1) for number in range(COUNT)],
+    "with gaps": [str(3 * number + 7) for number in SHUFFLED],
+    "two numbers": [f"doc{number // 7}_{number % 7}" for number in SHUFFLED],
+    "different words": [f"{'ab'[number % 2]}{number}" for number in SHUFFLED],
+    "hashes": [f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}" for number in SHUFFLED.tolist()],
+}
+
+
+@pytest.mark.parametrize("write_vectors", [write_flat, write_array])
+@pytest.mark.parametrize("case", ONE_READING)
+def test_other_ids_need_no_evidence(case, write_vectors, tmp_path):
+    vectors = NOTHING_TELLS["random vectors"](real().texts, real().vectors)[1]
+    write_vectors(tmp_path / "store", vectors)
+    write_json(tmp_path / "store", records_of(ONE_READING[case], real().texts))
+    store = assert_paired(tmp_path / "store", ONE_READING[case], real().texts, vectors)
+    assert not [note for note in store.info.notes if "may belong" in note]
+
+
+LABELS = {
+    "reversed": np.arange(COUNT)[::-1],
+    "rolled": np.roll(np.arange(COUNT), 60),
+    "shuffled": SHUFFLED,
+    "from 100 on, reversed": 100 + np.arange(COUNT)[::-1],
+}
+OF_LABELS = {
+    "none": lambda labels: None,
+    "numbers": lambda labels: [str(number) for number in np.sort(labels)],
+    "names": lambda labels: [name_of(number) for number in np.sort(labels)],
+    "padded": lambda labels: [f"doc{number:05}" for number in np.sort(labels)],
+}
+"""Ids of documents in the order of the labels."""
+
+
+FAR = ("from 100 on, reversed",)
+UNNUMBERED = ("none", "names")
+"""Documents that labels far from 0 say nothing of."""
+
+LABELLED = [
+    *((order, ids, "IDMap2,Flat") for order in LABELS for ids in OF_LABELS if not (order in FAR and ids in UNNUMBERED)),
+    *(("shuffled", "names", factory) for factory in ("IDMap,HNSW16,Flat", "IDMap2,IVF4,Flat", "RR384,IDMap2,Flat")),
+]
+
+
+@pytest.mark.parametrize(("order", "ids", "factory"), LABELLED)
+@pytest.mark.parametrize("by_label", [False, True], ids=["in the order of adding", "by label"])
+def test_labels_that_somebody_gave_may_be_numbers_of_documents(by_label, ids, order, factory, tmp_path):
+    labels = LABELS[order]
+    doc_ids = OF_LABELS[ids](labels)
+    vectors = real().vectors[labels - labels.min()] if by_label else real().vectors
+    save(build(factory, vectors, metric="ip", labels=labels), tmp_path / "store")
+    write_json(tmp_path / "store", records_of(doc_ids, real().texts))
+    store = open_store(tmp_path / "store")
+    by_text = {document.text: vector for document, vector in zip(store.documents(), read(store)[1], strict=True)}
+    for text, vector in zip(real().texts, real().vectors, strict=True):
+        assert np.allclose(by_text[text], vector, atol=1e-5)
+    assert_told(store, by_id=by_label, what="label" if ids == "names" else "id")
+
+
 @pytest.mark.parametrize("labels", [np.arange(COUNT), SHUFFLED[::-1]], ids=["in order", "shuffled"])
-def test_labels_that_somebody_gave_are_ids_whatever_the_texts_say(labels, tmp_path):
-    folder = tmp_path / "store"
-    save(build("IDMap2,Flat", real().vectors, metric="ip", labels=labels), folder)
-    write_lines(folder, [{"id": doc_id, "text": "text"} for doc_id in SHUFFLED.tolist()])
-    store = open_store(folder)
-    assert read(store)[0] == list(map(str, labels))
+@pytest.mark.parametrize("by_label", [False, True], ids=["in the order of adding", "by label"])
+def test_labels_may_be_those_of_documents_in_another_order(by_label, labels, tmp_path):
+    text_of = dict(zip(SHUFFLED.tolist(), real().texts, strict=True))
+    vector_of = dict(zip(SHUFFLED.tolist(), real().vectors, strict=True))
+    vectors = np.array([vector_of[label] for label in labels]) if by_label else real().vectors
+    save(build("IDMap2,Flat", vectors, metric="ip", labels=labels), tmp_path / "store")
+    write_lines(tmp_path / "store", records_of(SHUFFLED.tolist(), real().texts))
+    store = assert_paired(tmp_path / "store", text_of, text_of.values(), vector_of.values())
+    assert_told(store, by_id=by_label)
+
+
+def test_labels_that_documents_name_need_no_evidence(tmp_path):
+    save(build("IDMap2,Flat", real().vectors, metric="ip", labels=SHUFFLED), tmp_path / "store")
+    records = records_of([f"doc{row}" for row in range(COUNT)], ["text"] * COUNT)
+    write_json(tmp_path / "store", [{**record, "faiss_id": row} for row, record in enumerate(records)])
+    store = open_store(tmp_path / "store")
+    assert read(store)[0] == [f"doc{label}" for label in SHUFFLED]
     assert not store.info.notes
+
+
+@pytest.mark.parametrize("ids", OF_LABELS)
+def test_of_an_id_map_too_the_option_tells_where_the_texts_do_not(ids, tmp_path, capsys):
+    texts, vectors = NOTHING_TELLS["few documents"](real().texts, real().vectors)
+    labels = np.arange(len(texts))[::-1]
+    folder = tmp_path / "store"
+    save(build("IDMap2,Flat", vectors, metric="ip", labels=labels), folder)
+    write_json(folder, records_of(OF_LABELS[ids](labels), texts))
+    assert run(["inspect", str(folder)]) == 4
+    said = capsys.readouterr().err
+    expected = {"order": texts, "id": texts[::-1]}
+    for reading, texts_of_rows in expected.items():
+        location = f"faiss:{folder}#?rows={reading}"
+        assert f"'{location}'" in said
+        assert [document.text for document in open_store(location).documents()] == texts_of_rows
+
+
+def test_a_new_store_says_whose_vector_is_whose(tmp_path):
+    ids = [f"doc{number}" for number in SHUFFLED[:20]]
+    documents = [Document(doc_id, text) for doc_id, text in zip(ids, real().texts, strict=False)]
+    folder = tmp_path / "new"
+    folder.mkdir()
+    writer = create_store(folder, format="faiss", dim=real().vectors.shape[1])
+    writer.append(documents, real().vectors[:20])
+    writer.finish()
+    store = assert_paired(folder, ids, real().texts[:20], real().vectors[:20])
+    assert not store.info.notes
+
+
+COMMANDS = [
+    "inspect STORE",
+    "assess STORE --target tfidf:16",
+    "check STORE --model tfidf:16",
+    "stamp STORE --model tfidf:16",
+    "fit STORE --target tfidf:16 --output OUT",
+    "translate STORE STITCH --output OUT",
+    "run STORE --target tfidf:16 --output OUT",
+    "reembed STORE --target tfidf:16 --output OUT",
+    "backfill STORE --target tfidf:16 --output OUT",
+    "audit STORE --source GOOD --target tfidf:16 --queries synthetic --reference build",
+    "audit NEW --source STORE --target tfidf:16 --queries synthetic --reference build",
+    "sync STORE NEW",
+    "live run STORE --target tfidf:16",
+    "live status STORE",
+    "switch STORE NEW",
+    "compare STORE GOOD",
+]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """A store that can be read in two ways, the same where each document names its vector, and what was made of it."""
+    folder = tmp_path_factory.mktemp("places")
+    names = {"STORE": "store", "GOOD": "good", "STITCH": "stitch", "NEW": "new"}
+    found = {word: str(folder / name) for word, name in names.items()}
+    records = records_of([f"doc{row}" for row in reversed(range(20))], real().texts[:20])
+    write_flat(folder / "store", real().vectors[:20])
+    write_json(folder / "store", records)
+    write_flat(folder / "good", real().vectors[:20])
+    write_json(folder / "good", [{**record, "faiss_id": row} for row, record in enumerate(records)])
+    migrate.fit(found["GOOD"], load_embedder("tfidf:16"), sample=20).save(found["STITCH"])
+    migrate.translate(found["GOOD"], found["STITCH"], found["NEW"])
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_documents_that_may_be_others(command, places, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run([{**places, "OUT": str(out)}.get(word, word) for word in command.split()]) == 4
+    assert "#?rows=order" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_ids_with_gaps_are_no_numbers_of_rows(tmp_path):
@@ -186,12 +377,14 @@ def test_other_fields_that_are_named_stay_in_the_location_that_is_proposed(tmp_p
 @pytest.mark.parametrize(
     ("ids", "option", "error", "says"),
     [
-        ([f"d{row}" for row in range(COUNT)], "id", StoreError, "does not fit"),
-        (SHUFFLED, "row", UsageError, "rows=row is unknown; say order or id"),
+        ([f"{'abc'[row % 3]}{row}" for row in range(COUNT)], "id", StoreError, "does not fit"),
+        (list(map(str, SHUFFLED)), "row", UsageError, "rows=row is unknown; say order or id"),
     ],
 )
 def test_a_reading_that_there_is_not_is_refused(ids, option, error, says, tmp_path):
-    folder = make(tmp_path / "store", ids, real().texts, real().vectors)
+    folder = tmp_path / "store"
+    write_flat(folder, real().vectors)
+    write_lines(folder, records_of(ids, real().texts))
     with pytest.raises(error, match=says):
         open_store(f"faiss:{folder}#?rows={option}")
 
@@ -204,11 +397,13 @@ def test_an_array_has_no_labels_either(order, by_id, tmp_path):
     assert_paired(folder, ids, real().texts, real().vectors)
 
 
-def test_line_i_of_an_array_belongs_to_row_i_where_nothing_tells(tmp_path):
+def test_of_an_array_too_the_option_tells_where_the_texts_do_not(tmp_path):
     vectors = NOTHING_TELLS["random vectors"](real().texts, real().vectors)[1]
     folder = make(tmp_path / "store", SHUFFLED, real().texts, vectors, write_vectors=write_array)
-    store = assert_paired(folder, SHUFFLED, real().texts, vectors)
-    assert any(f"'arrays:{folder}#?rows=id'" in note for note in store.info.notes)
+    with pytest.raises(StoreError) as error:
+        open_store(folder)
+    assert f"'arrays:{folder}#?rows=id'" in str(error.value)
+    assert_paired(f"arrays:{folder}#?rows=order", SHUFFLED, real().texts, vectors)
     assert read(open_store(f"arrays:{folder}#?rows=id"))[0] == list(map(str, range(COUNT)))
 
 

@@ -43,8 +43,7 @@ class Faiss(tools.Folder):
         save(build(self.factory, vectors, labels=self.labels), folder)
 
     def write_documents(self, folder, documents):
-        labels = {} if self.labels is None else {"faiss_id": lambda row: int(self.labels[row])}
-        write_docs(folder, documents, **labels)
+        write_docs(folder, documents, faiss_id=int if self.labels is None else lambda row: int(self.labels[row]))
 
 
 class OwnTable(Faiss):
@@ -52,8 +51,8 @@ class OwnTable(Faiss):
 
     def write_documents(self, folder, documents):
         with (folder / "texts.csv").open("w", encoding="utf-8", newline="") as file:
-            rows = ((document.id, document.text, json.dumps(dict(document.metadata))) for document in documents)
-            csv.writer(file).writerows([("id", "body", "metadata"), *rows])
+            rows = ((d.id, d.text, json.dumps(dict(d.metadata)), row) for row, d in enumerate(documents))
+            csv.writer(file).writerows([("id", "body", "metadata", "faiss_id"), *rows])
 
 
 INDEXES = {

@@ -23,14 +23,13 @@ from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import (
     LOOKED_AT,
     DocumentSource,
-    Labels,
     check_count,
     longest_first,
-    row_readings,
     sidecar_files,
     without_texts,
 )
 from migrate.stores.documents.columns import Columns, columns_beside_index, is_id_name
+from migrate.stores.documents.matching import IdNumbers, Numbering
 from migrate.stores.records import import_client
 from migrate.vectors import Document, Vectors
 
@@ -230,7 +229,7 @@ def check_ids(column: Any, path: Path) -> Any:
 
 
 class ParquetDocuments(ArrowDocuments):
-    """Rows of the Parquet file beside an index, matched as `match_rows` says, or `in_order`.
+    """Rows of the Parquet file beside an index, matched as `match_rows` says.
 
     Ids are in memory, texts are streamed. `kind` is that of the store in messages. Raises a StoreError where there are
     several files, or the one is malformed or not of this index.
@@ -239,12 +238,10 @@ class ParquetDocuments(ArrowDocuments):
     def __init__(
         self,
         index: Path,
-        labels: Labels,
-        count: int,
+        rows: Numbering,
         named: Mapping[str, str],
         *,
         kind: str = "faiss",
-        in_order: bool = False,
     ) -> None:
         location = f"{kind}:{index}"
         files = sidecar_files(index, "*.parquet")
@@ -258,27 +255,24 @@ class ParquetDocuments(ArrowDocuments):
 
             self._stamp = FileStamp.of(self._path, opened.fileno())
             parquet = pyarrow.parquet.ParquetFile(opened)
-            check_count(self._path, count, parquet.metadata.num_rows)
+            check_count(self._path, rows.count, parquet.metadata.num_rows)
             columns = columns_beside_index(parquet.schema_arrow, self._path, named)
             self._columns = columns = columns if columns.id else _with_id(columns, parquet)
             table = parquet.read(columns=[name for name in (columns.id, columns.label) if name is not None])
             label = None if columns.label is None else table.column(columns.label)
             faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
         self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
-        values = _integers(self._ids)
-        if in_order:
-            self.readings = row_readings(labels, count, None if faiss_ids is not None else values)
-            self._matched = "row by row"
-        else:
-            self._match(labels, count, values, faiss_ids)
+        with arrow_errors(self._path):
+            numbers = _numbers(self._ids)
+        self._match(rows, numbers, faiss_ids)
         self._describe(f"{self._path.name}, {self._matched}")
         if columns.id is None and columns.others:
             example = shlex.quote(f"{location}#?id={columns.others[0]}")
             self.notes = (*self.notes, f"ids are row numbers; another column is named as in {example}")
         if columns.text is None:
-            rows = list(self._read(np.arange(min(count, LOOKED_AT))))
-            strings = [name for name in columns.others if any(isinstance(row[name], str) for row in rows)]
-            error = without_texts(self._path, columns.others, location, longest_first(strings, rows))
+            first = list(self._read(np.arange(min(rows.count, LOOKED_AT))))
+            strings = [name for name in columns.others if any(isinstance(row[name], str) for row in first)]
+            error = without_texts(self._path, columns.others, location, longest_first(strings, first))
             self.notes = (*self.notes, f"{NO_TEXTS}{error}")
 
     def _batches(self) -> Iterator[Any]:
@@ -304,14 +298,11 @@ def _with_id(columns: Columns, parquet: Any) -> Columns:
     return columns
 
 
-def _integers(column: Any) -> NDArray[np.int64] | None:
-    """Return ids as integers where each writes one out as `str` would, else None."""
-    if column is None or not len(column):
-        return None
-    try:
-        ids = column.to_pylist()
-        numbers = [int(doc_id) for doc_id in ids if len(doc_id) <= 20]  # more digits are no int64
-        values = np.array(numbers, np.int64)
-    except (ValueError, OverflowError):
-        return None
-    return values if list(map(str, numbers)) == ids else None
+def _numbers(column: Any) -> IdNumbers:
+    """Return the numbers that a column of ids holds; without one, ids are numbers of rows."""
+    numbers = IdNumbers()
+    count = 0 if column is None else len(column)
+    for first in range(0, count, _ROWS_IN_MEMORY):
+        for doc_id in column.slice(first, _ROWS_IN_MEMORY).to_pylist():
+            numbers.add(doc_id)
+    return numbers

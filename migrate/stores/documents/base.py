@@ -11,7 +11,6 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -26,24 +25,15 @@ from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError
 from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
 from migrate.stores.binary_reader import malformed, read_errors
+from migrate.stores.documents.matching import ID, ORDER, IdNumbers, Labels, Numbering, Reading, match_rows
 from migrate.stores.faiss import fourcc
 from migrate.vectors import Document
-
-Labels = NDArray[np.int64] | None
-"""The label of each row; None where labels are row numbers, as in most stores."""
 
 LOOKED_AT: Final = 100
 """Records from which the fields of a file are told."""
 
 RowNumbers = range | NDArray[np.int64]
 """Numbers of rows, in any order."""
-
-ROWS_OPTION: Final = "rows"
-"""The option of a location that says how documents belong to rows: `ORDER` or `ID`."""
-
-ORDER: Final = "order"
-ID: Final = "id"
-_MATCHED_BY: Final = {ORDER: "matched by position", ID: "matched by id"}
 
 MOST_BYTES: Final = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 """The largest file that is held in memory: half of that."""
@@ -120,69 +110,6 @@ class LazyIds(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matching:
-    """Result of matching the documents of a file to the rows of vectors.
-
-    Attributes
-    ----------
-    positions : the position of each row's document in the file; None where row i is document i
-    how : the same in words
-    readings : positions by `ROWS_OPTION`, where documents name no labels: by the order of the file, by ids, or both
-    """
-
-    positions: Labels
-    how: str
-    readings: Mapping[str, Labels] = field(default_factory=dict)
-
-
-def match_rows(
-    path: Path, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
-) -> Matching:
-    """Match documents to rows.
-
-    `values` are the ids as integers and `faiss_ids` the labels that documents name, each where every document has one.
-    The first of these that fits decides:
-
-    1. every document has an integer `faiss_id`, and these are the labels: by that;
-    2. the ids are the labels, written out: by value;
-    3. the labels are 0 to n-1: document i belongs to label i.
-
-    Where the labels are 0 to n-1, nobody may have chosen them: FAISS numbers vectors in the order in which they are
-    added. Ids that are these numbers, or 1 to n, may then be something else's, and `readings` has 2 and 3.
-    """
-    expected = np.arange(count) if labels is None else labels
-    if faiss_ids is not None and (positions := places_of(expected, faiss_ids)) is not None:
-        return Matching(positions, "matched by faiss_id")
-    readings = row_readings(labels, count, values)
-    if faiss_ids is not None and count:
-        readings.pop(ORDER, None)
-    for reading in (ID, ORDER):
-        if reading in readings:
-            return Matching(readings[reading], _MATCHED_BY[reading], readings)
-    why = "ids are not its labels, which are not 0 to n-1 either"
-    if faiss_ids is not None and count:
-        why = "faiss_id differs from the labels of the index"
-    raise StoreError(
-        f"{path}: the {count} documents do not match the labels of the index, as their {why}; give each document the "
-        'label of its vector as "faiss_id"'
-    )
-
-
-def row_readings(labels: Labels, count: int, values: NDArray[np.int64] | None) -> dict[str, Labels]:
-    """Return the positions of each row's document by every reading that is possible: by `ORDER` and by `ID`."""
-    readings: dict[str, Labels] = {}
-    expected = np.arange(count) if labels is None else labels
-    is_numbered = bool(np.array_equal(np.sort(expected), np.arange(count)))
-    if is_numbered:
-        readings[ORDER] = labels
-    if values is not None:
-        for first in (0, 1) if is_numbered else (0,):
-            if (positions := places_of(expected + first, values)) is not None:
-                readings[ID] = positions
-    return readings
-
-
 def check_numbered(path: Path, labels: Labels, count: int, user: str) -> Labels:
     """Return the labels of an index if they are 0 to n-1, which its `user` takes them for."""
     if labels is not None and not np.array_equal(np.sort(labels), np.arange(count)):
@@ -199,16 +126,6 @@ def check_count(path: Path, vectors: int, documents: int) -> None:
             f"{path}: has {documents} documents for {vectors} vectors; write the file and the index from the same "
             "documents"
         )
-
-
-def places_of(expected: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return the position of each expected value in `values`, or None unless both hold the same ones."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    if not np.array_equal(np.sort(expected), ordered):
-        return None
-    positions: NDArray[np.int64] = order[np.searchsorted(ordered, expected)]
-    return positions
 
 
 def sidecar_files(index: Path, *patterns: str) -> list[Path]:
@@ -283,8 +200,8 @@ class DocumentSource(ABC):
 
     _path: Path
     """The file that errors name."""
-    readings: Mapping[str, Labels] = MappingProxyType({})
-    """The positions by each reading that is possible, see `Matching`."""
+    readings: Mapping[str, Reading] = MappingProxyType({})
+    """The ways in which documents may belong to rows, see `match_rows`."""
 
     _positions: Labels = None
     """The position of each row's document in the file; None where row i is document i."""
@@ -310,25 +227,26 @@ class DocumentSource(ABC):
 
     def differing_rows(self) -> NDArray[np.int64]:
         """Return the rows whose document depends on the reading, ascending."""
-        count = max((len(positions) for positions in self.readings.values() if positions is not None), default=0)
-        if len(self.readings) < 2:
+        both = [self.readings[reading].positions for reading in (ORDER, ID) if len(self.readings) > 1]
+        count = max((len(positions) for positions in both if positions is not None), default=0)
+        if not count:
             return np.arange(0)
-        by_order, by_id = (label_values(self.readings[reading], range(count)) for reading in (ORDER, ID))
+        by_order, by_id = (label_values(positions, range(count)) for positions in both)
         return np.flatnonzero(by_order != by_id)
 
     def read_as(self, reading: str) -> None:
         """Give rows their documents by one of the `readings`."""
-        self._positions = self.readings[reading]
-        self.kind = self.kind.replace(self._matched, _MATCHED_BY[reading])
+        self._positions = self.readings[reading].positions
+        matched = f"matched by {self.readings[reading].by}"
+        self.kind = self.kind.replace(self._matched, matched)
+        self._matched = matched
 
-    def _match(
-        self, labels: Labels, count: int, values: NDArray[np.int64] | None, faiss_ids: NDArray[np.int64] | None
-    ) -> None:
-        """Match documents to rows as `match_rows` does."""
-        matching = match_rows(self._path, labels, count, values, faiss_ids)
-        self._positions = matching.positions
-        self.readings = matching.readings
-        self._matched = matching.how
+    def _match(self, rows: Numbering, ids: IdNumbers, faiss_ids: NDArray[np.int64] | None) -> None:
+        """Match documents to rows by the likeliest reading, see `match_rows`."""
+        self.readings = match_rows(self._path, rows, ids.values(), faiss_ids, are_labels=ids.are_labels)
+        first = next(iter(self.readings.values()))
+        self._positions = first.positions
+        self._matched = f"matched by {first.by}"
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
         """Return the ids at some positions in the file, by default those of the whole documents."""

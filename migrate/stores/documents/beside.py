@@ -11,8 +11,9 @@ from migrate.files import open_file
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import ParquetDocuments
-from migrate.stores.documents.base import LOOKED_AT, DocumentSource, Labels, LabelsOnly, sidecar_files
+from migrate.stores.documents.base import LOOKED_AT, DocumentSource, LabelsOnly, sidecar_files
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments, lines_of
+from migrate.stores.documents.matching import Numbering
 from migrate.stores.documents.own_file import OwnFileDocuments, find_own_file
 from migrate.stores.records import TEXT_NAMES
 
@@ -22,27 +23,24 @@ _TEXT: Final = "text"
 
 def documents_beside(
     index: Path,
-    labels: Labels,
-    count: int,
+    rows: Numbering,
     named: Mapping[str, str],
     *,
     kind: str = "faiss",
-    in_order: bool = False,
 ) -> DocumentSource:
     """Return the documents in a file beside vectors; labels alone where no file has any.
 
-    `named` are the fields that hold `text` and `id`; `kind` is that of the store in messages. With `in_order` document
-    i belongs to row i whatever its id.
+    `named` are the fields that hold `text` and `id`; `kind` is that of the store in messages.
     """
     docs = index.with_name(DOCS_NAME)
     if docs.exists() and not named:
         if is_plain(docs):
-            return JsonlDocuments(docs, labels, count, in_order=in_order)
-        return OwnFileDocuments(docs, index, labels, count, named, kind=kind, in_order=in_order)
+            return JsonlDocuments(docs, rows)
+        return OwnFileDocuments(docs, index, rows, named, kind=kind)
     if sidecar_files(index, "*.parquet"):
-        return ParquetDocuments(index, labels, count, named, kind=kind, in_order=in_order)
-    documents, why = find_own_file(index, labels, count, named, kind=kind, in_order=in_order)
-    return documents or LabelsOnly(labels, index, why)
+        return ParquetDocuments(index, rows, named, kind=kind)
+    documents, why = find_own_file(index, rows, named, kind=kind)
+    return documents or LabelsOnly(rows.labels, index, why)
 
 
 def is_plain(docs: Path) -> bool:

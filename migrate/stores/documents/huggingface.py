@@ -11,8 +11,9 @@ from migrate.files import output_errors, sync_path
 from migrate.reading import read_table
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.arrow import ROWS_PER_BATCH, ArrowDocuments, check_ids, map_streams
-from migrate.stores.documents.base import Labels, check_count, check_numbered, copy_files, json_errors
+from migrate.stores.documents.base import check_count, check_numbered, copy_files, json_errors
 from migrate.stores.documents.columns import columns_beside_index
+from migrate.stores.documents.matching import Labels
 from migrate.stores.records import import_client
 
 _STATE: Final = "state.json"

@@ -3,15 +3,14 @@
 A line is {"id": str, "text": str, "metadata": {...}}; text, metadata and an integer "faiss_id" are optional. A byte
 order mark, CRLF and blank lines are accepted.
 
-The file is scanned once. Each document's place in the file and a hash of its id are kept in memory, 32 bytes a line;
-texts are read when they are needed.
+The file is scanned once. Each document's place in the file, a hash of its id and the number in it are kept in memory,
+40 bytes a line; texts are read when they are needed.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-import re
 import weakref
 from array import array
 from collections.abc import Iterator
@@ -27,7 +26,8 @@ from migrate.errors import StoreError
 from migrate.files import FileStamp, open_file
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, Labels, check_count, repeated, row_readings
+from migrate.stores.documents.base import DocumentSource, check_count, repeated
+from migrate.stores.documents.matching import IdNumbers, Numbering
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -56,7 +56,7 @@ class DocsScan:
     """The documents of a file.
 
     `offsets`, `sizes` and `line_numbers` locate each document; `hashes` are of its id, and hold in this process only.
-    `values` are the ids as integers where every id is one, `faiss_ids` the labels where every line names one.
+    `numbers` are those that ids hold, `faiss_ids` the labels where every line names one.
     """
 
     stamp: FileStamp
@@ -64,7 +64,7 @@ class DocsScan:
     sizes: NDArray[np.int64]
     line_numbers: NDArray[np.int64]
     hashes: NDArray[np.int64]
-    values: NDArray[np.int64] | None
+    numbers: IdNumbers
     faiss_ids: NDArray[np.int64] | None
     with_text: int
 
@@ -91,7 +91,8 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
 
     Of a file in another format the documents have been `written` as lines.
     """
-    offsets, sizes, numbers, hashes, values, faiss_ids = (array("q") for _ in range(6))
+    offsets, sizes, line_numbers, hashes, faiss_ids = (array("q") for _ in range(5))
+    numbers = IdNumbers()
     with_text = 0
     with read_errors(path), open_file(path, buffering=1 << 20) as file:
         stamp = FileStamp.of(path, file.fileno())
@@ -101,19 +102,19 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
             document, faiss_id, has_text = _parse(content, path, number)
             offsets.append(offset)
             sizes.append(len(content))
-            numbers.append(number)
+            line_numbers.append(number)
             hashes.append(hash(document.id))
-            for column, value in ((values, as_integer(document.id)), (faiss_ids, faiss_id)):
-                if value is not None and -(1 << 63) <= value < 1 << 63:
-                    column.append(value)
+            numbers.add(document.id)
+            if faiss_id is not None and -(1 << 63) <= faiss_id < 1 << 63:
+                faiss_ids.append(faiss_id)
             with_text += has_text
     scan = DocsScan(
         stamp,
         offsets=np.array(offsets, np.int64),
         sizes=np.array(sizes, np.int64),
-        line_numbers=np.array(numbers, np.int64),
+        line_numbers=np.array(line_numbers, np.int64),
         hashes=np.array(hashes, np.int64),
-        values=np.array(values, np.int64) if len(values) == len(offsets) else None,
+        numbers=numbers,
         faiss_ids=np.array(faiss_ids, np.int64) if len(faiss_ids) == len(offsets) else None,
         with_text=with_text,
     )
@@ -137,13 +138,6 @@ def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[in
         offset += len(line)
 
 
-def as_integer(doc_id: str) -> int | None:
-    """Return the number that an id writes out, if it writes it as `str` would."""
-    if len(doc_id) < 21 and re.fullmatch(r"0|-?[1-9][0-9]*", doc_id):
-        return int(doc_id)
-    return None
-
-
 def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
     """Refuse an id that two documents have."""
     # equal hashes are only a suspicion: the lines are read again and their ids compared
@@ -163,37 +157,24 @@ class JsonlDocuments(DocumentSource):
     """A file of documents, one after another, that are matched to rows as `match_rows` says.
 
     Only offsets are kept; documents are read again when they are needed: from the file, or as they were `written` from
-    it. With `in_order` line i belongs to row i whatever its id, for vectors that have no labels, until `read_as` says
-    otherwise.
+    it.
     """
 
     _no_texts = 'no line has a "text"; add the texts'
 
-    def __init__(
-        self,
-        path: Path,
-        labels: Labels,
-        count: int,
-        *,
-        in_order: bool = False,
-        written: BinaryIO | None = None,
-    ) -> None:
+    def __init__(self, path: Path, rows: Numbering, *, written: BinaryIO | None = None) -> None:
         self.file = self._path = path
         self._written = written
         if written is not None:
             written.seek(0)
             weakref.finalize(self, written.close)
         self._scan = scan = scan_docs(path, written)
-        check_count(path, count, scan.offsets.size)
-        if in_order:
-            self.readings = row_readings(labels, count, None if scan.faiss_ids is not None else scan.values)
-            self._matched = "line by line"
-        else:
-            self._match(labels, count, scan.values, scan.faiss_ids)
+        check_count(path, rows.count, scan.offsets.size)
+        self._match(rows, scan.numbers, scan.faiss_ids)
         self.kind = f"{path.name}, {self._matched}"
         self.has_texts = scan.with_text > 0
-        missing = count - scan.with_text
-        self.notes = (f"{missing} of {count} documents in {path.name} have no text",) if missing else ()
+        missing = rows.count - scan.with_text
+        self.notes = (f"{missing} of {rows.count} documents in {path.name} have no text",) if missing else ()
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan

@@ -23,7 +23,8 @@ from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
-from migrate.stores.documents.base import DocumentSource, Labels, check_numbered
+from migrate.stores.documents.base import DocumentSource, check_numbered
+from migrate.stores.documents.matching import Labels
 from migrate.stores.documents.unpickle import (
     CURRENT_DOCSTORE,
     CURRENT_DOCUMENT,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from migrate.files import open_file
 from migrate.reading import MalformedError, read_json
 from migrate.stores.binary_reader import read_errors, shown
-from migrate.stores.documents.base import MOST_BYTES, DocumentSource, Labels, check_numbered, json_errors
+from migrate.stores.documents.base import MOST_BYTES, DocumentSource, check_numbered, json_errors
+from migrate.stores.documents.matching import Labels
 from migrate.vectors import Document
 
 _DOCSTORE: Final = "docstore.json"

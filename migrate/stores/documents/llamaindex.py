@@ -22,13 +22,13 @@ from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import (
     MOST_BYTES,
     DocumentSource,
-    Labels,
     copy_files,
     is_faiss,
     json_errors,
     label_values,
     sidecar_files,
 )
+from migrate.stores.documents.matching import Labels
 from migrate.vectors import Document
 
 VECTORS_NAME: Final = "default__vector_store.json"

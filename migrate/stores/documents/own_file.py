@@ -25,7 +25,6 @@ from migrate.stores.documents.base import (
     LOOKED_AT,
     MOST_BYTES,
     DocumentSource,
-    Labels,
     longest_first,
     sidecar_files,
     without_texts,
@@ -33,6 +32,7 @@ from migrate.stores.documents.base import (
 from migrate.stores.documents.columns import ID_NAMES, LABEL, METADATA, VECTOR_NAMES, is_id_name
 from migrate.stores.documents.json_shapes import KEY, field_of, records_in
 from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
+from migrate.stores.documents.matching import Numbering
 from migrate.stores.records import TEXT_NAMES, choose
 from migrate.stores.switching import BESIDE
 
@@ -192,7 +192,7 @@ def _text_in_metadata(records: Sequence[Record]) -> str | None:
 
 
 class OwnFileDocuments(JsonlDocuments):
-    """Records of a file by row, matched as `match_rows` says, or `in_order`.
+    """Records of a file by row, matched as `match_rows` says.
 
     `kind` is that of the store in messages. Raises a StoreError where the file is malformed, has no field of texts, or
     is not of this index.
@@ -202,12 +202,10 @@ class OwnFileDocuments(JsonlDocuments):
         self,
         path: Path,
         index: Path,
-        labels: Labels,
-        count: int,
+        rows: Numbering,
         named: Mapping[str, str],
         *,
         kind: str = "faiss",
-        in_order: bool = False,
     ) -> None:
         first = list(islice(_records(path), LOOKED_AT))
         # as in exports of Pinecone
@@ -236,7 +234,7 @@ class OwnFileDocuments(JsonlDocuments):
                 for number, record in enumerate(_records(path), start=1)
             )
             try:
-                super().__init__(path, labels, count, in_order=in_order, written=_written(path, lines, count))
+                super().__init__(path, rows, written=_written(path, lines, rows.count))
                 break
             except RepeatedIdError:
                 if doc_id is ids[-1]:
@@ -286,12 +284,10 @@ def _why_no_pickle(path: Path) -> str:
 
 def find_own_file(
     index: Path,
-    labels: Labels,
-    count: int,
+    rows: Numbering,
     named: Mapping[str, str],
     *,
     kind: str = "faiss",
-    in_order: bool = False,
 ) -> tuple[DocumentSource | None, str]:
     """Return the documents of the one file beside an index that fits it; else none, and why.
 
@@ -304,7 +300,7 @@ def find_own_file(
     why = ""
     for file in files[:20]:
         try:
-            fitting[file] = OwnFileDocuments(file, index, labels, count, named, kind=kind, in_order=in_order)
+            fitting[file] = OwnFileDocuments(file, index, rows, named, kind=kind)
         except (StoreError, OutputError) as error:
             why = why or str(error)
             continue

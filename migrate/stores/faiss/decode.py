@@ -39,7 +39,8 @@ _LEAST_SPREAD: Final = 2
 class Decoded:
     """The vectors of an index, however deeply it is nested, and what is known of how they are kept.
 
-    `stored` is the index inside that keeps them, `transforms` what was done to them before, in that order. `runs`,
+    `stored` is the index inside that keeps them, `transforms` what was done to them before, in that order. `added` are
+    the numbers that an index in an id map gave its vectors, None where that is the order of the rows. `runs`,
     (n, 2), are address and count of the vectors that lie in the memory of FAISS as they are, None where they do not;
     `end` is the address after the last byte of the index, if that is known.
     """
@@ -47,6 +48,7 @@ class Decoded:
     stored: Any
     transforms: tuple[Any, ...]
     labels: NDArray[np.int64] | None
+    added: NDArray[np.int64] | None
     remarks: tuple[str, ...]
     runs: NDArray[np.int64] | None
     end: int | None
@@ -96,6 +98,7 @@ def decode_index(loaded: Any) -> Decoded:
         index = inner
     _check_stored(index)
     labels, runs, end = _lists(index) if isinstance(index, faiss.IndexIVF) else _codes(index)
+    added = None if ids is None else labels
     if ids is not None:
         labels = ids if labels is None else ids[_checked(labels, ids.size)]
     _try_one(index, transforms)
@@ -103,7 +106,7 @@ def decode_index(loaded: Any) -> Decoded:
     remarks += _remarks(index)
     is_plain = _name(index) in _PLAIN and not transforms
     return Decoded(
-        index, tuple(transforms), labels, tuple(remarks), runs if is_plain else None, end and end + tail_bytes
+        index, tuple(transforms), labels, added, tuple(remarks), runs if is_plain else None, end and end + tail_bytes
     )
 
 

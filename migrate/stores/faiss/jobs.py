@@ -17,7 +17,18 @@ from migrate.stores.faiss.decode import Decoded, chain_of, decode_index, expect_
 from migrate.stores.faiss.describe import describe_index
 from migrate.stores.faiss.recipe import EXACT, Recipe
 from migrate.stores.faiss.search import rows_of
-from migrate.stores.frames import DONE, FACTS, LABELS, OS_ERROR, ROWS, RUNS, RefusedError, send_array, send_facts
+from migrate.stores.frames import (
+    DONE,
+    FACTS,
+    LABELS,
+    OS_ERROR,
+    PLACES,
+    ROWS,
+    RUNS,
+    RefusedError,
+    send_array,
+    send_facts,
+)
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.shards import ShardFolder
 
@@ -59,11 +70,14 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
         "remarks": decoded.remarks,
         "recipe": asdict(describe_index(index)),
         "labels": decoded.labels is not None,
+        "added": decoded.added is not None,
         "in_place": runs is not None,
     }
     send_facts(pipe, FACTS, header)
     if decoded.labels is not None:
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
+    if decoded.added is not None:
+        send_array(pipe, PLACES, decoded.added.astype("<i8", copy=False))
     if runs is not None:
         send_array(pipe, RUNS, runs)
     else:

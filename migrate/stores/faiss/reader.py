@@ -22,12 +22,15 @@ from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
 from migrate.stores.faiss.recipe import FLAT, Recipe
-from migrate.stores.frames import FACTS, LABELS, ROWS, RUNS
+from migrate.stores.frames import FACTS, LABELS, PLACES, ROWS, RUNS
 
 JOBS: Final = "migrate.stores.faiss.jobs"
 QUERIES: Final = 200
 """Rows that are looked up for the recall of an index."""
 _READ_SPARE_BYTES: Final = 1 << 30
+
+_Facts = tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[np.int64]]
+"""Header, labels, places in the order of adding, and runs of vectors."""
 
 
 def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
@@ -43,6 +46,8 @@ def read_job(do: str, path: Path, **arguments: Any) -> dict[str, Any]:
 class FaissFile(RowFile):
     """A FAISS file: what it is, and its vectors on demand; `labels` is None where the rows have none of their own.
 
+    `added` has the place of each row in the order in which vectors were added, None where that is their number.
+
     Raises a StoreError where it is no FAISS file, a damaged one, or one of a kind that is not read.
     """
 
@@ -55,7 +60,7 @@ class FaissFile(RowFile):
         self._decoded: BinaryIO | None = None
         self._left = 0
         flat = fourcc.read_flat_head(head, self.stamp.size)
-        header, self.labels, runs = self._look() if flat is None else _flat_facts(*flat)
+        header, self.labels, self.added, runs = self._look() if flat is None else _flat_facts(*flat)
         self.chain: str = header["chain"]
         self.recipe = Recipe(**header["recipe"])
         self.exact: bool = header["exact"]
@@ -71,10 +76,10 @@ class FaissFile(RowFile):
         descriptor = None if self._decoded is None else self._decoded.fileno()
         super().__init__(self.stamp, runs, header["dim"], descriptor=descriptor)
 
-    def _look(self) -> tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64]]:
+    def _look(self) -> _Facts:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
         header: dict[str, Any] = {}
-        labels, runs = bytearray(), bytearray()
+        labels, added, runs = bytearray(), bytearray(), bytearray()
         for tag, content in run_job(self.path, read_job("read", self.path), file_bytes=self.stamp.size):
             if tag == FACTS:
                 header = self._check_facts(content)
@@ -85,6 +90,9 @@ class FaissFile(RowFile):
             elif tag == LABELS and header:
                 labels += content
                 self._expect(len(labels) <= 8 * header["count"], "as many labels as vectors")
+            elif tag == PLACES and header:
+                added += content
+                self._expect(len(added) <= 8 * header["count"], "as many places as vectors")
             elif tag == RUNS and header:
                 runs += content
             elif tag == ROWS and self._decoded is not None:
@@ -93,10 +101,15 @@ class FaissFile(RowFile):
                 write_all(self._decoded, content)
         self._expect(bool(header) and not self._left, "all vectors")
         self._expect(len(labels) == 8 * header["count"] * header["labels"], "a label for each vector")
-        stored_labels = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if header["labels"] else None
+        self._expect(len(added) == 8 * header["count"] * header["added"], "a place for each vector")
+        own_labels = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if header["labels"] else None
+        places = np.frombuffer(bytes(added), "<i8").astype(np.int64, copy=False) if header["added"] else None
+        if "IDMap" not in header["chain"]:
+            # FAISS numbers vectors in the order in which they are added
+            places = own_labels
         if not header["in_place"]:
-            return header, stored_labels, np.array([[0, header["count"]]], np.int64)
-        return header, stored_labels, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
+            return header, own_labels, places, np.array([[0, header["count"]]], np.int64)
+        return header, own_labels, places, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
 
     def _expect(self, holds: bool, missing: str) -> None:
         if not holds:
@@ -110,6 +123,7 @@ class FaissFile(RowFile):
             "metric": int,
             "exact": bool,
             "labels": bool,
+            "added": bool,
             "in_place": bool,
             "remarks": tuple[str, ...],
             "recipe": {"factory": str, "settings": dict[str, float]},
@@ -135,7 +149,7 @@ class FaissFile(RowFile):
         self._expect(bool(within.all()) and counts.sum() == header["count"], "places of vectors within the file")
 
 
-def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], None, NDArray[np.int64]]:
+def _flat_facts(dim: int, count: int, metric: Metric) -> _Facts:
     """Return what FAISS would say of a whole flat index; to start a process for it takes longer than all else."""
     header: dict[str, Any] = {
         "chain": "IndexFlatIP" if metric == "ip" else "IndexFlatL2",
@@ -146,7 +160,7 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> tuple[dict[str, Any], N
         "remarks": [],
         "recipe": {"factory": FLAT},
     }
-    return header, None, np.array([[fourcc.FLAT_HEAD_BYTES, count]], np.int64)
+    return header, None, None, np.array([[fourcc.FLAT_HEAD_BYTES, count]], np.int64)
 
 
 def _check_code(path: Path, head: bytes) -> str:

@@ -22,7 +22,7 @@ from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, SearchSetting, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
-from migrate.stores.documents.base import ROWS_OPTION, DocumentSource, Labels, check_labels
+from migrate.stores.documents.base import DocumentSource, check_labels
 from migrate.stores.documents.beside import documents_beside
 from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
@@ -30,6 +30,7 @@ from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.documents.langchain import LangchainDocuments
 from migrate.stores.documents.langchainjs import LangchainJsDocuments, is_langchainjs
 from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.matching import ROWS_OPTION, Labels, Numbering
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
 from migrate.stores.faiss.recipe import EXACT
@@ -143,13 +144,12 @@ class FaissStore(RowFileStore):
         manifest, foreign = own_manifest(index)
         options = {**((manifest and manifest.store.fields) or {}), **fields}
         named = {name: field for name, field in options.items() if name != ROWS_OPTION}
-        self.source = _find_documents(index, pickled, labels, file.count, named)
+        self.source = _find_documents(index, pickled, Numbering(labels, file.added, file.count), named)
         settled = settle_rows(
             self.source,
             file,
             f"faiss:{path}" + (f"#{options_text(named)}" if named else ""),
             requested=options.get(ROWS_OPTION),
-            given_labels=file.labels if "IDMap" in file.chain else None,
         )
         self.named_fields = {**named, **settled}
         files = (index, self.source.file, *self.source.also_read)
@@ -269,9 +269,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
-def _find_documents(
-    index: Path, pickled: Path | None, labels: Labels, count: int, named: Mapping[str, str]
-) -> DocumentSource:
+def _find_documents(index: Path, pickled: Path | None, rows: Numbering, named: Mapping[str, str]) -> DocumentSource:
     """Return the documents of an index; labels alone where no file beside it has any.
 
     `named` are the fields that hold `text` and `id` in a file of the user's own; if there are any, only such files are
@@ -279,14 +277,14 @@ def _find_documents(
     """
     if not named:  # frameworks by their own file names before files of any name
         if pickled is not None:
-            return LangchainDocuments(pickled, labels, count)
+            return LangchainDocuments(pickled, rows.labels, rows.count)
         if is_llamaindex(index):
-            return LlamaIndexDocuments(index, labels, count)
+            return LlamaIndexDocuments(index, rows.labels, rows.count)
         if is_langchainjs(index):
-            return LangchainJsDocuments(index, labels, count)
+            return LangchainJsDocuments(index, rows.labels, rows.count)
         if not index.with_name(DOCS_NAME).exists() and find_datasets(index.parent):
-            return DatasetDocuments(index, labels, count)
-    return documents_beside(index, labels, count, named)
+            return DatasetDocuments(index, rows.labels, rows.count)
+    return documents_beside(index, rows, named)
 
 
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:

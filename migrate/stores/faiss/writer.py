@@ -19,7 +19,8 @@ from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import output_errors
 from migrate.stores.base import Metric
 from migrate.stores.child import run_job
-from migrate.stores.documents.base import DocumentSource, Labels, places_of
+from migrate.stores.documents.base import DocumentSource
+from migrate.stores.documents.matching import Labels, places_of
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import JOBS, QUERIES, FaissFile
 from migrate.stores.faiss.recipe import FLAT, Recipe
