@@ -73,6 +73,30 @@ def typos(text: str) -> str:
     return " ".join(words)
 
 
+LOOK_ALIKES = str.maketrans(
+    "aceopxyiABEKMOPTX",
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0391\u0412\u0415\u041a\u041c\u041e\u0420\u0422\u03a7",
+)
+"""Cyrillic and Greek letters that look like Latin ones."""
+
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(ord("!"), ord("~") + 1)}
+LEET = str.maketrans("oieast", "013457")
+TYPESET = {"ffi": "\ufb03", "fi": "\ufb01", "fl": "\ufb02", "ff": "\ufb00", '"': "\u201d", "'": "\u2019", "-": "\u2013"}
+
+
+def typeset(text: str) -> str:
+    """Ligatures, dashes and quotation marks as printers set them."""
+    for typed, printed in TYPESET.items():
+        text = text.replace(typed, printed)
+    return f"\u00bf{text}\u2026?"
+
+
+def other_number(text: str) -> str:
+    """Plurals become singulars, and the other way round."""
+    words = text.split()
+    return " ".join(word[:-1] if word.endswith("s") else f"{word}s" if len(word) > 3 else word for word in words)
+
+
 INSTRUCTION = (
     "Given a question that a user has typed into the search box of a library, retrieve the passages that answer it "
     "best, and rank those first that treat of the very same subject:"
@@ -97,8 +121,12 @@ class Disguises:
 
     def piece(self, text: str) -> str:
         """Some 150 characters."""
-        start = self.chance.randrange(max(len(text) - 150, 1))
-        return text[start : start + 150]
+        return "".join(self.part(text, 150))
+
+    def part(self, whole: Sequence[str], length: int) -> Sequence[str]:
+        """So many letters or words in one go, from anywhere."""
+        start = self.chance.randrange(max(len(whole) - length, 1))
+        return whole[start : start + length]
 
     def replaced(self, text: str, by: Callable[[], str]) -> str:
         """Three words of ten are other ones."""
@@ -152,7 +180,26 @@ class Disguises:
             "30 % words of the store in 400 characters": lambda text: (
                 f"{self.others(30)} {self.replaced(text[:400], word)}"
             ),
+            "30 % words of the store in its first 400 characters": lambda text: self.replaced(text[:400], word),
             "half of the words": lambda text: " ".join(text.split()[::2]),
+            "words in reverse": lambda text: " ".join(text.split()[::-1]),
+            "look-alike letters": lambda text: text.translate(LOOK_ALIKES),
+            "full-width letters": lambda text: text.translate(FULL_WIDTH),
+            "zero-width characters": "\u200b".join,
+            "soft hyphens": lambda text: " ".join("\u00ad".join(word) for word in text.split()),
+            "marks on all letters": "\u0336".join,
+            "ligatures and quotation marks": typeset,
+            "emoji between words": lambda text: " \U0001f600\ufe0f ".join(text.split()),
+            "digits for letters": lambda text: text.lower().translate(LEET),
+            "doubled letters": lambda text: "".join(2 * letter if letter.isalpha() else letter for letter in text),
+            "spaces between letters": " ".join,
+            "words glued together": lambda text: "".join(text.split()),
+            "plural and singular": other_number,
+            "words cut to 5 letters": lambda text: " ".join(word[:5] for word in text.split()),
+            "55 characters": lambda text: text[(at := self.chance.randrange(max(len(text) - 55, 1))) : at + 55],
+            "8 words": lambda text: " ".join(
+                (w := text.split())[(at := self.chance.randrange(max(len(w) - 8, 1))) : at + 8]
+            ),
         }
 
 

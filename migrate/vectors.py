@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,27 +52,57 @@ class Query:
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
-_LEFT_OUT: Final = "PZC"
-"""Categories of Unicode that make no difference in a query: punctuation, separators, and what is not shown."""
+_LOOK_ALIKES: Final = str.maketrans(
+    "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445"  # Cyrillic
+    "\u0455\u0456\u0458\u0475\u04bb\u04cf\u0501\u051b\u051d"
+    "\u03b1\u03b2\u03b3\u03b5\u03b6\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03c9"  # Greek
+    "\u0131\u0251\u0261\u0142\u00f8\u0111",  # Latin
+    "abekmhopctyx" + "sijvhldqw" + "abyeznikvoptuxw" + "iaglod",
+)
+"""Lower-case letters, and the ASCII ones that they are taken for. Greek mu is none: a microgram is no milligram."""
 
-_ASCII_LEFT_OUT: Final = {code: None for code in range(128) if unicodedata.category(chr(code))[0] in _LEFT_OUT}
+_ACCENTS: Final = re.compile(
+    "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f\u115f\u1160\U000e0100-\U000e01ef]"
+)
+"""Marks on letters of any script, and characters that nothing shows; marks that are letters of a script stay."""
+
+
+def folded(text: str) -> str:
+    r"""Return a text in one spelling, whatever its case, accents, Unicode form, look-alike and invisible characters.
+
+    All comparisons of texts by their words or letters are of this form.
+
+    >>> folded("D\u00e9j\u00e0 \uff36\uff35, \u0440l\u0435\u200bas\u00ade")
+    'deja vu, please'
+    """
+    spelled = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    if spelled.isascii():
+        return spelled
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", spelled)).translate(_LOOK_ALIKES)
+    return unicodedata.normalize("NFC", "".join(sign for sign in bare if unicodedata.category(sign) != "Cf"))
+
+
+_LEFT_OUT: Final = ("P", "Z", "C", "So", "Sk")
+"""Categories of Unicode that make no difference in a query: punctuation, separators, what is not shown, and emoji."""
+
+_ASCII_LEFT_OUT: Final = {code: None for code in range(128) if unicodedata.category(chr(code)).startswith(_LEFT_OUT)}
 
 
 def query_key(text: str) -> str:
     r"""Return the normal form of a query, equal for queries that differ only in how they are typed.
 
-    It has the letters, digits and symbols alone: case, white space, punctuation, Unicode form and invisible characters
-    make no difference.
+    It has the letters, digits and symbols alone of the `folded` text: white space, punctuation and emoji make no
+    difference.
 
     >>> query_key("  How  do I re-ask?\n") == query_key("how do I reask")
     True
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    if folded.isascii():
-        letters = folded.translate(_ASCII_LEFT_OUT)
+    spelled = folded(text)
+    if spelled.isascii():
+        letters = spelled.translate(_ASCII_LEFT_OUT)
     else:
-        letters = "".join(sign for sign in folded if unicodedata.category(sign)[0] not in _LEFT_OUT)
-    return letters or " ".join(folded.split())
+        letters = "".join(sign for sign in spelled if not unicodedata.category(sign).startswith(_LEFT_OUT))
+    return letters or " ".join(spelled.split())
 
 
 @dataclass(frozen=True, slots=True)

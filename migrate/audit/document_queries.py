@@ -1,6 +1,6 @@
 """Queries that are stored documents do not judge, whole or nearly: a text finds itself, however many vectors are wrong.
 
-By words, a copy has a long part of a document, `COPIED` runs of sixteen letters, in one go or in pieces, whatever
+By words, a copy has a long part of a document, `COPIED` runs of twelve letters, in one go or in pieces, whatever
 stands before, between or after them. Or it has `MOST` of a document's runs of four letters, which is what stays where
 words are in another order, or a good `PART` of them and little else, where many are gone. Of a short document it has
 nearly all, and hardly anything else where that document is as short as what people repeat in a question. Runs that many
@@ -8,9 +8,9 @@ documents have in common do not count: they tell none of these from another. Cas
 no difference.
 
 Names, titles and phrases are shorter than that: who types one looks for its document, and judges. But a set in which
-many queries have a whole line of a document, or hardly a word that the document lacks, as lists of its keywords do, was
-made from documents, as was what is left of a set of copies: nothing is SAFE by these. `benchmarks/independence.py`
-prints how far queries of people are from all of it.
+many queries have a whole line of a document, or are a piece of one, or have hardly a word that the document lacks, as
+lists of its keywords do, was made from documents, as was what is left of a set of copies: nothing is SAFE by these.
+`benchmarks/independence.py` prints how far queries of people are from all of it.
 
 By vectors, such a query is many times nearer to its document than to any other. That shows with true vectors alone,
 which a pool embeds after its queries were chosen, so that it is a doubt (`migrate.audit.findings`).
@@ -19,7 +19,6 @@ which a pool embeds after its queries were chosen, so that it is a doubt (`migra
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import replace
@@ -39,13 +38,16 @@ from migrate.audit.verdict import Finding, doubt
 from migrate.errors import DocumentQueriesError
 from migrate.search.runs import DEPTH
 from migrate.stores.base import Store
-from migrate.vectors import Query, query_key
+from migrate.vectors import Query, folded, query_key
 
-COPIED: Final = 80
+COPIED: Final = 84
 """Different long runs that a copy has from one document: 95 letters in one go, or some 17 words."""
 
-QUOTED: Final = 45
+QUOTED: Final = 49
 """And a quoted line: 60 letters in one go, or some 11 words."""
+
+PIECE: Final = 5
+"""Words of a query from which on it quotes a document that has all of it in one go: fewer are there by chance."""
 
 FEWEST_WORDS: Final = 6
 """Different words of a query from which on it quotes a document that has `NEARLY_ALL` of them; a title has fewer."""
@@ -68,8 +70,8 @@ NEARLY_ALL: Final = 0.9
 REPEATED: Final = 40
 """Short runs, some 8 words, up to which people may repeat a document: half of the query's have to be of it then."""
 
-LONG_RUN: Final = 16
-"""Letters of a long run, some three words."""
+LONG_RUN: Final = 12
+"""Letters of a long run, some two words: longer ones are rare where every third word is another."""
 
 SHORT_RUN: Final = 4
 
@@ -168,8 +170,9 @@ def _told_of_copies(n_copies: int, count: int) -> str:
 
 def _told_of_quotes(n_quotes: int, count: int) -> str:
     return (
-        f"{n_quotes:,} of {count:,} queries have {_LINE} letters or more of the document that they look for, word for "
-        "word, or hardly a word that it lacks, which every model finds: use queries that users ask"
+        f"{n_quotes:,} of {count:,} queries are a piece of the document that they look for, word for word, or have "
+        f"{_LINE} letters or more of it, or hardly a word that it lacks, which every model finds: use queries that "
+        "users ask"
     )
 
 
@@ -202,12 +205,13 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
 
     `queries` are texts by id, `documents` texts with the ids of the queries to compare with each.
     """
-    query_letters = {query_id: letters(text) for query_id, text in queries.items()}
+    query_letters = {query_id: query_key(text) for query_id, text in queries.items()}
+    pieces = {query_id for query_id, text in queries.items() if len(text.split()) >= PIECE}
     query_words = {query_id: words_of(text) for query_id, text in queries.items()}
     compared = []
     document_words = []
     for text, query_ids in documents:
-        compared.append((letters(text), query_ids))
+        compared.append((query_key(text), query_ids))
         document_words.append(words_of(text))
     # Queries of less than a line have no long runs to count, and most of what people ask is as short.
     long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in query_letters.items() if len(text) >= _LINE}
@@ -225,7 +229,11 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
             n_shared = len(own_runs & long_runs.get(query_id, frozenset()))
             if n_shared >= COPIED or _is_nearly(query_letters[query_id], short_runs, common_in_short):
                 likest[query_id] = Likeness.COPY
-            elif n_shared >= QUOTED or _has_nearly_all(query_words[query_id] - common_words, of_document):
+            elif (
+                n_shared >= QUOTED
+                or (query_id in pieces and query_letters[query_id] in text)
+                or _has_nearly_all(query_words[query_id] - common_words, of_document)
+            ):
                 likest[query_id] = max(likest[query_id], Likeness.QUOTE)
     return likest
 
@@ -262,19 +270,7 @@ def _has_nearly_all(query: Set[str], document: Set[str]) -> bool:
 
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a text that say something."""
-    return frozenset(_WORD.findall(text.casefold()))
-
-
-def letters(text: str) -> str:
-    """Return the letters of a text, without case and accents.
-
-    >>> letters("Déjà-VU")
-    'dejavu'
-    """
-    key = query_key(text)
-    if key.isascii():
-        return key
-    return "".join(sign for sign in unicodedata.normalize("NFKD", key) if not unicodedata.combining(sign))
+    return frozenset(_WORD.findall(folded(text)))
 
 
 def runs(text: str, length: int) -> frozenset[str]:

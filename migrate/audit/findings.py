@@ -35,7 +35,7 @@ _BY_LUCK = 0.01
 _BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
 """The same where no larger share of the relevant documents than this was not found by the translated store."""
 
-_NEXT, _ROUNDING = 0.1, 1e-3
+_NEXT, _ROUNDING = 0.2, 1e-3
 """The distance to a first document, in those to the second, up to which a query is that document; and what is 0."""
 _ALL_AGREED = 0.9
 """Share of queries, 0-1, above which judgements of what both rankings have first were made from these."""
@@ -59,7 +59,6 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
         has_texts = retriever.stores[TRANSLATED].info.has_texts
         by_words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
         yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
-    yield from _quotes(retriever)
     yield from _next_to_documents(retriever)
     doubts = (
         *alike_grades(query_set, [*runs.values()]),
@@ -159,29 +158,6 @@ def groups(query_set: QuerySet) -> list[Finding]:
         f"{grouping.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
-
-
-def _quotes(retriever: Retriever) -> list[Finding]:
-    """Return a doubt where more than a tenth of unjudged queries stand word for word in the first document they find.
-
-    Queries of less than five words may do so by chance.
-    """
-    query_set, firsts = retriever.query_set, retriever.subjects
-    if query_set.is_judged or query_set.exclude_self:
-        return []
-    texts = retriever.texts(list(firsts.values()))
-    count = sum(
-        len(query.text.split()) >= 5 and query_key(query.text) in query_key(texts.get(firsts[query.id], ""))
-        for query in query_set.distinct
-        if query.id in firsts
-    )
-    if count <= 0.1 * len(query_set.distinct):
-        return []
-    text = (
-        f"{count:,} of {len(query_set.distinct):,} queries stand word for word in the document that they find first, "
-        "which every model finds: use queries that users ask, or --queries synthetic, which leaves that document out"
-    )
-    return [doubt(text)]
 
 
 def _next_to_documents(retriever: Retriever) -> list[Finding]:

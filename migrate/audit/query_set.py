@@ -31,7 +31,7 @@ from migrate.removed import removal
 from migrate.selection import random_order
 from migrate.selection.choosers import digest_of, is_chooser
 from migrate.stores.base import Store
-from migrate.vectors import Progress, Query, no_progress, query_key
+from migrate.vectors import Progress, Query, folded, no_progress, query_key
 
 _NEARLY_AS_MANY = 0.9
 """Share of different values, 0-1, from which on a field is that of each query rather than of some together."""
@@ -276,7 +276,7 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     Of two texts more than half of the words, each counted once, are common to both (Jaccard 1912). Words that more than
     a tenth of the texts have find no others.
     """
-    words_of = {digest_of(query): frozenset(query.text.casefold().split()) for query in queries}
+    words_of = {digest_of(query): frozenset(folded(query.text).split()) for query in queries}
     times = Counter(word for text_words in words_of.values() for word in text_words)
     leaders: dict[str, list[str]] = {}
     first_of: dict[str, str] = {}

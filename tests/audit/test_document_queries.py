@@ -133,11 +133,12 @@ TITLE = "On the care of old wooden boats in salt water"
     ("query", "expected"),
     [
         ("old wooden boats", Likeness.NONE),
-        ("care of old wooden boats in salt water", Likeness.NONE),
+        ("care of old boats", Likeness.NONE),
+        ("care of old wooden boats in salt water", Likeness.QUOTE),
         (f"please find {TITLE}", Likeness.NONE),
     ],
 )
-def test_a_title_that_somebody_types_looks_for_its_document(query, expected):
+def test_a_title_that_somebody_types_looks_for_its_document_and_judges(query, expected):
     document = f"{TITLE}. {TEXTS[0]}"
     assert likeness({"q": query}, [(document, ["q"])]) == {"q": expected}
 
@@ -187,7 +188,7 @@ def test_queries_of_a_line_of_a_document_leave_nothing_safe(is_judged, tmp_path)
     report = audit(new, full, QuerySet(lines, qrels, "lines"), margin=0.5)
     assert report.verdict.n_queries == 150
     assert report.outcome is Outcome.INCONCLUSIVE
-    assert any("of the document that they look for, word for word" in doubt for doubt in report.doubts)
+    assert any("or have 60 letters or more of it" in doubt for doubt in report.doubts)
 
 
 @pytest.mark.parametrize(("n_copies", "outcome"), [(100, "INCONCLUSIVE"), (50, "SAFE")])

@@ -231,7 +231,9 @@ def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, ou
     asked = QuerySet([*own, *others], None, "log", exclude_self=exclude_self)
     report = audit(new, full, asked, margin=0.9)  # of 150 queries, three to a topic
     assert report.verdict.outcome.value == outcome
-    assert any("stand word for word in the document" in doubt for doubt in report.doubts) == (outcome != "SAFE")
+    assert any("are a piece of the document that they look for, word for word" in doubt for doubt in report.doubts) == (
+        outcome != "SAFE"
+    )
 
 
 @pytest.mark.parametrize("has_more", [False, True])
