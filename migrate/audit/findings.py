@@ -17,8 +17,8 @@ from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.unjudged import LOSS_AT_LEAST
-from migrate.audit.verdict import MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
-from migrate.display import percent
+from migrate.audit.verdict import FEWEST_QUERIES, MARGIN, Bootstrap, Bounds, Finding, Outcome, doubt
+from migrate.display import counted, percent
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError
 from migrate.search.runs import Rankings
@@ -53,10 +53,13 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
     """
     runs, query_set, bootstrap = retriever.compared, retriever.query_set, rules.bootstrap()
     arm, full = scores[TRANSLATED], scores[FULL]
+    verdict = rules.verdict(arm, full)
     if query_set.is_judged:
         has_texts = retriever.stores[TRANSLATED].info.has_texts
         by_words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
         yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
+    if len(query_set.distinct) < FEWEST_QUERIES:  # which the verdict says: a few show any share by chance
+        return
     yield from _quotes(retriever)
     yield from _next_to_documents(retriever)
     doubts = (
@@ -65,9 +68,8 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
-    if not doubts and judged >= 0.9:  # what rankings found has been graded
+    if not doubts and judged >= 0.9 and verdict.has_enough:  # what rankings found has been graded
         yield from unrelated_grades(query_set, full, bootstrap)
-    verdict = rules.verdict(arm, full)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
         agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
         yield from contradicted(verdict.retention, bootstrap.retention(*agreements))
@@ -146,17 +148,35 @@ def repeated_texts(query_set: QuerySet, translated: Store, keys: Keys) -> list[F
 
 
 def groups(query_set: QuerySet) -> list[Finding]:
-    """Return a note where some queries are not independent of each other."""
+    """Return a note where some queries are not independent of each other, or a doubt where their field is to blame."""
     grouping = query_set.grouping
     queries = len(query_set.distinct)
     if grouping.groups is None or grouping.count == queries:
         return []
+    if (too_few := _joined_by_field(query_set)) is not None:
+        return [too_few]
     field = "" if query_set.group_field is None else f" and their field {query_set.group_field!r}"
     text = (
-        f"{queries:,} queries are in {grouping.count:,} independent groups by their vectors{field}, the largest of "
-        f"{grouping.sizes.max():,}; the bounds count each group as one observation"
+        f"{queries:,} queries are in {counted(grouping.count, 'independent group', 'independent groups')} by their "
+        f"vectors{field}, the largest of {grouping.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
+
+
+def _joined_by_field(query_set: QuerySet) -> Finding | None:
+    """Return a doubt where the vectors leave enough groups for a verdict, and their field joins these to too few."""
+    alike, count = query_set.alike or {}, query_set.grouping.count
+    by_vectors = len({alike[query.id] for query in query_set.distinct})
+    if query_set.group_field is None or not count < FEWEST_QUERIES <= by_vectors:
+        return None
+    values = counted(len(query_set.field_values), "value", "values")
+    groups_left = counted(count, "group", "groups")
+    text = (
+        f"the {values} of {query_set.group_field!r} and the {by_vectors:,} groups of the vectors leave "
+        f"{groups_left} of queries, as those that share either are one observation, and a verdict needs "
+        f"{FEWEST_QUERIES}: name a field that tells users or topics apart, or leave --group-field out"
+    )
+    return doubt(text, "groups")
 
 
 def _quotes(retriever: Retriever) -> list[Finding]:
@@ -236,7 +256,7 @@ def odd_scores(
         if better:
             text = f"{event}, and {better[0]} is: check the target model, its prefixes and its vectors"
             doubts.append(doubt(text, "model"))
-        else:
+        elif bootstrap.has_enough(len(full)):  # of fewer, that they are too few is all that is known
             doubts.append(doubt(f"{event}: these judgements cannot tell good vectors from bad ones"))
     for name, scores in reversed(rivals):
         if bootstrap.is_less(full, scores):

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.unjudged import Limits, limits_of
-from migrate.display import percent
+from migrate.display import counted, percent
 
 CONFIDENCE = 0.95
 """Of one bound alone."""
@@ -195,6 +195,10 @@ class Bootstrap:
         lower, upper = mean_bounds(sums[:, :1], sums[:, 1], self.grouping.size * unseen, self.confidence)
         return Bounds(float(differences.mean()), float(lower[0]), float(upper[0]))
 
+    def has_enough(self, n_queries: int) -> bool:
+        """Return whether so many queries, or the groups that they are in, are enough for any verdict."""
+        return (n_queries if self.grouping.groups is None else self.grouping.count) >= FEWEST_QUERIES
+
     def is_less(self, less: Scores, more: Scores) -> bool:
         """Return whether scores are significantly lower than others."""
         return self.difference(more, less).lower > 0
@@ -342,8 +346,8 @@ FEWEST_DOCUMENTS = 100
 
 
 Level = Literal["note", "caveat", "doubt"]
-Input = Literal["queries", "reference", "target", "model", "store"]
-"""An input of an audit: `target` is the model as it was named, `model` the choice of it."""
+Input = Literal["queries", "groups", "reference", "target", "model", "store"]
+"""An input of an audit: `target` is the model as it was named, `model` the choice of it, `groups` the queries' field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,9 +434,10 @@ class Verdict:
     @property
     def counted(self) -> str:
         """The queries in words, and in how many groups they are where that is fewer."""
+        queries = counted(self.n_queries, "query", "queries")
         if self.n_independent == self.n_queries:
-            return f"{self.n_queries:,} queries"
-        return f"{self.n_queries:,} queries in {self.n_groups:,} independent groups"
+            return queries
+        return f"{queries} in {counted(self.n_independent, 'independent group', 'independent groups')}"
 
     def doubted(self, findings: Iterable[Finding]) -> Verdict:
         """Return the verdict after some findings: with a doubt among them INCONCLUSIVE instead of SAFE.
@@ -495,7 +500,8 @@ class Verdict:
         if self.outcome is Outcome.NOT_SAFE:
             return f"{span}, below {self._goal if self.harmful is None else self._harm}"
         if not self.has_enough:
-            return f"{span}; {self.counted} are too few for a verdict, which needs at least {FEWEST_QUERIES}"
+            are = "is" if self.n_queries == 1 else "are"
+            return f"{span}; {self.counted} {are} too few for a verdict, which needs at least {FEWEST_QUERIES}"
         if self.lacks_documents:
             return (
                 f"{span}; the first 10 of {self.n_documents} documents are hardly a selection: SAFE needs at least "
@@ -590,8 +596,7 @@ def decide(
     gain = None if stay is None else bootstrap.difference(arm, stay)
     limits = limits_of(margin) if provisional else Limits(margin, margin)
     groups = None if bootstrap.grouping.groups is None else bootstrap.grouping.count
-    enough = (len(arm) if groups is None else groups) >= FEWEST_QUERIES
-    outcome = _outcome(retention, gain, limits) if enough else Outcome.INCONCLUSIVE
+    outcome = _outcome(retention, gain, limits) if bootstrap.has_enough(len(arm)) else Outcome.INCONCLUSIVE
     verdict = Verdict(
         outcome,
         retention,
