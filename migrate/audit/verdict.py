@@ -347,7 +347,7 @@ FEWEST_DOCUMENTS = 100
 
 Level = Literal["note", "caveat", "doubt"]
 Input = Literal["queries", "groups", "reference", "target", "model", "store"]
-"""An input of an audit: `target` is the model as it was named, `model` the choice of it, `groups` the queries' field."""
+"""An input of an audit: `target` is the model as named, `model` the choice of it, `groups` the field of queries."""
 
 
 @dataclass(frozen=True, slots=True)
