@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audit.unjudged import Limits, limits_of
+from migrate.audited import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
+from migrate.audited import FEWEST_QUERIES as FEWEST_QUERIES
 from migrate.display import counted, percent
 
 CONFIDENCE = 0.95
@@ -306,9 +308,6 @@ def _ratio(arm: Scores, full: Scores) -> float:
     return float(arm.mean() / full.mean())
 
 
-FEWEST_QUERIES = 20
-"""Fewer queries than this are INCONCLUSIVE, whatever they show: resamples of a handful repeat the handful."""
-
 MOST_QUERIES = 100_000
 
 _MOST_TO_JUDGE = 1_000
@@ -340,9 +339,6 @@ MARGIN = 0.95
 
 LOWEST_MARGIN = 0.5
 """Below it SAFE is said of what loses most of the quality, which is remarked beside the verdict."""
-
-FEWEST_DOCUMENTS = 100
-"""SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
 
 
 Level = Literal["note", "caveat", "doubt"]
