@@ -414,7 +414,7 @@ def of_true_vectors(
             "chose them: if it was these very queries, they cannot judge; translate the store of before they were put "
             "in"
         )
-        yield doubt(text, "store")
+        yield doubt(text, "source")
     least = 0.95 if choosers.queries else 0.5
     relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant)
     yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)

@@ -534,7 +534,9 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
             "--target",
             "SPEC",
         ), "a model that answers worse than that is not worth moving to"
-    return ("translate", "OLD", "STITCH", "-o", str(free_path(Path("translated")))), ""
+    known_source = locations.source if about == "store" else None  # a doubted one is another store than it should be
+    words = (known_source or "OLD", locations.stitch or "STITCH")
+    return ("translate", *words, "-o", str(free_path(Path("translated")))), ""
 
 
 def _without(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:

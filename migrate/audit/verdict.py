@@ -342,7 +342,7 @@ LOWEST_MARGIN = 0.5
 
 
 Level = Literal["note", "caveat", "doubt"]
-Input = Literal["queries", "groups", "reference", "target", "model", "store"]
+Input = Literal["queries", "groups", "reference", "target", "model", "store", "source"]
 """An input of an audit: `target` is the model as named, `model` the choice of it, `groups` the field of queries."""
 
 
