@@ -37,6 +37,8 @@ _NEXT, _ROUNDING = 0.1, 1e-3
 """The distance to a first document, in those to the second, up to which a query is that document; and what is 0."""
 _ALL_AGREED = 0.9
 """Share of queries, 0-1, above which judgements of what both rankings have first were made from these."""
+_ALL_COMMON = 0.95
+"""The same of the queries for which both rankings have something in common among their first documents."""
 
 
 def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
@@ -301,14 +303,35 @@ def agreed_grades(query_set: QuerySet, translated: Rankings, full: Rankings) -> 
         relevant = query_set.relevant_to(query_id)
         firsts = [set(run.top(query_id, len(relevant))) for run in (translated, full)]
         agreed += firsts[0] == firsts[1] == relevant
-    if agreed <= _ALL_AGREED * len(queries):
+    if agreed > _ALL_AGREED * len(queries):
+        event = f"in {agreed:,} of {len(queries):,} queries with relevant documents these are just what both rankings"
+        event += " have first"
+    elif (common := _in_common(query_set, queries, translated, full)) is not None:
+        event = common
+    else:
         return []
     text = (
-        f"in {agreed:,} of {len(queries):,} queries with relevant documents these are just what both rankings have "
-        "first, as where judgements are made from what both agree on, which cannot show a loss: judge queries by what "
-        "people find relevant, whichever store finds it"
+        f"{event}, as where judgements are made from what both agree on, which cannot show a loss: judge queries by "
+        "what people find relevant, whichever store finds it"
     )
     return [doubt(text)]
+
+
+def _in_common(query_set: QuerySet, queries: Sequence[str], translated: Rankings, full: Rankings) -> str | None:
+    """Say for how many queries what is relevant is what both rankings share to some depth; None where it seldom is.
+
+    Queries for which they share nothing are not judged by it: they may be left out, or judged by people.
+    """
+    for depth in range(1, CUT + 1):
+        shared = {
+            query_id: set(translated.top(query_id, depth)) & set(full.top(query_id, depth)) for query_id in queries
+        }
+        is_all = [query_set.relevant_to(query_id) == common for query_id, common in shared.items() if common]
+        count, total = sum(is_all), len(is_all)
+        if total >= FEWEST_QUERIES and count > _ALL_COMMON * total:
+            some = "the same first document, it is" if depth == 1 else f"some of the same first {depth}, these are"
+            return f"in {count:,} of {total:,} queries for which both rankings have {some} all that is relevant"
+    return None
 
 
 def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list[Finding]:
@@ -398,7 +421,7 @@ def of_true_vectors(
     where all are, or where judges look for them so often, these are the choosers in other words.
     """
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
-    if not is_safe:
+    if not is_safe and len(retriever.query_set.distinct) >= FEWEST_QUERIES:
         yield from choosers_in_other_words(retriever, true | unexplained)
     if unexplained and not is_safe:
         text = (

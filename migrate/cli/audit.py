@@ -15,7 +15,7 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
-from migrate.cli.verdict import load_model_of, show_report, warn_of_few
+from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.files import free_path
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
 def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> AuditReport:
     """Say what an audit costs, ask where that is too much, and do it."""
     deal = None
+    if step.full is None:
+        warn_of_few_queries(step.judging)
     arguments = [locations.source or store, *locations.target, "-o", locations.full]
     is_small = step.full is None and warn_of_few(step.translated, arguments)
     if step.is_pooled and locations.has_texts and not is_small:
