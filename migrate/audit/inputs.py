@@ -43,7 +43,7 @@ def _check_effort(audit: Audit) -> None:
     if audit.search_effort is None:
         return
     setting = audit.translated.setting
-    if setting is None or setting.most <= setting.value:
+    if setting is None or setting.is_stored:
         stored = "" if setting is None else f", and {setting.name} is a part of the store"
         raise UsageError(
             f"--search-effort: searches of {audit.translated.info.location} have no setting{stored}; leave it out"
