@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
 from migrate.audit.document_queries import without_documents
@@ -21,6 +23,7 @@ from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.stitch.fitted import QUERY, require_direction
 from migrate.stores.base import Store
+from migrate.stores.driver import ClientError
 
 if TYPE_CHECKING:
     from migrate.audit.step import Audit
@@ -48,6 +51,10 @@ def _check_effort(audit: Audit) -> None:
         raise UsageError(
             f"--search-effort: searches of {audit.translated.info.location} have no setting{stored}; leave it out"
         )
+    try:
+        audit.translated.search_index(audit.translated.get(np.arange(1)).vectors, 1, audit.search_effort)
+    except ClientError as error:  # what a database allows, it knows alone
+        raise UsageError(f"--search-effort {audit.search_effort:,}: {error}") from error
 
 
 def _check_plan(audit: Audit) -> None:

@@ -7,6 +7,7 @@ import chromadb
 import faiss
 import numpy as np
 import pytest
+import sync_tools
 from topics import (
     DIM,
     DOCUMENTS,
@@ -212,6 +213,15 @@ def test_a_program_may_look_into_fewer_lists_than_are_stored(reference, tmp_path
     store = indexed(tmp_path / "new", "IVF75,Flat", nprobe=75)
     (stored,), (set_by_program,) = (audit_of(store, reference, search_effort=n).searches for n in (None, 1))
     assert stored.of_exact == pytest.approx(1) and set_by_program.of_exact < 0.9
+
+
+def test_a_setting_that_the_database_does_not_allow_is_refused_before_anything_is_embedded(reference):
+    location = sync_tools.Pgvector().make(None, sync_tools.records_of(DOCUMENTS, TARGET.embed_documents(DOCUMENTS)))
+    fresh = Topics()
+    options = {"embedder": fresh, "search_effort": 5_000}
+    with pytest.raises(UsageError, match=r"--search-effort 5,000: .* outside the valid range .*ef_search"):
+        audit_of(open_store(location), reference, **options)
+    assert not fresh.asked
 
 
 def vectors_of_any_length(embedder=TARGET, documents=DOCUMENTS):
