@@ -21,6 +21,15 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number of things, by the name of one or of many.
+
+    >>> counted(1, "query", "queries"), counted(1_200, "query", "queries")
+    ('1 query', '1,200 queries')
+    """
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """Rows of named values as a table; a value that a row lacks is missing there."""
     try:

@@ -12,10 +12,11 @@ from typing import Any
 
 from migrate.audit.bounds import Outcome
 from migrate.audit.report import AuditReport
+from migrate.audited import read_audit
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind
-from migrate.reading import MalformedError, as_table, expect, read_json, typed
+from migrate.reading import MalformedError, expect, read_json, typed
 from migrate.report.audit_sections import audit_sections
 from migrate.report.suite import Suite, audit_suite
 from migrate.report.summary import audit_summary
@@ -97,7 +98,7 @@ def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finis
     for name, output in record["outputs"].items():
         _refuse_changed(folder, name, output)
     with _damaged(folder):
-        suite, document = typed(Suite, record["suite"]), as_table(read_json(report))
+        suite, document = typed(Suite, record["suite"]), read_audit(report)
     return Finished(record["outcome"], record["summary"], record["details"], suite, document)
 
 

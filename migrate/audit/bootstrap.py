@@ -105,6 +105,10 @@ class Bootstrap:
             arm, rival, self.grouping, seed=self.seed, resamples=self.resamples, confidence=self.confidence
         )
 
+    def has_enough(self, n_queries: int) -> bool:
+        """Return whether so many queries, or the groups that they are in, are enough for any verdict."""
+        return (n_queries if self.grouping.groups is None else self.grouping.count) >= FEWEST_QUERIES
+
     def is_less(self, less: Scores, more: Scores) -> bool:
         """Return whether scores are significantly lower than others."""
         return self.difference(more, less).lower > 0

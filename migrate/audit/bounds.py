@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from migrate.audit.measures import Scores
+from migrate.audited import FEWEST_QUERIES as FEWEST_QUERIES
 from migrate.errors import InputError
 
 CONFIDENCE: Final = 0.95
@@ -31,8 +32,6 @@ RESAMPLES: Final = 10_000
 
 MARGIN: Final = 0.95
 
-FEWEST_QUERIES: Final = 20
-"""An audit of fewer queries is INCONCLUSIVE, whatever they show: resamples of a handful repeat the handful."""
 
 _BLOCK: Final = 1 << 22
 """Weights that are drawn at once."""

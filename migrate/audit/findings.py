@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from migrate.audit.bootstrap import Bootstrap
-from migrate.audit.bounds import MARGIN, Bounds, Outcome
+from migrate.audit.bounds import FEWEST_QUERIES, MARGIN, Bounds, Outcome
 from migrate.audit.held_out import HeldOut
 from migrate.audit.keys import Keys
 from migrate.audit.measures import CUT, Scores, ndcg, ndcg_at_random
@@ -20,7 +20,7 @@ from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
 from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import Finding, doubt
-from migrate.display import percent
+from migrate.display import counted, percent
 from migrate.embedders.base import UNKNOWN_QUERY
 from migrate.errors import InputError
 from migrate.search.runs import Rankings
@@ -39,6 +39,8 @@ _NEXT, _ROUNDING = 0.2, 1e-3
 """The distance to a first document, in those to the second, up to which a query is that document; and what is 0."""
 _ALL_AGREED = 0.9
 """Share of queries, 0-1, above which judgements of what both rankings have first were made from these."""
+_ALL_COMMON = 0.95
+"""The same of the queries for which both rankings have something in common among their first documents."""
 
 
 def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
@@ -55,10 +57,13 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
     """
     runs, query_set, bootstrap = retriever.compared, retriever.query_set, rules.bootstrap()
     arm, full = scores[TRANSLATED], scores[FULL]
+    verdict = rules.verdict(arm, full)
     if query_set.is_judged:
         has_texts = retriever.stores[TRANSLATED].info.has_texts
         by_words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
         yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
+    if len(query_set.distinct) < FEWEST_QUERIES:  # which the verdict says: a few show any share by chance
+        return
     yield from _next_to_documents(retriever)
     doubts = (
         *alike_grades(query_set, [*runs.values()]),
@@ -66,9 +71,8 @@ def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], j
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
-    if not doubts and judged >= 0.9:  # what rankings found has been graded
+    if not doubts and judged >= 0.9 and verdict.has_enough:  # what rankings found has been graded
         yield from unrelated_grades(query_set, full, bootstrap)
-    verdict = rules.verdict(arm, full)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
         agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
         yield from contradicted(verdict.retention, bootstrap.retention(*agreements))
@@ -147,17 +151,35 @@ def repeated_texts(query_set: QuerySet, translated: Store, keys: Keys) -> list[F
 
 
 def groups(query_set: QuerySet) -> list[Finding]:
-    """Return a note where some queries are not independent of each other."""
+    """Return a note where some queries are not independent of each other, or a doubt where their field is to blame."""
     grouping = query_set.grouping
     queries = len(query_set.distinct)
     if grouping.groups is None or grouping.count == queries:
         return []
+    if (too_few := _joined_by_field(query_set)) is not None:
+        return [too_few]
     field = "" if query_set.group_field is None else f" and their field {query_set.group_field!r}"
     text = (
-        f"{queries:,} queries are in {grouping.count:,} independent groups by their vectors{field}, the largest of "
-        f"{grouping.sizes.max():,}; the bounds count each group as one observation"
+        f"{queries:,} queries are in {counted(grouping.count, 'independent group', 'independent groups')} by their "
+        f"vectors{field}, the largest of {grouping.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
+
+
+def _joined_by_field(query_set: QuerySet) -> Finding | None:
+    """Return a doubt where the vectors leave enough groups for a verdict, and their field joins these to too few."""
+    alike, count = query_set.alike or {}, query_set.grouping.count
+    by_vectors = len({alike[query.id] for query in query_set.distinct})
+    if query_set.group_field is None or not count < FEWEST_QUERIES <= by_vectors:
+        return None
+    values = counted(len(query_set.field_values), "value", "values")
+    groups_left = counted(count, "group", "groups")
+    text = (
+        f"the {values} of {query_set.group_field!r} and the {by_vectors:,} groups of the vectors leave "
+        f"{groups_left} of queries, as those that share either are one observation, and a verdict needs "
+        f"{FEWEST_QUERIES}: name a field that tells users or topics apart, or leave --group-field out"
+    )
+    return doubt(text, "groups")
 
 
 def _next_to_documents(retriever: Retriever) -> list[Finding]:
@@ -214,7 +236,7 @@ def odd_scores(
         if better:
             text = f"{event}, and {better[0]} is: check the target model, its prefixes and its vectors"
             doubts.append(doubt(text, "model"))
-        else:
+        elif bootstrap.has_enough(len(full)):  # of fewer, that they are too few is all that is known
             doubts.append(doubt(f"{event}: these judgements cannot tell good vectors from bad ones"))
     for name, scores in reversed(rivals):
         if bootstrap.is_less(full, scores):
@@ -259,14 +281,35 @@ def agreed_grades(query_set: QuerySet, translated: Rankings, full: Rankings) -> 
         relevant = query_set.relevant_to(query_id)
         firsts = [set(run.top(query_id, len(relevant))) for run in (translated, full)]
         agreed += firsts[0] == firsts[1] == relevant
-    if agreed <= _ALL_AGREED * len(queries):
+    if agreed > _ALL_AGREED * len(queries):
+        event = f"in {agreed:,} of {len(queries):,} queries with relevant documents these are just what both rankings"
+        event += " have first"
+    elif (common := _in_common(query_set, queries, translated, full)) is not None:
+        event = common
+    else:
         return []
     text = (
-        f"in {agreed:,} of {len(queries):,} queries with relevant documents these are just what both rankings have "
-        "first, as where judgements are made from what both agree on, which cannot show a loss: judge queries by what "
-        "people find relevant, whichever store finds it"
+        f"{event}, as where judgements are made from what both agree on, which cannot show a loss: judge queries by "
+        "what people find relevant, whichever store finds it"
     )
     return [doubt(text)]
+
+
+def _in_common(query_set: QuerySet, queries: Sequence[str], translated: Rankings, full: Rankings) -> str | None:
+    """Say for how many queries what is relevant is what both rankings share to some depth; None where it seldom is.
+
+    Queries for which they share nothing are not judged by it: they may be left out, or judged by people.
+    """
+    for depth in range(1, CUT + 1):
+        shared = {
+            query_id: set(translated.top(query_id, depth)) & set(full.top(query_id, depth)) for query_id in queries
+        }
+        is_all = [query_set.relevant_to(query_id) == common for query_id, common in shared.items() if common]
+        count, total = sum(is_all), len(is_all)
+        if total >= FEWEST_QUERIES and count > _ALL_COMMON * total:
+            some = "the same first document, it is" if depth == 1 else f"some of the same first {depth}, these are"
+            return f"in {count:,} of {total:,} queries for which both rankings have {some} all that is relevant"
+    return None
 
 
 def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list[Finding]:
@@ -356,7 +399,7 @@ def of_true_vectors(
     where all are, or where judges look for them so often, these are the choosers in other words.
     """
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
-    if not is_safe:
+    if not is_safe and len(retriever.query_set.distinct) >= FEWEST_QUERIES:
         yield from choosers_in_other_words(retriever, true | unexplained)
     if unexplained and not is_safe:
         text = (
@@ -372,7 +415,7 @@ def of_true_vectors(
             "chose them: if it was these very queries, they cannot judge; translate the store of before they were put "
             "in"
         )
-        yield doubt(text, "store")
+        yield doubt(text, "source")
     least = 0.95 if choosers.queries else 0.5
     relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant)
     yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)

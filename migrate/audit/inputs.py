@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+import numpy as np
+
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
 from migrate.audit.document_queries import refuse_documents, without_documents
@@ -38,6 +40,7 @@ from migrate.selection.choosers import Choosers, choosers_in, choosers_of
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.base import Store
+from migrate.stores.driver import ClientError
 from migrate.vectors import Document
 
 AGAIN = 3 * ASKED_AGAIN
@@ -112,11 +115,15 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
     if search_effort is None:
         return
     setting = translated.setting
-    if setting is None or setting.most <= setting.value:
+    if setting is None or setting.is_stored:
         stored = "" if setting is None else f", and {setting.name} is a part of the store"
         raise UsageError(
             f"--search-effort: searches of {translated.info.location} have no setting{stored}; leave it out"
         )
+    try:
+        translated.search_index(translated.get(np.arange(1)).vectors, 1, search_effort)
+    except ClientError as error:  # what a database allows, it knows alone
+        raise UsageError(f"--search-effort {search_effort:,}: {error}") from error
 
 
 def _check_plan(

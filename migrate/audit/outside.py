@@ -28,6 +28,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.unjudged import TopScores
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric, Store
+from migrate.stores.serving import as_compared
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, squared_norms
 
 Rows = NDArray[np.int64]
@@ -97,11 +98,12 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def _numbered(store: Store, stage: str, progress: Progress) -> Iterator[tuple[int, Batch]]:
+    """Yield the batches of a store as it compares them, with the number of the first row of each."""
     start = 0
     for batch in store.scan():
         progress(stage, start, store.info.count)
         check_vectors(batch.ids, batch.vectors, source=str(store.info.location))
-        yield start, batch
+        yield start, replace(batch, vectors=as_compared(store.info, batch.vectors))
         start += len(batch)
     progress(stage, start, store.info.count)
 

@@ -79,7 +79,7 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
     kept_share = _share_of_exact(scores, exact)
     setting = retriever.setting(name)
     value, share = None, None
-    if kept_share < ENOUGH and setting is not None:
+    if kept_share < ENOUGH and setting is not None and not setting.is_stored:
         value, share = _smallest_enough(name, retriever, setting, exact)
     index = _index_name(retriever.stores[name].info, setting)
     remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
@@ -133,17 +133,18 @@ def _values(setting: SearchSetting) -> Iterator[int]:
 
 def _index_name(info: StoreInfo, setting: SearchSetting | None) -> str:
     name = str(info.details.get("factory", info.index_type))
+    name = "no index" if name == "none" else name
     return name if setting is None else f"{name}, {setting.name} {setting.value}"
 
 
 def _remedy(setting: SearchSetting | None, value: int | None, share: float | None) -> str:
     """Return what to do about an index that misses much."""
-    if setting is None:
+    if setting is None or setting.value >= setting.most:
         return f"no setting of its search finds more; {_REBUILD}"
+    if setting.is_stored:
+        more = setting.code.replace("{}", str(min(2 * setting.value, setting.most)))
+        return f"a greater {setting.name} finds more, and is a part of the store: {more}, open it anew and audit again"
     if value is not None and share is not None:
         keeps = f"{setting.name} {value} keeps {percent(share)} of exact search"
         return f"{keeps}: {setting.code.replace('{}', str(value))}, and audit again with --search-effort {value}"
-    if setting.most > setting.value:
-        return f"no {setting.name} up to {setting.most:,} keeps {percent(ENOUGH, 0)} of exact search; {_REBUILD}"
-    more = setting.code.replace("{}", str(2 * setting.value))
-    return f"a greater {setting.name} finds more, and is a part of the store: {more}, then audit again"
+    return f"no {setting.name} up to {setting.most:,} keeps {percent(ENOUGH, 0)} of exact search; {_REBUILD}"

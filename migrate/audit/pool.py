@@ -50,6 +50,7 @@ from migrate.selection.choosers import digests_of
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.confidence import true_rows
+from migrate.stores.serving import as_compared
 from migrate.vectors import Batch, Document, Vectors
 
 DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
@@ -478,7 +479,8 @@ class _Pool:
         """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
         query_set, run, seed = self.query_set, retriever.search(FULL).run, self.seed
         extra = np.flatnonzero((self.vector_row >= 0) & ~self.pooled)
-        unseen = surroundings.without(score_rows(self.queries, self.translated.get(extra).vectors, self.metric))
+        near = as_compared(self.translated.info, self.translated.get(extra).vectors)
+        unseen = surroundings.without(score_rows(self.queries, near, self.metric))
         errors = [self._true_scores(drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
         for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
             errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
@@ -497,7 +499,7 @@ class _Pool:
         ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
         for query in np.unique(queries):
             span = slice(ends[query], ends[query + 1])
-            vectors = self.vectors[self.vector_row[rows[span]]]
+            vectors = as_compared(self.translated.info, self.vectors[self.vector_row[rows[span]]])
             scores[span] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
         return scores
 

@@ -48,8 +48,12 @@ def with_groups(query_set: QuerySet, vectors: Vectors) -> QuerySet:
     labels = alike(vectors[firsts])
     values = [query_set.group_of(query) for query in query_set.distinct]
     numbers = _joined(labels, values)
-    ids = zip(query_set.query_ids, texts.tolist(), strict=True)
-    return replace(query_set, groups={query_id: int(numbers[text]) for query_id, text in ids})
+    ids = list(zip(query_set.query_ids, texts.tolist(), strict=True))
+    return replace(
+        query_set,
+        groups={query_id: int(numbers[text]) for query_id, text in ids},
+        alike={query_id: int(labels[text]) for query_id, text in ids},
+    )
 
 
 def _joined(labels: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:

@@ -51,8 +51,8 @@ class QuerySet:
     `notes` are what a reader of the report should know of the set, `made_from` what synthetic queries are made from;
     it is empty where users asked them.
     `group_field` is the metadata field of a query that says which ones are not independent, besides those that their
-    vectors show, None for none; `groups` are the numbers of the groups by query id, once the queries are embedded
-    (`migrate.audit.query_groups`).
+    vectors show, None for none; `groups` are the numbers of the groups by query id, once the queries are embedded, and
+    `alike` those that vectors alone show (`migrate.audit.query_groups`).
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
     whatever their judgements: each is answered and measured, and their mean counts once.
@@ -66,6 +66,7 @@ class QuerySet:
     made_from: str = ""
     group_field: str | None = None
     groups: Mapping[str, int] | None = None
+    alike: Mapping[str, int] | None = None
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -121,6 +122,11 @@ class QuerySet:
         """Return what the field that groups queries says of one; None where it says nothing."""
         value = None if self.group_field is None else query.metadata.get(self.group_field)
         return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+    @property
+    def field_values(self) -> set[str]:
+        """The different values of the field that groups queries."""
+        return {value for query in self.distinct if (value := self.group_of(query)) is not None}
 
     @cached_property
     def texts(self) -> NDArray[np.int64]:

@@ -338,13 +338,14 @@ class _Advice:
     def _other_plans(self, option: Option) -> list[str]:
         """Return what staying and the translated store keep, where they are not the plan itself."""
         sentences, stay = [], self.report.comparisons.get(STAY)
-        if stay is not None and option.name != STAY:
+        if stay is not None and option.name != STAY and stay.retention.is_known:
             is_enough = stay.retention.lower >= self.verdict.margin
             retained = self._retained(stay.retention, with_bound=is_enough)
             sentences.append(f"staying {retained}{' and costs nothing' if is_enough else ''}")
         if option.name != TRANSLATED and not self.is_whole:
-            retained = self._retained(self.verdict.retention, with_bound=False)
-            sentences.append(f"translated alone {retained}, {self.report.outcome_of()}")
+            outcome, bounds = self.report.outcome_of(), self.verdict.retention
+            retained = f"{self._retained(bounds, with_bound=False)}," if bounds.is_known else "is"
+            sentences.append(f"translated alone {retained} {outcome}")
         return sentences
 
     def _retained(self, bounds: Bounds, *, with_bound: bool = True) -> str:
@@ -509,6 +510,8 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
         about = "target"  # a reference that is built now is of the model that was named
     if not same_audit:  # from a program, which says it in its own words
         return None, _BUILT if about == "reference" else ""
+    if about == "groups":
+        return _without(same_audit, "--group-field"), ""
     if about == "queries":
         queries = _without(same_audit, "--judged", "--queries", "--group-field")
         is_file = any(word.startswith("--target=file:") for word in same_audit)  # which has no vectors of new queries
@@ -527,7 +530,9 @@ def _clear_up(odd: Finding, report: AuditReport) -> Command:
             "--target",
             "SPEC",
         ), "a model that answers worse than that is not worth moving to"
-    return ("translate", "OLD", "STITCH", "-o", str(free_path(Path("translated")))), ""
+    known_source = locations.source if about == "store" else None  # a doubted one is another store than it should be
+    words = (known_source or "OLD", locations.stitch or "STITCH")
+    return ("translate", *words, "-o", str(free_path(Path("translated")))), ""
 
 
 def _without(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:

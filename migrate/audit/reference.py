@@ -140,7 +140,7 @@ def prove_reference(
         elif _vouches(translated, embedder) or _is_of_target(translated, reference):
             evidence.append(checked)
         else:
-            doubts += _only_a_file(embedder, n_true, reference.info.count)
+            doubts += _only_a_file(translated, embedder, n_true, reference.info.count)
         doubts += _lost(rows)
     return ReferenceProof(tuple(evidence), tuple(doubts))
 
@@ -162,7 +162,7 @@ def prove_pool(
     n_true, agreeing = _check_true_rows(translated, pool, rows, remedy=remedy)
     doubts: list[Finding] = []
     if not _vouches(translated, embedder):
-        doubts += _only_a_file(embedder, n_true, pool.info.count)
+        doubts += _only_a_file(translated, embedder, n_true, pool.info.count)
     elif not n_true and not named:
         text = (
             f"nothing shows that {spec} is the model that the store was translated for, as it holds no true vectors "
@@ -303,15 +303,25 @@ def _is_of_target(translated: Store, reference: Store) -> bool:
     return manifest is not None and model is not None and is_made and manifest.model == model
 
 
-def _only_a_file(embedder: Embedder, n_true: int, count: int) -> list[Finding]:
+def _only_a_file(translated: Store, embedder: Embedder, n_true: int, count: int) -> list[Finding]:
     """Return a doubt where a file that nothing vouches for says what is true of more than the rows that are known."""
     if n_true == count:
         return []
+    spec = embedder.identity.spec
     agreeing = f"{n_true:,} of {count:,} vectors agree" if n_true else "no vector agrees"
+    unknown = (
+        f"{agreeing} with what the store has of true ones: nothing shows what the others are, as a file cannot embed a "
+        "text again"
+    )
+    if target_of(translated) is None:
+        text = (
+            f"no manifest names the model that the store was translated for, and of {spec} {unknown}; audit the store "
+            "that `translate` has written, with its manifest, or with the model itself (--target)"
+        )
+        return [doubt(text, "store")]
     text = (
-        f"{embedder.identity.spec} is not the file that the store was translated for, and {agreeing} with what the "
-        "store has of true ones: nothing shows what the others are, as a file cannot embed a text again; audit with "
-        "the model itself, or with the very file (--target)"
+        f"{spec} is not the file that the store was translated for, and {unknown}; audit with the model itself, or "
+        "with the very file (--target)"
     )
     return [doubt(text, "target")]
 

@@ -40,6 +40,7 @@ from migrate.search.own_index import Judged, rank_by_index
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import SearchSetting, Store
+from migrate.stores.serving import as_compared
 from migrate.vectors import Batch, Progress, Vectors, check_vectors, no_progress
 
 _READ = 2_000
@@ -274,8 +275,13 @@ class Retriever:
             stop = start + len(batch)
             low, high = np.searchsorted(left_out, (start, stop))
             rows = np.delete(np.arange(start, stop), left_out[low:high] - start)
-            yield Batch(documents.take(rows), batch.vectors if low == high else batch.vectors[rows - start])
+            vectors = batch.vectors if low == high else batch.vectors[rows - start]
+            yield Batch(documents.take(rows), self._as_compared(name, vectors))
             start = stop
+
+    def _as_compared(self, name: str, vectors: Vectors) -> Vectors:
+        """Return vectors as the store of that name compares them; the full re-embed as the translated one does."""
+        return as_compared(self.stores[TRANSLATED if name == FULL else name].info, vectors)
 
     def _checked(self, name: str) -> Iterator[Batch]:
         store = self.stores[name]
@@ -343,7 +349,10 @@ class Retriever:
                 listed = partial(self._listed, store)
                 return TimedRun(self._rank_by_index(store, listed, self.asked_depths), 0.0)
             metric, vectors = self.stores[store].info.metric, self.vectors[store]
-            return TimedRun(search(self._checked(store), ids, vectors, metric=metric, depth=depth), 0.0)
+            batches = (
+                replace(batch, vectors=self._as_compared(store, batch.vectors)) for batch in self._checked(store)
+            )
+            return TimedRun(search(batches, ids, vectors, metric=metric, depth=depth), 0.0)
 
         def first_of_both() -> TimedRun:
             runs = [self._once(TWO_STAGE, partial(first_of, TRANSLATED)).run, first_of(STAY).run]
@@ -393,7 +402,7 @@ class Retriever:
             query_id, vector = self.query_set.query_ids[number], self.vectors[FULL][number : number + 1]
             top = TopK([query_id], vector, metric=reference.info.metric, depth=self.depth)
             positions = np.searchsorted(rows, query_rows)
-            top.add(documents.take(query_rows), batch.vectors[positions])
+            top.add(documents.take(query_rows), self._as_compared(FULL, batch.vectors[positions]))
             yield top.run()
 
     def reranking(self, depth: int, name: str) -> Reranking:

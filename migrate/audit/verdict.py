@@ -12,7 +12,8 @@ from migrate.audit.bootstrap import MOST_QUERIES, Bootstrap
 from migrate.audit.bounds import CONFIDENCE, FEWEST_QUERIES, MARGIN, UNKNOWN, Bounds, Outcome, decide
 from migrate.audit.measures import Scores
 from migrate.audit.unjudged import Limits, limits_of
-from migrate.display import percent
+from migrate.audited import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
+from migrate.display import counted, percent
 
 _MOST_TO_JUDGE = 1_000
 """More queries than this nobody judges for an audit."""
@@ -20,13 +21,10 @@ _MOST_TO_JUDGE = 1_000
 LOWEST_MARGIN = 0.5
 """Below it SAFE is said of what loses most of the quality, which is remarked beside the verdict."""
 
-FEWEST_DOCUMENTS = 100
-"""SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
-
 
 Level = Literal["note", "caveat", "doubt"]
-Input = Literal["queries", "reference", "target", "model", "store"]
-"""An input of an audit: `target` is the model as it was named, `model` the choice of it."""
+Input = Literal["queries", "groups", "reference", "target", "model", "store", "source"]
+"""An input of an audit: `target` is the model as named, `model` the choice of it, `groups` the field of queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +103,10 @@ class Verdict:
     @property
     def counted(self) -> str:
         """The queries in words, and in how many groups they are where that is fewer."""
+        queries = counted(self.n_queries, "query", "queries")
         if self.n_independent == self.n_queries:
-            return f"{self.n_queries:,} queries"
-        return f"{self.n_queries:,} queries in {self.n_groups:,} independent groups"
+            return queries
+        return f"{queries} in {counted(self.n_independent, 'independent group', 'independent groups')}"
 
     def doubted(self, findings: Iterable[Finding]) -> Verdict:
         """Return the verdict after some findings: with a doubt among them INCONCLUSIVE instead of SAFE.
@@ -170,7 +169,8 @@ class Verdict:
         if self.outcome is Outcome.NOT_SAFE:
             return f"{span}, below {self._goal if self.harmful is None else self._harm}"
         if not self.has_enough:
-            return f"{span}; {self.counted} are too few for a verdict, which needs at least {FEWEST_QUERIES}"
+            are = "is" if self.n_queries == 1 else "are"
+            return f"{span}; {self.counted} {are} too few for a verdict, which needs at least {FEWEST_QUERIES}"
         if self.lacks_documents:
             return (
                 f"{span}; the first 10 of {self.n_documents} documents are hardly a selection: SAFE needs at least "
@@ -265,8 +265,7 @@ def verdict_of(
     gain = None if stay is None else bootstrap.difference(arm, stay)
     limits = limits_of(margin) if provisional else Limits(margin, margin)
     groups = None if bootstrap.grouping.groups is None else bootstrap.grouping.count
-    enough = (len(arm) if groups is None else groups) >= FEWEST_QUERIES
-    outcome = _outcome(retention, gain, limits) if enough else Outcome.INCONCLUSIVE
+    outcome = _outcome(retention, gain, limits) if bootstrap.has_enough(len(arm)) else Outcome.INCONCLUSIVE
     verdict = Verdict(
         outcome,
         retention,

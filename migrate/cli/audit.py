@@ -16,7 +16,7 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
-from migrate.cli.verdict import load_model_of, show_report, warn_of_few
+from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.files import free_path
 
 if TYPE_CHECKING:
@@ -123,9 +123,11 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
 def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> AuditReport:
     """Say what an audit costs, ask where that is too much, and do it."""
     deal = None
-    arguments = [locations.source or store, *locations.target, "-o", locations.full]
     translated = step.inputs.translated
     is_built = step.inputs.full is None
+    if is_built:
+        warn_of_few_queries(step.inputs.query_set)
+    arguments = [locations.source or store, *locations.target, "-o", locations.full]
     is_small = is_built and warn_of_few(translated, arguments)
     if step.is_pooled and locations.has_texts and not is_small:
         deal = paid.weigh(step, translated, "the audit", arguments, seed=step.seed)

@@ -83,7 +83,7 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
     elif not advise_switch(OLD, None, word):
         manifest = store.info.manifest
         target = target_words(None if manifest is None else manifest.model, spec, beside=[word])
-        advise_next("audit", word, "--reference", "pool", "--judged", JUDGED, *target)
+        advise_next("audit", word, "--reference", "pool", *judged_words(), *target)
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:
@@ -182,6 +182,11 @@ def command_line(arguments: Sequence[str]) -> str:
 def typed_model() -> tuple[str, ...]:
     """The options of models as they were typed here."""
     return tuple(_typed(click.get_current_context(), {*_MODEL}))
+
+
+def judged_words() -> tuple[str, ...]:
+    """The judged queries, as they were typed here, or else to be filled in."""
+    return tuple(_typed(click.get_current_context(), {"judged"})) or ("--judged", JUDGED)
 
 
 def typed_again(*, but: Set[str] = frozenset()) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, warn_of_place
+from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, judged_words, warn_of_place
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
@@ -86,7 +86,7 @@ def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_
     for remark in done.remarks:
         show(f"note: {remark}")
     if not advise_switch(store, opened, new):
-        advise_next("audit", new, "--reference", "pool", "--source", store, "--judged", JUDGED)
+        advise_next("audit", new, "--reference", "pool", "--source", store, *judged_words(), also=("target",))
 
 
 @command_ends()

@@ -27,7 +27,14 @@ from migrate.cli.spending import Spending
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
-from migrate.cli.verdict import show_finished, show_report, source_model_of, stop_if_same, warn_of_few
+from migrate.cli.verdict import (
+    show_finished,
+    show_report,
+    source_model_of,
+    stop_if_same,
+    warn_of_few,
+    warn_of_few_queries,
+)
 from migrate.files import refuse_overlap
 from migrate.pipeline import Run
 
@@ -148,6 +155,7 @@ def _judge(step: Run, request: Run, paid: Spending, outputs: Outputs, *, dry_run
         advise(f"the stitch and the translated store are there already; only the audit is repeated{remark}")
     if job.is_pooled and request.hold_out is None:
         offer_hold_out(judges, opened, job.embedder)
+    warn_of_few_queries(judges)
     arguments = [store, *job.locations.target, "-o", job.locations.full]
     if not warn_of_few(opened, arguments) and job.is_pooled and not kept_outputs.outputs:
         deal = paid.weigh(step, opened, "fit and audit", arguments, seed=request.seed)

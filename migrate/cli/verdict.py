@@ -10,9 +10,11 @@ import click
 
 from migrate.cli.next_step import OLD, advise_switch, command_line, file_of, is_out_of_sight
 from migrate.cli.terminal import PROGRAM, advise, show, show_json, summary_text
+from migrate.display import counted
 from migrate.errors import InputError, RemoteError, UsageError
 
 if TYPE_CHECKING:
+    from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
     from migrate.cli.options import ModelOptions, Outputs
     from migrate.cli.spending import Spending
@@ -141,6 +143,18 @@ def warn_of_few(store: Store, reembed: Sequence[str]) -> bool:
     )
     advise(f"  {PROGRAM} {command_line(['reembed', *reembed])}")
     return True
+
+
+def warn_of_few_queries(query_set: QuerySet) -> None:
+    """Say before anything is embedded where there are too few queries for any verdict."""
+    from migrate.audit.bounds import FEWEST_QUERIES
+
+    count = len(query_set.distinct)
+    if count < FEWEST_QUERIES:
+        advise(
+            f"{counted(count, 'query', 'queries')} cannot settle a verdict, which needs at least {FEWEST_QUERIES}: "
+            "what is embedded for it shows nothing; give more (--judged), or --queries synthetic"
+        )
 
 
 def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending | None = None, as_json: bool) -> None:

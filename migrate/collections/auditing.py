@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
+from migrate.audited import read_audit
 from migrate.cli.verdict import EXIT_CODES
 from migrate.collections.members import Collection, Collections
 from migrate.collections.translating import new_location
 from migrate.cost.spending import PlannedModel
 from migrate.errors import InconclusiveError, InputError
 from migrate.files import atomic_file, sha256_json, write_bytes, write_json
-from migrate.reading import read_table
+from migrate.reading import MalformedError, read_table
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import audit_document
 from migrate.report.facts import document
@@ -25,6 +26,7 @@ from migrate.report.sections import Report, TextTable
 from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
+from migrate.stores.content import content_of, is_content
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
@@ -100,7 +102,9 @@ def plan_audits(request: Audit, collections: Collections, new: str, folder: Path
             queries = _queries_for(request, member, translated)
             step = replace(request, store=translated, source=member.store, judged=queries, queries=None)
             digest = _digest_of(step, member.store, translated, queries)
-            recorded = _recorded(folder / member.file_name, member) if earlier.get(member.name) == digest else None
+            recorded = (
+                _recorded(folder / member.file_name, member, translated) if earlier.get(member.name) == digest else None
+            )
             if recorded is None:
                 _ = step.models  # too few queries, or others' documents, are told before anything is paid for
         except (InconclusiveError, InputError) as error:
@@ -192,14 +196,23 @@ def _digest_of(step: Audit, old: Store, new: Store, queries: QuerySet) -> str:
 
 
 def _read_digests(folder: Path) -> dict[str, Any]:
-    return dict(read_table(folder / _INPUTS)) if (folder / _INPUTS).is_file() else {}
+    """Return what each collection was audited by; nothing where that cannot be read, so that all are audited again."""
+    try:
+        return read_table(folder / _INPUTS)
+    except (OSError, MalformedError):
+        return {}
 
 
-def _recorded(folder: Path, member: Collection) -> AuditedCollection | None:
-    """Return what the report of an earlier run says; None where it is gone."""
+def _recorded(folder: Path, member: Collection, translated: Store) -> AuditedCollection | None:
+    """Return what the report of an earlier run says; None where it is gone, or is not what was written."""
     if not (folder / JSON).is_file() or not (folder / PAGE).is_file():
         return None
-    return _row(member, read_table(folder / JSON), folder, earlier=True)
+    try:
+        report = read_audit(folder / JSON)
+    except (OSError, MalformedError, InputError):
+        return None
+    is_of_it = is_content(report["stores"].get("translated"), content_of(translated))
+    return _row(member, report, folder, earlier=True) if is_of_it else None
 
 
 def _row(member: Collection, report: Mapping[str, Any], folder: Path, *, earlier: bool) -> AuditedCollection:

@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from migrate.audited import read_audit
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.deal import PROOF_DOCUMENTS, Deal
 from migrate.cost.estimate import Estimate, dollars
@@ -19,7 +20,7 @@ from migrate.embedders.profile import Profile
 from migrate.errors import InputError, OutputError, StoreError
 from migrate.files import describe_os_error
 from migrate.manifest import today
-from migrate.reading import MalformedError, expect, read_table
+from migrate.reading import MalformedError, expect
 from migrate.selection import SAMPLE_SIZE
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Progress, no_progress
@@ -232,16 +233,16 @@ def read_kept(path: Path) -> dict[str, QualityKept]:
     Raises InputError: the file is no JSON, or not that of an audit. OutputError: it cannot be read.
     """
     try:
-        report = read_table(path)
+        report = read_audit(path)
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the path") from error
     except MalformedError as error:
-        raise InputError(f"{path}: this is not the JSON report of an audit ({error}); check the path") from error
-    if not report.get("verdict") or not report.get("options"):
-        raise InputError(f"{path}: this is not the report of an audit; name one that `audit --report` wrote")
+        raise InputError(
+            f"{path}: this is not the report of an audit ({error}); name one that `audit --report` wrote"
+        ) from error
     qualities = {}
     try:
-        expect(report, {"verdict": {"measured": str}, "options": list[Mapping[str, Any]]})
+        expect(report, {"options": list[Mapping[str, Any]]})
         measured = report["verdict"]["measured"]
         bounded = [option for option in report["options"] if option.get(measured) is not None]
         for option in bounded:

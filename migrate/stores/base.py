@@ -141,14 +141,15 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
 class SearchSetting:
     """Setting of how far an index looks for each query: its `name`, and its `value` as it is stored.
 
-    A greater value, up to `most`, finds more and takes longer; none is tried where `most` is the value. `code` is how a
-    user of the kind's own client sets another one, with `{}` in its place.
+    A greater value, up to `most`, finds more and takes longer. `code` is how a user of the kind's own client sets
+    another one, with `{}` in its place; where it `is_stored`, no search can try one.
     """
 
     name: str
     value: int
     most: int
     code: str
+    is_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,7 +295,8 @@ class ChromaDriver(ClientDriver):
         value = self.configuration.get("hnsw", {}).get("ef_search")
         if value is None:
             return None
-        return SearchSetting("ef_search", value, value, 'collection.modify(configuration={"hnsw": {"ef_search": {}}})')
+        code = 'collection.modify(configuration={"hnsw": {"ef_search": {}}})'
+        return SearchSetting("ef_search", value, max(value, self.handle.count()), code, is_stored=True)
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors; of a folder, which this process has for itself from then on."""

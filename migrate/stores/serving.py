@@ -12,12 +12,17 @@ import numpy as np
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import Hits as Hits
 from migrate.stores.base import StoreInfo
-from migrate.vectors import Vectors, as_vectors, check_vectors
+from migrate.vectors import Vectors, as_vectors, check_vectors, unit_rows
 
 
 def is_cosine(info: StoreInfo) -> bool:
     """Return whether the store compares by cosine, whatever the length of its vectors."""
     return str(info.details.get("distance", "")).lower() == "cosine"
+
+
+def as_compared(info: StoreInfo, vectors: Vectors) -> Vectors:
+    """Return vectors, (n, dim), of which the inner products are what a store compares by, where that is the cosine."""
+    return unit_rows(vectors) if is_cosine(info) else vectors
 
 
 def check_queries(info: StoreInfo, queries: Vectors) -> Vectors:

@@ -747,3 +747,15 @@ class Agreed(_Mistakes):
         found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
         logs = [{own: 1} if own == other else {} for (own,), (other,) in found]
         return self._judged([people if row % 12 == 0 else logs[row] for row, people in enumerate(self._people())])
+
+    def what_both_have_among_their_first_two(self):
+        """One or two documents, and neither ranking need have them first."""
+        found = zip(self._found(self.good.moved, 2), self._found(self.good.true, 2), strict=True)
+        return self._judged([dict.fromkeys(set(own) & set(other), 1) for own, other in found])
+
+    def what_both_find_first_at_four_of_five_queries(self):
+        """People judge where the first documents differ, as many queries as a fifth of all."""
+        found = zip(self._found(self.good.moved, 1), self._found(self.good.true, 1), strict=True)
+        same = [{own: 1} if own == other else {} for (own,), (other,) in found]
+        others = [row for row, log in enumerate(same) if not log][: sum(map(bool, same)) // 4]
+        return self._judged([self._people()[row] if row in others else log for row, log in enumerate(same)])

@@ -5,6 +5,7 @@ import pytest
 
 from migrate.audit.findings import alike_grades, one_sided, sampled
 from migrate.audit.query_set import QuerySet
+from migrate.datasets.beir import write_beir
 from migrate.search.runs import Rankings, search
 from migrate.stores import open_store
 from migrate.vectors import Query
@@ -60,6 +61,17 @@ def test_grades_that_are_all_alike_make_no_store_safe(graded, audited):
     assert said in report["verdict"]["sentence"]
     assert report["recommendation"]["plan"] is None
     assert report["recommendation"]["command"][-2:] == ["--judged", "DIR"], "a file has no vectors of new queries"
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_a_few_judged_queries_are_told_before_anything_is_embedded_and_are_the_only_cause(count, good, told, tmp_path):
+    queries = good.queries[:count]
+    write_beir(tmp_path / "few", good.documents, queries, {query.id: good.qrels[query.id] for query in queries})
+    code, report, said = told(*good.by_pool().command("--judged", tmp_path / "few"), "--json", quiet=False)
+    few = "1 query" if count == 1 else f"{count} queries"
+    assert code == 3 and f"{few} cannot settle a verdict, which needs at least 20" in said
+    assert report["reference"]["doubts"] == []
+    assert f"{few} {'is' if count == 1 else 'are'} too few for a verdict" in report["verdict"]["sentence"]
 
 
 def test_grades_for_most_queries_that_are_alike_hide_what_the_others_show(good, candidates, graded, audited):

@@ -1,10 +1,16 @@
 """The verdict is of what a store answers by its own index; the report tells what exact search would keep."""
 
+import gc
+import re
+
+import chromadb
 import faiss
 import numpy as np
 import pytest
+import sync_tools
 from topics import (
     DIM,
+    DOCUMENTS,
     OF_TARGET,
     QRELS,
     QUERIES,
@@ -29,6 +35,7 @@ from migrate.report.document import audit_document
 from migrate.report.summary import audit_summary
 from migrate.stores import open_store
 from migrate.stores.base import Store
+from migrate.vectors import unit_rows
 
 SOURCE = Topics(SOURCE_DIM, seed=1)
 
@@ -192,3 +199,81 @@ def test_a_setting_that_searches_have_not_is_refused(reference, tmp_path):
     with pytest.raises(UsageError, match="have no setting"):
         audit_of(flat, reference, search_effort=4)
     assert isinstance(flat, Store) and flat.info.dim == DIM
+
+
+@pytest.mark.parametrize("candidates", [150, 400])
+def test_no_greater_setting_is_named_than_there_is(candidates, reference, tmp_path):
+    """All documents are candidates already: what is missed has no link."""
+    store = indexed(tmp_path / "new", "HNSW2", efSearch=candidates)
+    (search,) = audit_of(store, reference).searches
+    assert search.of_exact < 0.99
+    assert search.remedy.startswith("no setting of its search finds more; write it with another index")
+
+
+def test_a_program_may_look_into_fewer_lists_than_are_stored(reference, tmp_path):
+    store = indexed(tmp_path / "new", "IVF75,Flat", nprobe=75)
+    (stored,), (set_by_program,) = (audit_of(store, reference, search_effort=n).searches for n in (None, 1))
+    assert stored.of_exact == pytest.approx(1) and set_by_program.of_exact < 0.9
+
+
+def test_a_setting_that_the_database_does_not_allow_is_refused_before_anything_is_embedded(reference):
+    location = sync_tools.Pgvector().make(None, sync_tools.records_of(DOCUMENTS, TARGET.embed_documents(DOCUMENTS)))
+    fresh = Topics()
+    options = {"embedder": fresh, "search_effort": 5_000}
+    with pytest.raises(UsageError, match=r"--search-effort 5,000: .* outside the valid range .*ef_search"):
+        audit_of(open_store(location), reference, **options)
+    assert not fresh.asked
+
+
+def vectors_of_any_length(embedder=TARGET, documents=DOCUMENTS):
+    lengths = np.random.default_rng(0).uniform(0.2, 3, size=(len(documents), 1)).astype(np.float32)
+    return embedder.embed_documents(documents) * lengths
+
+
+def in_chroma(folder, space, vectors, **settings):
+    """A collection of the target's vectors as a program makes one."""
+    client = chromadb.PersistentClient(str(folder))
+    collection = client.create_collection("docs", configuration={"hnsw": {"space": space, **settings}})
+    collection.add(
+        [document.id for document in DOCUMENTS],
+        embeddings=vectors,
+        documents=[document.text for document in DOCUMENTS],
+    )
+    client.close()
+    store = open_store(f"chroma:{folder}#docs")
+    store.keep_manifest(OF_TARGET)
+    return open_store(store.info.location)
+
+
+def test_exact_search_of_a_store_that_compares_by_cosine_is_by_cosine(tmp_path):
+    """Whatever the lengths of the vectors: its own search, which misses nothing here, answers the same."""
+    vectors = vectors_of_any_length()
+    new = in_chroma(tmp_path / "new", "cosine", vectors, ef_search=200, ef_construction=200)
+    full = make_store(tmp_path / "full", vectors=vectors, manifest=OF_TARGET)
+    unit = make_store(tmp_path / "unit", vectors=unit_rows(vectors), manifest=OF_TARGET)
+    for reference in (full, unit, by_pool()):
+        report = audit_of(new, reference)
+        (search,) = report.searches
+        assert search.by_index == pytest.approx(1, abs=1e-3) and search.exactly == pytest.approx(1, abs=1e-3)
+        assert report.arm(FULL).mean("nDCG@10") == pytest.approx(report.arm(TRANSLATED).mean("nDCG@10"), abs=1e-3)
+
+
+def test_the_line_that_is_named_for_a_collection_runs_and_finds_more(reference, tmp_path):
+    location = in_chroma(
+        tmp_path / "new", "l2", TARGET.embed_documents(DOCUMENTS), ef_search=1, max_neighbors=2
+    ).info.location
+    shares = []
+    while True:
+        (search,) = audit_of(open_store(location), reference).searches
+        shares.append(search.of_exact)
+        pattern = r"a greater ef_search finds more, .*: (collection\..*), open it anew and audit again"
+        match = re.fullmatch(pattern, search.remedy or "")
+        if match is None:
+            break
+        gc.collect()  # a client that is still open has the old setting
+        client = chromadb.PersistentClient(str(tmp_path / "new"))
+        exec(match[1], {"collection": client.get_collection("docs")})
+        client.close()
+    assert len(shares) > 4 and shares[0] < 0.9
+    assert shares[-1] > shares[0]
+    assert search.remedy is None or search.remedy.startswith("no setting of its search finds more")

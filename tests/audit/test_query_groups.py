@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -242,6 +243,57 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
     assert "60 queries in 13 independent groups" in shown(few)
     assert "independent groups of queries" in page_of(few)
     assert audit_document(few)["verdict"]["groups"] == 13
+
+
+@pytest.mark.parametrize(
+    ("values", "n_values", "left"),
+    [
+        ([(n + 1) // 2 % 30 for n in range(60)], "30 values", "1 group"),  # each joins the ends of two pairs
+        ([n // 2 % 4 for n in range(60)], "4 values", "4 groups"),
+        ([min(n // 3, 18) for n in range(60)], "19 values", "10 groups"),
+        ([n // 2 % 20 for n in range(60)], "20 values", None),
+    ],
+)
+def test_a_field_that_joins_groups_of_vectors_to_too_few_is_named(values, n_values, left):
+    pairs = np.repeat(np.random.default_rng(0).normal(size=(30, 50)).astype(np.float32), 2, axis=0)
+    (found,) = group_notes(with_groups(by_field(QuerySet(asked(values), None, "q"), "topic"), pairs))
+    if left is None:
+        assert found.level == "note" and found.text.startswith("60 queries are in 20 independent groups")
+        return
+    assert found.level == "doubt" and found.text == (
+        f"the {n_values} of 'topic' and the 30 groups of the vectors leave {left} of queries, as those that share "
+        "either are one observation, and a verdict needs 20: name a field that tells users or topics apart, or leave "
+        "--group-field out"
+    )
+
+
+@pytest.mark.parametrize("topics", [3, 4, 10])
+def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leaves_it_out(topics, tmp_path):
+    """A group or two show nothing: the judgements are not what is wrong."""
+    questions = by_field(QuerySet(asked([n % topics for n in range(60)]), QRELS, "topics"), "topic")
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.1), manifest=OF_TARGET)
+    report = audit(translated, make_store(tmp_path / "full"), questions)
+    (doubt,) = report.doubts
+    assert doubt.startswith(f"the {topics} values of 'topic' and the 58 groups of the vectors leave ")
+    assert "independent group" in report.sentence and "too few for a verdict" in report.sentence
+    again = ("audit", "new", "--judged=beir", "--group-field=topic", "--report=report.json")
+    advice = replace(report, locations=replace(report.locations, audit_again=again)).recommendation
+    assert advice.headline == f"nothing is shown to be SAFE; clear up first: {doubt}"
+    assert advice.command == ("audit", "new", "--judged=beir", "--report=report.json")
+
+
+@pytest.mark.parametrize("reference", ["store", "pool"])
+@pytest.mark.parametrize("qrels", [QRELS, None])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10])
+def test_of_a_few_queries_nothing_is_said_but_that_they_are_few(count, qrels, reference, tmp_path):
+    """That a full re-embed is no better than chance, or that both rankings agree, a few queries show by luck."""
+    translated = make_store(tmp_path / "translated", vectors=noisy(0.01), manifest=OF_TARGET)
+    full = make_store(tmp_path / "full") if reference == "store" else pool()
+    report = audit(translated, full, QuerySet(QUERIES[:count], qrels, "few"))
+    few = "1 query is" if count == 1 else rf"{count} queries( in \d independent groups?)? are"
+    assert report.outcome is Outcome.INCONCLUSIVE and not report.ways_out and not report.doubts
+    assert re.search(f"; {few} too few for a verdict, which needs at least 20$", report.sentence)
+    assert not re.search(r"\bnan\b", shown(report))
 
 
 def test_a_sample_that_is_left_out_leaves_the_groups(tmp_path):

@@ -179,7 +179,7 @@ def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open(
 def test_a_handful_of_queries_is_inconclusive_whatever_it_shows(n):
     lost = judge(np.zeros(n), np.ones(n), np.ones(n), resamples=200)
     assert lost.outcome is Outcome.INCONCLUSIVE and not lost.worse_than_stay
-    assert f"{n} queries are too few" in lost.sentence
+    assert ("1 query is too few" if n == 1 else f"{n} queries are too few") in lost.sentence
     assert judge(np.zeros(20), np.ones(20), resamples=200).outcome is Outcome.NOT_SAFE
 
 

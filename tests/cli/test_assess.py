@@ -81,7 +81,7 @@ def test_an_audit_tells_what_each_plan_keeps(write_vectors, judged, assessed, le
     assert "a report of an audit is there; --audit reads it;" in told
     assert Path("report.json").read_bytes() == before
     told = lead_migrate(f"{base} --audit stitch/lead-migrate.json", code=4).complaint
-    assert "this is not the report of an audit; name one that `audit --report` wrote" in told
+    assert "this is not the report of an audit ('kind' must be one of audit, and is 'stitch'); name one that" in told
 
 
 def test_a_local_model_can_be_timed_and_a_paid_one_cannot(assessed, lead_migrate):

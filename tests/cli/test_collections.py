@@ -212,6 +212,19 @@ def test_judged_queries_count_for_the_collection_that_has_their_documents(capsys
     again = {row["name"]: row for row in json.loads(Path("reports/report.json").read_text())["collections"]}
     assert again["beta"] == {**rows["beta"], "earlier": True}
     assert Path("reports/beta/report.json").stat().st_mtime_ns == made
+    edited = {
+        **report,
+        "verdict": {**report["verdict"], "outcome": "SAFE"},
+        "plan": {**report["plan"], "outcome": "SAFE"},
+    }
+    damages = {"beta/report.json": [json.dumps(edited), "{}", "[", "NaN"], "audited.json": ["[]", "", '{"beta":']}
+    for name, contents in damages.items():
+        for content in contents:
+            Path("reports", name).write_text(content)
+            run([*audit, "--json"])  # what is damaged is audited again
+            again = {row["name"]: row for row in json.loads(Path("reports/report.json").read_text())["collections"]}
+            assert again["beta"] == rows["beta"]
+            assert json.loads(Path("reports/beta/report.json").read_text())["verdict"] == report["verdict"]
 
 
 def follow(words, capsys, **filled):

@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from safe_reports import safe_report
 
 from migrate.cli import SECTIONS
 from migrate.cli.main import leaf_commands
 from migrate.cli.options import ModelOptions
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
-from migrate.display import AUDIT_SCHEMA
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
 from migrate.stores import open_store
@@ -203,9 +203,7 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
         np.savez("concepts.npz", concept=np.eye(32)[0])
     if name in ("switch", "rollback", "forget"):
         stores = {"source": content_of(open_store("my-store")), "translated": content_of(open_store("new-store"))}
-        verdict = {"outcome": "SAFE", "margin": 0.95}
-        report = {"kind": "audit", "schema_version": AUDIT_SCHEMA, "verdict": verdict, "stores": stores}
-        Path("report.json").write_text(json.dumps(report))
+        Path("report.json").write_text(json.dumps(safe_report(stores)))
     if name in ("rollback", "forget"):
         lead_migrate("switch my-store new-store --unproven")
     if name == "stamp":

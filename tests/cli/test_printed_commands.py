@@ -453,3 +453,23 @@ def test_a_private_translation_leads_from_side_to_side(here, lead_migrate):
         line = shlex.join({**TO_FILL_IN, "STORE": "grown"}.get(word, word) for word in shlex.split(ended.next))
         assert line.startswith(begins), line
         ended = lead_migrate(line, code=codes)
+
+
+def test_what_was_typed_is_not_to_be_filled_in_again(here, lead_migrate, printed):
+    """A copy without its manifest is made again from the source that was named; judged queries are those of `check`."""
+    lead_migrate("fit store --target file:target.npz --kind ridge --sample 60 -o to-file -q")
+    lead_migrate("translate store to-file -o moved -q")
+    shutil.copytree("moved", "copied")
+    Path("copied/lead-migrate.json").unlink()
+    checked = printed("check moved --model file:target.npz --judged judged --sample 60")
+    assert checked == "audit moved --reference pool --judged=judged --target file:target.npz"
+    lead_migrate(checked, code=JUDGED)
+    copied = "audit copied --reference pool --judged judged --target file:target.npz --source store"
+    ended = lead_migrate(copied, code=JUDGED)
+    assert "no manifest names the model that the store was translated for" in " ".join(ended.out.split())
+    assert "SPEC" not in ended.err and "OLD" not in ended.err
+    again = printed(copied, JUDGED)
+    assert again == "translate store mapped -o translated"
+    lead_migrate(again.replace("mapped", "to-file"))
+    audited = lead_migrate(copied.replace("copied", "translated"), code=JUDGED)
+    assert "no manifest names the model" not in " ".join(audited.out.split())

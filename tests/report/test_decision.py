@@ -262,7 +262,10 @@ BUILT = (*AUDIT, "--reference=build", BEIR)
         ("reference", BUILT, (*BUILT, "--target", "SPEC"), ("inspect", "old")),
         ("target", (*POOLED, OF_TARGET, BEIR), (*POOLED, BEIR, "--target", "SPEC"), None),
         ("model", (*POOLED, BEIR), ("assess", "old", "--target", "SPEC"), None),
-        ("store", (*POOLED, BEIR), ("translate", "OLD", "STITCH", "-o", "translated"), None),
+        ("store", (*POOLED, BEIR), ("translate", "old", "STITCH", "-o", "translated"), None),
+        # That one held vectors of the new model: it is not the one to translate
+        ("source", (*POOLED, BEIR), ("translate", "OLD", "STITCH", "-o", "translated"), None),
+        ("groups", (*POOLED, BEIR, "--group-field=user"), (*POOLED, BEIR), None),
     ],
 )
 def test_a_doubt_leads_on_to_what_clears_it_up(about, again, command, without_texts, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import sync_tools as tools
+from safe_reports import safe_report
 
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores import open_store
@@ -66,17 +67,8 @@ def translate(old, folder, output=None):
 
 def write_report(path, old, new, outcome="SAFE", **more):
     stores = {"source": content_of(open_store(old)), "translated": content_of(open_store(new))}
-    path.write_text(
-        json.dumps(
-            {
-                "schema_version": 5,
-                "kind": "audit",
-                "verdict": {"outcome": outcome},
-                "stores": stores,
-                **more,
-            }
-        )
-    )
+    verdict = {"outcome": outcome, **more.pop("verdict", {})}
+    path.write_text(json.dumps(safe_report(more.pop("stores", stores), verdict=verdict, **more)))
     return path
 
 

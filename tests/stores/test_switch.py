@@ -22,6 +22,7 @@ from children import call_in_child
 from database_tests import files_of, written
 from dying import interrupt_at
 from postgres import as_text, connect, wait_for_lock
+from safe_reports import BOUNDS
 from switch_tools import (
     COUNT,
     DIM,
@@ -259,6 +260,9 @@ def test_a_folder_that_stepped_aside_is_not_replaced_before_it_is_forgotten(tmp_
     Output(Path(old)).refuse_existing(force=True)
 
 
+LONG = f"two-stage {'9' * 5_000}"
+
+
 def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
     old, new = pair = stamped(folders(tmp_path))
     with pytest.raises(InputError, match="no report of an audit beside it; name one"):
@@ -267,15 +271,18 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
         (pair, {"outcome": "INCONCLUSIVE"}, "says INCONCLUSIVE"),
         (
             pair,
-            {"verdict": {"outcome": "SAFE", "provisional": True}},
+            {"verdict": {"provisional": True, "measured": "agreement@10", "agreement@10": BOUNDS}},
             r"says SAFE \(provisional\), which proves nothing",
         ),
-        (pair, {"plan": {"name": f"two-stage {'9' * 5_000}", "outcome": "SAFE"}}, "is on two-stage 9"),
+        (pair, {"plan": {"name": LONG, "outcome": "SAFE"}, "family": {LONG: BOUNDS}}, "is on two-stage 9"),
         ((old, old), {}, r"is of another store, or it changed since \(the same ids, other vectors\)"),
         ((new, new), {}, r"is of another source, or it changed since \(the same ids, other vectors\)"),
         (pair, {"schema_version": 3}, "has schema version 3, and this version of lead-migrate reads 5; audit it again"),
         (pair, {"schema_version": 6}, "has schema version 6, and this"),
         (pair, {"stores": {}}, "says of no store what it holds"),
+        (pair, {"verdict": {"retention": {**BOUNDS, "lower": 0.9}}}, "says SAFE, which its own numbers do not bear"),
+        (pair, {"verdict": {"margin": 2}}, "says SAFE, which its own numbers do not bear"),
+        (pair, {"verdict": {"retention": None}}, r"this is not the JSON report of an audit \('retention' must be"),
     ):
         report = write_report(tmp_path / "r.json", *stores, **facts)
         with pytest.raises(InputError, match=words):
@@ -289,7 +296,7 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
 def test_a_switch_names_the_margin_of_its_report(depth, tmp_path):
     old, new = stamped(folders(tmp_path))
     plan = {"name": "translated" if depth is None else f"two-stage {depth}", "outcome": "SAFE"}
-    verdict = {"outcome": "SAFE", "margin": 0.9}
+    verdict = {"margin": 0.9, "safe_from": 0.9, "not_safe_below": 0.9}
     done = switch(old, new, audit=write_report(tmp_path / "r.json", old, new, verdict=verdict, plan=plan))
     assert done.margin == 0.9 and done.two_stage == depth
     assert "report says" in switched_text(done, old) and " by a margin of 90 %" in switched_text(done, old)

@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from migrate.display import AUDIT_SCHEMA, result_document
+from migrate.audited import ALONE, read_audit
+from migrate.display import result_document
 from migrate.embedders import special_options
 from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
-from migrate.reading import MalformedError, as_table, expect, read_table
+from migrate.reading import MalformedError
 from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_as_made
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
 
-_ALONE: Final = "translated"
 _TWO_STAGES: Final = re.compile(r"two-stage ([1-9][0-9]{0,8})")
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
@@ -260,36 +260,33 @@ def _check_report(
         source = proof = _report_beside(new)
     elif isinstance(proof, str | Path):
         source = proof
-    report = _checked(source, result_document(proof))
+    report = _read(source, result_document(proof))
     plan, stores = report["plan"], report["stores"]
+    translated, source_content = stores.get("translated"), stores.get("source")
     in_two_stages = _TWO_STAGES.fullmatch(plan["name"])
-    if plan["name"] != _ALONE and in_two_stages is None:
+    if plan["name"] != ALONE and in_two_stages is None:
         raise InputError(
             f"{source}: this report is on {plan['name']}; audit the new store alone, or with a plan of two stages"
         )
-    outcomes = {plan["outcome"]} - {"SAFE"}
-    if outcomes:
+    if plan["outcome"] != "SAFE":
         raise InputError(
-            f"{source}: this report says {', '.join(sorted(outcomes))}; see what it advises, or switch anyway with "
-            "`unproven=True`"
+            f"{source}: this report says {plan['outcome']}; see what it advises, or switch anyway with `unproven=True`"
         )
     if report["verdict"]["provisional"]:
         raise InputError(
             f"{source}: this report says SAFE (provisional), which proves nothing, as no query is judged; audit with "
             "judgements (--judged), or switch anyway with `unproven=True`"
         )
-    if not is_content(stores["translated"], contents[1]):
-        reason = _why_other("store", stores["translated"], contents[1])
+    if not is_content(translated, contents[1]):
+        reason = _why_other("store", translated, contents[1])
         raise InputError(f"{source}: this report {reason}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
     # an audit without --source: the new store itself may say what it was made from
-    source_content = stores["source"]
     if not (_is_made_from(new, contents[0]) if source_content is None else is_content(source_content, contents[0])):
         reason = _why_other("source", source_content, contents[0])
         raise InputError(f"{source}: this report {reason}, and has to compare with {old.info.location}; {_AUDIT_AGAIN}")
-    margin = report["verdict"].get("margin")
     return _Proof(
         two_stage=None if in_two_stages is None else int(in_two_stages[1]),
-        margin=float(margin) if isinstance(margin, int | float) else None,
+        margin=float(report["verdict"]["margin"]),
     )
 
 
@@ -312,32 +309,16 @@ def _report_beside(new: Store) -> Path:
     return report
 
 
-def _checked(source: object, document: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a report, read from its file where it is no document, with all parts that the check looks at."""
+def _read(source: object, document: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a report, from the file that is its `source` where there is no document."""
     try:
-        report = {**read_table(Path(str(source)))} if document is None else {**document}
-        expect(report, {"kind": Literal["audit"], "schema_version": int, "verdict": {"outcome": str}})
-        absent: dict[str, dict[str, Any]] = {
-            "verdict": {"provisional": False},
-            "plan": {"name": _ALONE, "outcome": report["verdict"]["outcome"]},
-            "stores": {"translated": None, "source": None},
-        }
-        for name, names_missing in absent.items():
-            report[name] = names_missing | ({} if report.get(name) is None else as_table(report[name]))
-        plan = {"name": str, "outcome": str}
-        expect(report, {"verdict": {"provisional": bool}, "plan": plan})
+        return read_audit(source, document)
     except OSError as error:
         raise InputError(f"{source}: the report cannot be read ({describe_os_error(error)}); check the path") from error
     except MalformedError as error:
         raise InputError(
             f"{source}: this is not the JSON report of an audit ({error}); name another by --audit"
         ) from error
-    if report["schema_version"] != AUDIT_SCHEMA:
-        raise InputError(
-            f"{source}: this report has schema version {report['schema_version']}, and this version of lead-migrate "
-            f"reads {AUDIT_SCHEMA}; {_AUDIT_AGAIN}"
-        )
-    return report
 
 
 def _refuse_other_documents(old: Store, new: Store) -> None:
