@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +16,15 @@ from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
-from migrate.files import free_path, refuse_file
+from migrate.files import (
+    atomic_file,
+    clear_lock,
+    copy_file,
+    free_path,
+    hidden_sibling,
+    is_of_killed_run,
+    refuse_file,
+)
 
 if TYPE_CHECKING:
     from migrate.pipeline.job import Migration
@@ -85,12 +93,18 @@ def command(
     with _folder(output) as folder, progress_bar() as progress:
         for model in (old, new):
             refuse_file(folder / f"{model}.npz", force=force)
+        # what a killed demo has made stays, as what it ran then goes on from there
+        lacks = partial(_lacks, folder, force=force or not is_of_killed_run(folder / f"{old}.npz"))
         source = load_embedder(source_spec or f"file:{vectors_of(old)}")
         corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=True)
-        embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
-        write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
         for model in (old, new):
-            shutil.copyfile(vectors_of(model), folder / f"{model}.npz")
+            if lacks(f"{model}.npz"):
+                with atomic_file(folder / f"{model}.npz", force=force) as unfinished:
+                    copy_file(vectors_of(model), unfinished)
+        if lacks("source"):
+            embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
+        if lacks("beir"):
+            write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
         spec = f"file:{folder / f'{new}.npz'}"
         target = load_embedder(spec)
         store = open_store(folder / "source")
@@ -138,6 +152,15 @@ def command(
         advise_next("demo", "-o", free_path(Path("demo")), also=("hard", "source_spec", "docs", "size", "seed"))
     else:
         advise_recommendation(recommendation_document(done.report))
+
+
+def _lacks(folder: Path, name: str, *, force: bool) -> bool:
+    """Return whether something is to be made in the folder of a demo."""
+    path = folder / name
+    is_there = path.exists() and not hidden_sibling(path, "work").exists()
+    if is_there and not force:
+        clear_lock(path)
+    return force or not is_there
 
 
 @contextmanager
