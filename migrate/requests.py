@@ -1,4 +1,4 @@
-"""What a command was asked, and a note of what it made: the same command again finds that it is done.
+"""Notes of what commands were asked and have made, by which the same command again finds that it is done.
 
 A command may be killed when its outputs are there and before anybody is told. A note of each request, in the user's
 state folder, says what it has made, and how that was when it had made it; at the end also how the command ended, and

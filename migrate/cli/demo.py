@@ -95,13 +95,15 @@ def command(
             refuse_file(folder / f"{model}.npz", force=force)
         # what a killed demo has made stays, as what it ran then goes on from there
         lacks = partial(_lacks, folder, force=force or not is_of_killed_run(folder / f"{old}.npz"))
-        source = load_embedder(source_spec or f"file:{vectors_of(old)}")
+        is_embedded = not lacks("source")
+        state = folder / "source" if is_embedded else None
+        source = load_embedder(source_spec or f"file:{vectors_of(old)}", state=state)
         corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=True)
         for model in (old, new):
             if lacks(f"{model}.npz"):
                 with atomic_file(folder / f"{model}.npz", force=force) as unfinished:
                     copy_file(vectors_of(model), unfinished)
-        if lacks("source"):
+        if not is_embedded:
             embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
         if lacks("beir"):
             write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
