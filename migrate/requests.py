@@ -22,7 +22,7 @@ _MOST_NOTES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended: its exit code, what it printed, and the locations of what it made."""
+    """The end of a command: its exit code, what it printed, and the locations of what it made."""
 
     code: int
     printed: str
@@ -88,7 +88,8 @@ class Request:
         earlier = self._earlier
         if earlier["ended"] is None or not all(map(self._is_as_made, earlier["made"])):
             return None
-        return Ended(*earlier["ended"], tuple(earlier["made"]))
+        code, printed = earlier["ended"]
+        return Ended(code, printed, tuple(earlier["made"]))
 
     def _is_as_made(self, location: str) -> bool:
         made = self._earlier["made"]
