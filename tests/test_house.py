@@ -324,6 +324,7 @@ UNCHECKED = {
     "datasets/stdlib": "what the package itself brings",
     "embedders/registry": "what the package itself brings",
     "report/page": "what the package itself brings",
+    "requests": "notes in a folder that nobody else can write to",
     "stores/database": "an export, which it has just made",
     "stores/export": "an export, by its descriptor",
     "stores/faiss/jobs": "a guarded process, and the files of its parent",

@@ -158,14 +158,14 @@ def _write_inputs(
 
     old = models[0]
     again = not force and is_of_killed_run(folder / f"{old}.npz")
+    store = folder / "source"
+    is_embedded = again and _is_complete(store)
+    source = load_embedder(source_spec or f"file:{vectors_of(old)}", state=store if is_embedded else None)
     for model in models:
         path = folder / f"{model}.npz"
         if not (again and _is_complete(path)):
             with atomic_file(path, force=force) as unfinished:
                 copy_file(vectors_of(model), unfinished)
-    store = folder / "source"
-    is_embedded = again and _is_complete(store)
-    source = load_embedder(source_spec or f"file:{vectors_of(old)}", state=store if is_embedded else None)
     if not is_embedded:
         embed_corpus(lambda: corpus.documents, source, store, force=force, progress=progress)
     if not (again and _is_complete(folder / "beir")):
