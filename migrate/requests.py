@@ -45,6 +45,7 @@ class Request:
     def __init__(self, folder: Path, digest: Callable[[], str], state_of: Callable[[str], Any]) -> None:
         self._folder, self._digest, self._state_of = folder, digest, state_of
         self._made: dict[str, Any] = {}
+        self._written: Path | None = None
         self.printed: list[str] = []
 
     @cached_property
@@ -76,6 +77,13 @@ class Request:
             # a command that changes what it reads is asked of the changed one when it is repeated
             self._write(self._folder / f"{self._digest()}.json", [code, "".join(self.printed)])
 
+    def forget(self) -> None:
+        """Remove the note, where the same command again would ask for something else; a killed one has left it."""
+        self._made = {}
+        if self._written is not None:
+            with suppress(OSError):
+                self._written.unlink(missing_ok=True)
+
     def made(self, output: Path) -> bool:
         """Return whether an earlier run of the same request made what has the name of an output, and was killed then.
 
@@ -102,6 +110,7 @@ class Request:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             unfinished.write_text(json.dumps({"made": self._made, "ended": ended}), "utf-8")
             os.replace(unfinished, note)
+            self._written = note
             notes = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
             for old in notes[:-_MOST_NOTES]:
                 old.unlink()

@@ -165,12 +165,14 @@ class Exchange:
         self._end(FORGOTTEN)
 
     def _end(self, goal: str) -> None:
-        """Remove the record when the command has ended: by it, and by a note later, the same one knows what is done."""
+        """Remove the record when the command has ended: by it, and by a note then, a killed one knows what is done."""
         request = running()
         if request is not None:
             for name in (self.old, self.new):
                 request.has_made(self.places.location_of(name))
         remove_last(partial(self._remove_record, goal))
+        if request is not None and goal == ROLLED_BACK:
+            remove_last(request.forget)  # nothing is left to roll back
 
     def _is_back(self, record: Record) -> bool:
         """Return whether a rollback was killed while it removed its record: the old store has no token any more."""
