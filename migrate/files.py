@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from migrate.errors import InputError, LeadMigrateError, LockedError, OutputError, StoreError, UsageError
+from migrate.requests import running
 
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
@@ -315,6 +316,7 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
         os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield unfinished
         os.chmod(unfinished, 0o644)
+        _note_of_request(path, unfinished, force=force)
         os.replace(unfinished, path)
         sync_path(path.parent)
 
@@ -327,7 +329,22 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
         yield unfinished
         os.chmod(unfinished, 0o755)
         sync_path(unfinished)
-        rename_folder(unfinished, path, hidden_sibling(path, "replaced"), force=force)
+        replaces = force or is_of_killed_run(path)
+        _note_of_request(path, unfinished, force=force)
+        rename_folder(unfinished, path, hidden_sibling(path, "replaced"), force=replaces)
+
+
+def _note_of_request(path: Path, unfinished: Path, *, force: bool) -> None:
+    """Let the request that runs note what is about to get the name of an output, unless it may replace that anyway."""
+    request = running()
+    if request is not None and not force:
+        request.publishes(path, unfinished)
+
+
+def is_of_killed_run(path: Path) -> bool:
+    """Return whether the request that runs has made what has the name of an output, and was killed right then."""
+    request = running()
+    return request is not None and request.made(path)
 
 
 @contextmanager
@@ -384,12 +401,17 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             f"{path}: a store of a switch of {old} is not replaced; run `rollback {word}` or `forget {word}` first, or "
             "choose another output"
         )
-    if not force and (path.is_symlink() or path.exists()):
-        if os.path.lexists(hidden_sibling(path, "lock")):  # a run was killed after it had given the output its name
-            with suppress(LeadMigrateError, OSError), output_lock(path):
-                _remove(hidden_sibling(path, "unfinished"))
-                _remove(hidden_sibling(path, "replaced"))
+    if not force and (path.is_symlink() or path.exists()) and not is_of_killed_run(path):
+        clear_lock(path)
         raise already_exists(path)
+
+
+def clear_lock(path: Path) -> None:
+    """Remove what a killed run has left beside an output that it had given its name, unless another one is at work."""
+    if os.path.lexists(hidden_sibling(path, "lock")):
+        with suppress(LeadMigrateError, OSError), output_lock(path):
+            _remove(hidden_sibling(path, "unfinished"))
+            _remove(hidden_sibling(path, "replaced"))
 
 
 def already_exists(output: object) -> UsageError:
@@ -539,6 +561,8 @@ def command_ends() -> Iterator[None]:
     removals = _last_removals
     try:
         yield
+        if (request := running()) is not None:
+            request.ends(0)
     except KeyboardInterrupt:
         removals.clear()
         raise

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "reading": 0, "progress": 0, "pace": 0,
+    "reading": 0, "progress": 0, "pace": 0, "requests": 0,
     "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
     "stores": 1, "embedders": 1, "datasets": 1,
     "stitch": 2, "search": 2,
@@ -42,14 +42,14 @@ OUTSIDE = ("live", "lab", "engines", "collections")
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
-    "files": {"errors"},
+    "files": {"errors", "requests"},
     "manifest": {"errors", "files", "reading", "version"},
     "reading": {"files"},
     "vectors": {"errors", "progress"},
     "redirects": {"errors"},
     "display": {"errors"},
     "plugins": {"errors"},
-    "work": {"errors", "files", "locations", "threads", "vectors", "version"},
+    "work": {"errors", "files", "locations", "requests", "threads", "vectors", "version"},
 }
 
 # The commands of rooms that the core never imports
@@ -298,6 +298,7 @@ UNCHECKED = {
     "datasets/stdlib": "what the package itself brings",
     "embedders/registry": "what the package itself brings",
     "report/page": "what the package itself brings",
+    "requests": "notes in a folder that nobody else can write to",
     "stores/database": "an export, which it has just made",
     "stores/export": "an export, by its descriptor",
     "stores/faiss/jobs": "a guarded process, and the files of its parent",

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def stamp_store(
         basis = {"basis": checked.basis, **counts}
     manifest = _manifest(store, embedder.identity, basis, seed)
     store.check_unchanged(snapshot)
-    return Stamped(store.keep_manifest(manifest), checked)
+    return Stamped(_keep(store, manifest, force=force), checked)
 
 
 def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
@@ -74,7 +74,17 @@ def stamp_as_found(store: Store, *, force: bool = False) -> Stamped:
     basis = {"basis": "sample", "sampled": finding.sampled, "agreeing": finding.agreeing}
     manifest = _manifest(store, finding.model, basis, finding.seed)
     store.check_unchanged(snapshot)
-    return Stamped(store.keep_manifest(manifest), None, finding)
+    return Stamped(_keep(store, manifest, force=force), None, finding)
+
+
+def _keep(store: Store, manifest: Manifest, *, force: bool) -> Path | str:
+    """Write the manifest of a store, the same one again without `force` too; return where it is."""
+    earlier = store.info.manifest
+    if earlier is not None and not force:
+        manifest = replace(manifest, created=earlier.created)
+        if manifest != earlier:
+            raise _is_stamped(store)
+    return store.keep_manifest(manifest)
 
 
 def manifest_place(store: Store) -> Path | str:
@@ -84,10 +94,17 @@ def manifest_place(store: Store) -> Path | str:
 
 
 def refuse_stamped(store: Store, *, force: bool) -> None:
-    """Make sure that a store has no manifest that a stamp would replace; raises UsageError."""
+    """Make sure that a store has no manifest but one of a stamp, which may be the same again; raises UsageError."""
     place = manifest_place(store)
-    if not force and (store.info.manifest is not None if isinstance(place, str) else os.path.lexists(place)):
-        raise UsageError(f"{place} exists: the store is stamped already; replace it with `force=True`")
+    earlier = store.info.manifest
+    if force or (earlier is not None and earlier.store.made_by == MADE_BY_STAMP):
+        return
+    if earlier is not None if isinstance(place, str) else os.path.lexists(place):
+        raise _is_stamped(store)
+
+
+def _is_stamped(store: Store) -> UsageError:
+    return UsageError(f"{manifest_place(store)} exists: the store is stamped already; replace it with `force=True`")
 
 
 def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | None, seed: int) -> Manifest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +15,21 @@ from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, summary_text
 from migrate.cli.unread import with_unread
-from migrate.files import free_path, refuse_file
+from migrate.files import (
+    atomic_file,
+    clear_lock,
+    copy_file,
+    free_path,
+    hidden_sibling,
+    is_of_killed_run,
+    refuse_file,
+)
 
 if TYPE_CHECKING:
+    from migrate.datasets.stdlib import DemoSet
+    from migrate.embedders.base import Embedder
     from migrate.pipeline.job import Migration
+    from migrate.vectors import Progress
 
 
 @options.command("demo", example="lead-migrate demo --from tfidf:256")
@@ -69,9 +79,7 @@ def command(
     """
     from migrate.audit.locations import Locations
     from migrate.audit.query_set import QuerySet
-    from migrate.datasets.beir import write_beir
-    from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
-    from migrate.embed import embed_corpus
+    from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir
     from migrate.embedders import load_embedder
     from migrate.pipeline import Run
     from migrate.pipeline.job import PAGE
@@ -85,12 +93,8 @@ def command(
     with _folder(output) as folder, progress_bar() as progress:
         for model in (old, new):
             refuse_file(folder / f"{model}.npz", force=force)
-        source = load_embedder(source_spec or f"file:{vectors_of(old)}")
         corpus = stdlib_beir(max_docs=docs, seed=seed, with_vectors=True)
-        embed_corpus(lambda: corpus.documents, source, folder / "source", force=force, progress=progress)
-        write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
-        for model in (old, new):
-            shutil.copyfile(vectors_of(model), folder / f"{model}.npz")
+        source = _write_inputs(folder, (old, new), corpus, source_spec, force=force, progress=progress)
         spec = f"file:{folder / f'{new}.npz'}"
         target = load_embedder(spec)
         store = open_store(folder / "source")
@@ -138,6 +142,43 @@ def command(
         advise_next("demo", "-o", free_path(Path("demo")), also=("hard", "source_spec", "docs", "size", "seed"))
     else:
         advise_recommendation(recommendation_document(done.report))
+
+
+def _write_inputs(
+    folder: Path, models: tuple[str, str], corpus: DemoSet, source_spec: str | None, *, force: bool, progress: Progress
+) -> Embedder:
+    """Write into a folder what the demo runs on, and return the model of the store that is moved.
+
+    What a killed demo has made stays, as what it ran goes on from there.
+    """
+    from migrate.datasets.beir import write_beir
+    from migrate.datasets.stdlib import vectors_of
+    from migrate.embed import embed_corpus
+    from migrate.embedders import load_embedder
+
+    old = models[0]
+    again = not force and is_of_killed_run(folder / f"{old}.npz")
+    store = folder / "source"
+    is_embedded = again and _is_complete(store)
+    source = load_embedder(source_spec or f"file:{vectors_of(old)}", state=store if is_embedded else None)
+    for model in models:
+        path = folder / f"{model}.npz"
+        if not (again and _is_complete(path)):
+            with atomic_file(path, force=force) as unfinished:
+                copy_file(vectors_of(model), unfinished)
+    if not is_embedded:
+        embed_corpus(lambda: corpus.documents, source, store, force=force, progress=progress)
+    if not (again and _is_complete(folder / "beir")):
+        write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
+    return source
+
+
+def _is_complete(path: Path) -> bool:
+    """Return whether an output of a killed demo is there, and nothing is left to do for it."""
+    is_there = path.exists() and not hidden_sibling(path, "work").exists()
+    if is_there:
+        clear_lock(path)
+    return is_there
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from migrate.files import atomic_file, json_text, output_errors, real_path, refu
 from migrate.locations import hide_secrets, place_of
 from migrate.pace import LEAST
 from migrate.removed import removed_option
+from migrate.requests import run_request
 from migrate.steps.base import (
     FORCE,
     FORCE_REPORTS,
@@ -184,6 +185,21 @@ def _help_all(*, hidden: bool) -> click.Option:
 
 class _Command(click.Command):
     """A command whose help text shows the options by section, all sections with the same columns."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; where it refuses what the same command has done before, end as that did."""
+        from migrate.cli.asked import ended_before, request_of
+
+        request = request_of(ctx)
+        try:
+            with run_request(request):
+                code = super().invoke(ctx)
+        except (UsageError, StoreError):
+            if (code := ended_before(request)) is None:
+                raise
+            return code
+        request.ends(code if isinstance(code, int) else 0)
+        return code
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; name all that is missing, and what took the place of an option that is gone."""

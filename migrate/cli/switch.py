@@ -17,7 +17,7 @@ from migrate.cli.options import option
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show_result
 from migrate.errors import UsageError
-from migrate.files import real_path
+from migrate.files import command_ends, real_path
 from migrate.steps.switch import Forget, Rollback, Switch
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def _folder_under_shell(done: Switched) -> str | None:
 @step_options(Rollback)
 @DRY_RUN
 @options.as_json
+@command_ends()
 def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
     """Undo a switch: put the old store back in its place.
 
@@ -103,6 +104,7 @@ def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
 @option("--yes", is_flag=True, help="Delete without a question.")
 @DRY_RUN
 @options.as_json
+@command_ends()
 def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete the old store after a switch, or a field.
 

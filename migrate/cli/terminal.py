@@ -20,6 +20,7 @@ import click
 from migrate.errors import OutputError
 from migrate.locations import scrub
 from migrate.report.characters import printable, printable_json, printable_lines
+from migrate.requests import running
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -70,7 +71,21 @@ def _discard(stream: TextIO) -> None:
 def show(text: str, *, verdict: bool = False) -> None:
     """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted."""
     text = printable_lines(text)
+    _keep(text)
     _print(coloured_verdict(text) if verdict else text)
+
+
+def show_again(printed: str) -> None:
+    """Print what an earlier run of the same command has printed."""
+    if printed:
+        _print(coloured_verdict(printed.removesuffix("\n")))
+
+
+def _keep(text: str) -> None:
+    """Keep a result for the same command again, which has nothing left to do."""
+    request = running()
+    if request is not None:
+        request.printed.append(f"{text}\n")
 
 
 def _print(text: str) -> None:
@@ -125,7 +140,9 @@ def show_json(content: Any, *, kind: str = "") -> None:
     from migrate.report.facts import document
 
     whole = document(kind, content) if kind else content
-    _print(printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)))
+    text = printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False))
+    _keep(text)
+    _print(text)
 
 
 def show_result(document: Any, text: Callable[[], str], *, as_json: bool) -> None:

@@ -23,6 +23,7 @@ from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts, find_manifest, read_manifest
 from migrate.pace import with_rests
+from migrate.requests import running
 from migrate.stores.added_fields import AddedField, VectorFields, fields_beside, refuse_name, taken
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
@@ -229,6 +230,9 @@ class NamedField:
         elif isinstance(self.store, DatabaseStore):
             with self.store.driver.errors():
                 _fields_of(self.store.driver).drop(self.name)
+        request = running()
+        if request is not None:
+            request.has_made(self.location)
 
     def _names_and_added(self) -> tuple[list[str], Mapping[str, AddedField]]:
         """Return the names of all fields of the records, and those that were added."""

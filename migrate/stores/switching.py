@@ -14,6 +14,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -29,6 +30,7 @@ from migrate.files import (
     output_lock,
     read_file,
     real_path,
+    remove_last,
     switched_folder,
     sync_path,
     write_bytes,
@@ -37,6 +39,7 @@ from migrate.files import (
 from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError, expect, parse_json, read_small
+from migrate.requests import running
 from migrate.stores.added_fields import FIELDS
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
@@ -149,6 +152,9 @@ class Exchange:
         backend = self.places
         with self._alone():
             recorded = backend.switch_record(self.old)
+            if recorded is not None and self._is_back(recorded):
+                backend.note(self.old, None)
+                recorded = None
             if recorded is None:
                 for name in (self.old, self.new):
                     if (old := backend.switched_with(name)) is not None:
@@ -171,9 +177,10 @@ class Exchange:
                 return
             if record.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: the old store is deleted, at least in part; run `forget` again")
-            backend.note(self.old, {**record, "goal": ROLLED_BACK})
-            backend.swap({self.old: record["old"], self.new: record["new"]})
-            backend.note(self.old, None)
+            if not self._is_back(record):
+                backend.note(self.old, {**record, "goal": ROLLED_BACK})
+                backend.swap({self.old: record["old"], self.new: record["new"]})
+        self._end(ROLLED_BACK)
 
     def forget(self) -> None:
         """Delete the old store, which stepped aside, and the record, and nothing else."""
@@ -193,7 +200,28 @@ class Exchange:
                 backend.note(self.old, {**record, "goal": FORGOTTEN})
             if replaced == record["old"]:
                 backend.drop(self.new)
-            backend.note(self.old, None)
+        self._end(FORGOTTEN)
+
+    def _end(self, goal: str) -> None:
+        """Remove the record when the command has ended: by it, and by a note then, a killed one knows what is done."""
+        request = running()
+        if request is not None:
+            for name in (self.old, self.new):
+                request.has_made(self.places.location_of(name))
+        remove_last(partial(self._remove_record, goal))
+        if request is not None and goal == ROLLED_BACK:
+            remove_last(request.forget)  # nothing is left to roll back
+
+    def _is_back(self, record: Record) -> bool:
+        """Return whether a rollback was killed while it removed its record: the old store has no token any more."""
+        return record.get("goal") == ROLLED_BACK and self.places.identity(self.old) == ""
+
+    def _remove_record(self, goal: str) -> None:
+        """Remove the record of a switch that was undone or forgotten, unless there is another by now."""
+        with self._alone():
+            record = self.places.switch_record(self.old)
+            if record is not None and record.get("goal") == goal:
+                self.places.note(self.old, None)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -341,13 +369,18 @@ class Folders(Places):
             write_json(temporary, {**state, "paths": list(record["aliases"])})
 
     def _remove_journal(self) -> None:
+        self._delete_gone()
+        # the journal last: by it the same command knows that it was killed meanwhile
+        for folder in (self.old, self.new):
+            (folder / SWITCH_MARK).unlink(missing_ok=True)
+        self._journal.unlink(missing_ok=True)
+        sync_path(self._journal.parent)
+
+    def _delete_gone(self) -> None:
+        """Delete the folder that was taken out of the way."""
         record = self.switch_record("")
         if record is not None and _token(self._gone) in (record["old"], ""):  # a killed run may have deleted the token
             shutil.rmtree(self._gone)
-        self._journal.unlink(missing_ok=True)
-        sync_path(self._journal.parent)
-        for folder in (self.old, self.new):
-            (folder / SWITCH_MARK).unlink(missing_ok=True)
 
     def identity(self, name: str) -> str | None:
         """Return the token of a folder, by which it is known wherever it is moved: numbers of files are given again."""
@@ -385,8 +418,9 @@ class Folders(Places):
         return True
 
     def drop(self, name: str) -> None:
-        """Take a folder out of the way; its journal is removed with it."""
+        """Delete a folder, which is taken out of the way first."""
         os.rename(name, self._gone)
+        self._delete_gone()
 
 
 def _journal(folder: Path) -> Path:

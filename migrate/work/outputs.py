@@ -40,6 +40,7 @@ from migrate.files import (
     sync_path,
     write_bytes,
 )
+from migrate.requests import running
 from migrate.vectors import Progress, no_progress
 from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
 from migrate.work.processes import make_shards
@@ -180,6 +181,12 @@ class OutputFolder:
         """Give it its name in one step, whatever was left undone by a call that was killed."""
         rename_folder(content, self.path, content.parent / "old", force=force)
 
+    def note_made(self) -> None:
+        """Let the request that runs note that it has made this."""
+        request = running()
+        if request is not None:
+            request.has_made(str(self))
+
     def discard(self) -> None:
         """Undo what unfinished work has left outside of its folder, as an older output that stepped aside."""
         old = self.work_path / "old"
@@ -318,6 +325,7 @@ def write_store(
             error.add_note(f"continue with the same command: {work.rows:,}{of} rows are done")
             raise
         _tidy_shards(work.path)
+    target.note_made()
     remove_last(partial(_forget, target, state))
     return state.complete or {}
 

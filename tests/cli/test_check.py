@@ -82,7 +82,9 @@ def test_stamp_writes_once_and_check_believes_it(lead_migrate):
     text = lead_migrate("stamp store --model tfidf:32").out
     assert text.startswith("compatible with tfidf:32") and text.endswith(f"stamped: {MANIFEST}\n")
     assert lead_migrate(f"{CHECK} --json").document["basis"] == "manifest"
-    assert "stamped already" in lead_migrate("stamp store --model tfidf:32", code=2).complaint
+    written = Path(MANIFEST).read_bytes()
+    assert lead_migrate("stamp store --model tfidf:32").out == text and Path(MANIFEST).read_bytes() == written
+    assert "stamped already" in lead_migrate("stamp store --model tfidf:32 --trust", code=2).complaint
     assert lead_migrate("stamp store --model tfidf:32 --force --trust --json").document["check"] is None
     assert open_store("store").info.manifest.model.spec == "tfidf:32"
 

@@ -12,7 +12,7 @@ from migrate.cli import options
 from migrate.cli.next_step import JUDGED, KEYS, STITCH, STORE, advise_next
 from migrate.cli.options import option
 from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.files import refuse_output
+from migrate.files import is_of_killed_run, refuse_output
 
 if TYPE_CHECKING:
     from migrate.lab.private.exchange import Exchanged
@@ -50,7 +50,8 @@ def keygen(output: Path, force: bool, as_json: bool) -> None:
     from migrate.lab.private.exchange import make_keyring
 
     refuse_output(output, force=force)
-    path = make_keyring(output, force=force)
+    # keys that a killed run has drawn are not drawn again: something may be encrypted with them by now
+    path = output if is_of_killed_run(output) and not force else make_keyring(output, force=force)
     if as_json:
         show_json({"path": path}, kind="private keygen")
     else:

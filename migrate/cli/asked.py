@@ -1,0 +1,93 @@
+"""Commands as requests: what was asked and is read, by which the same command again is known, and what is done then."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from migrate.cli.terminal import PROGRAM, complain, show_again
+from migrate.errors import LeadMigrateError
+from migrate.files import canonical_json, clear_lock, sha256_json, state_folder
+from migrate.requests import Request
+from migrate.version import __version__
+
+_OUTPUTS: Final = ("output", "report", "save_stitch", "table", "metrics")
+"""Names of parameters that are written; what lies there is made by the command."""
+
+
+def request_of(context: click.Context) -> Request:
+    """Return the request of a command; nothing is read before it makes something, or refuses to."""
+    return Request(state_folder() / "requests", lambda: _digest_of(context), _state_of)
+
+
+def ended_before(request: Request) -> int | None:
+    """Print what an earlier run of the same command has printed, and return its exit code; None where there is none."""
+    ended = request.ended_before()
+    if ended is None:
+        return None
+    for location in ended.outputs:
+        clear_lock(Path(location))
+    show_again(ended.printed)
+    complain(f"{PROGRAM}: the same command has done this before, and all is as it left it; nothing was done")
+    return ended.code
+
+
+def _digest_of(context: click.Context) -> str:
+    """Return the SHA-256 of a command's name and parameters, and of the stores and files that they name."""
+    params = {name: list(_texts(value)) for name, value in context.params.items()}
+    read = {text for name, texts in params.items() if name not in _OUTPUTS for text in texts}
+    asked = {
+        "command": context.command_path.partition(" ")[2],
+        "version": __version__,
+        "folder": os.getcwd(),  # noqa: PTH109 - a name, of which nothing is opened
+        "server": os.environ.get("OPENAI_BASE_URL"),
+        "parameters": params,
+        "read": {text: _state_of(text) for text in read},
+    }
+    return sha256_json(asked)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield a value, or each of several, as text."""
+    for one in value if isinstance(value, list | tuple) else [value]:
+        yield str(one)
+
+
+def _state_of(location: str) -> Any:
+    """Return sizes and times of files, or what tells a store on a server from others; None where nothing is.
+
+    Hidden files are our own locks and notes.
+    """
+    from migrate.stores import open_store
+    from migrate.stores.registry import names_kind, path_in
+
+    path = path_in(location)
+    if path is not None:
+        return _files_in(path)
+    if not names_kind(location):
+        return None
+    try:
+        return json.loads(canonical_json(open_store(location).snapshot().as_json()))
+    except LeadMigrateError:
+        return None
+
+
+def _files_in(path: Path) -> dict[str, list[int]]:
+    """Return size and time of a file, under no name, or of all files in a folder by their paths in it."""
+    if not path.is_dir():
+        status = path.stat()
+        return {"": [status.st_size, status.st_mtime_ns]}
+    found = {}
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            file = Path(folder, name)
+            if not name.startswith(".") and file.is_file():
+                status = file.stat()
+                found[file.relative_to(path).as_posix()] = [status.st_size, status.st_mtime_ns]
+    return found

@@ -1,0 +1,135 @@
+"""Notes of what commands were asked and have made, by which the same command again finds that it is done.
+
+A command may be killed when its outputs are there and before anybody is told. A note of each request, in the user's
+state folder, says what it has made, and how that was when it had made it; at the end also how the command ended, and
+what it printed. Of a file or folder it is written before that gets its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+_MOST_NOTES: Final = 1_000
+"""Notes that are kept; the oldest are removed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a command: its exit code, what it printed, and the locations of what it made."""
+
+    code: int
+    printed: str
+    outputs: tuple[str, ...]
+
+
+class Request:
+    """A command that runs.
+
+    Parameters
+    ----------
+    folder
+        The folder of notes.
+    digest
+        Returns a SHA-256 of what was asked and what is read, as it is now.
+    state_of
+        Returns what changes with the files or the store at a location, None where nothing is; of what JSON can hold.
+    """
+
+    def __init__(self, folder: Path, digest: Callable[[], str], state_of: Callable[[str], Any]) -> None:
+        self._folder, self._digest, self._state_of = folder, digest, state_of
+        self._made: dict[str, Any] = {}
+        self._written: Path | None = None
+        self.printed: list[str] = []
+
+    @cached_property
+    def _note(self) -> Path:
+        return self._folder / f"{self._digest()}.json"
+
+    @cached_property
+    def _earlier(self) -> dict[str, Any]:
+        """The note of an earlier run; empty where there is none."""
+        with suppress(OSError, ValueError):
+            content = json.loads(self._note.read_text("utf-8"))
+            return {"made": dict(content["made"]), "ended": content["ended"]}
+        return {"made": {}, "ended": None}
+
+    def publishes(self, output: Path, unfinished: Path) -> None:
+        """Note that what has another name is about to get that of an output."""
+        self._made[str(output)] = self._state_of(str(unfinished))
+        self._write(self._note, None)
+
+    def has_made(self, location: str) -> None:
+        """Note, when the command ends, that an output is there; something else says until then that it is complete."""
+        self._made[location] = None
+
+    def ends(self, code: int) -> None:
+        """Note how the command ended that has made its outputs; those in temporary folders are gone by now."""
+        states = {location: self._state_of(location) for location in self._made}
+        self._made = {location: state for location, state in states.items() if state is not None}
+        if self._made:
+            # a command that changes what it reads is asked of the changed one when it is repeated
+            self._write(self._folder / f"{self._digest()}.json", [code, "".join(self.printed)])
+
+    def forget(self) -> None:
+        """Remove the note, where the same command again would ask for something else; a killed one has left it."""
+        self._made = {}
+        if self._written is not None:
+            with suppress(OSError):
+                self._written.unlink(missing_ok=True)
+
+    def made(self, output: Path) -> bool:
+        """Return whether an earlier run of the same request made what has the name of an output, and was killed then.
+
+        It may be made again, as nobody was told of it.
+        """
+        return self._earlier["ended"] is None and self._is_as_made(str(output))
+
+    def ended_before(self) -> Ended | None:
+        """Return how an earlier run of the same request ended; None where what it made is not as it left it."""
+        earlier = self._earlier
+        if earlier["ended"] is None or not all(map(self._is_as_made, earlier["made"])):
+            return None
+        code, printed = earlier["ended"]
+        return Ended(code, printed, tuple(earlier["made"]))
+
+    def _is_as_made(self, location: str) -> bool:
+        made = self._earlier["made"]
+        return location in made and made[location] == self._state_of(location)
+
+    def _write(self, note: Path, ended: list[Any] | None) -> None:
+        """Write a note; a folder that cannot be written to keeps nobody from an output."""
+        unfinished = note.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            unfinished.write_text(json.dumps({"made": self._made, "ended": ended}), "utf-8")
+            os.replace(unfinished, note)
+            self._written = note
+            notes = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            for old in notes[:-_MOST_NOTES]:
+                old.unlink()
+
+
+_running: Request | None = None
+
+
+def running() -> Request | None:
+    """Return the request that this process runs; None in a program of others."""
+    return _running
+
+
+@contextmanager
+def run_request(request: Request) -> Iterator[None]:
+    """Let a request be the one that runs."""
+    global _running
+    outer, _running = _running, request
+    try:
+        yield
+    finally:
+        _running = outer
