@@ -21,7 +21,7 @@ FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
     "reading": 0, "progress": 0, "pace": 0, "requests": 0,
     "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
-    "stores": 1, "embedders": 1, "datasets": 1,
+    "stores": 1, "embedders": 1, "datasets": 1, "audited": 1,
     "stitch": 2, "search": 2,
     "selection": 3, "translate": 3,
     "cost": 4,
