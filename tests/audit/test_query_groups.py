@@ -277,7 +277,7 @@ def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leav
     assert doubt.startswith(f"the {topics} values of 'topic' and the 58 groups of the vectors leave ")
     assert "independent group" in report.sentence and "too few for a verdict" in report.sentence
     again = ("audit", "new", "--judged=beir", "--group-field=topic", "--report=report.json")
-    advice = replace(report, locations=replace(report.locations, audit_again=again)).recommendation
+    advice = recommend(replace(report, locations=replace(report.locations, audit_again=again)))
     assert advice.headline == f"nothing is shown to be SAFE; clear up first: {doubt}"
     assert advice.command == ("audit", "new", "--judged=beir", "--report=report.json")
 
