@@ -12,6 +12,7 @@ from migrate.audit.bounds import UNGROUPED, Grouping, Outcome
 from migrate.audit.findings import groups as group_notes
 from migrate.audit.query_groups import alike, centred, usual_cosine, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_unjudged
+from migrate.audit.recommendation import recommend
 from migrate.errors import UsageError
 from migrate.report.document import audit_document
 from migrate.vectors import Query
