@@ -57,7 +57,7 @@ def read_qrels(path: Path) -> Qrels:
             ):
                 continue
             raise DatasetError(
-                f"{location}: the grade {fields[-1][:80]!r} is not a whole number of up to nine digits; correct the line"
+                f"{location}: the grade {fields[-1][:80]!r} is not a whole number of up to nine digits; mend it"
             )
         query_id, doc_id, grade = fields[0], fields[-2], int(match[1])
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
