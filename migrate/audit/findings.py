@@ -172,7 +172,8 @@ def _joined_by_field(query_set: QuerySet) -> Finding | None:
     by_vectors = len({alike[query.id] for query in query_set.distinct})
     if query_set.group_field is None or not count < FEWEST_QUERIES <= by_vectors:
         return None
-    values = counted(len(query_set.field_values), "value", "values")
+    different = {query_set.group_of(query) for query in query_set.distinct} - {None}
+    values = counted(len(different), "value", "values")
     groups_left = counted(count, "group", "groups")
     text = (
         f"the {values} of {query_set.group_field!r} and the {by_vectors:,} groups of the vectors leave "

@@ -123,11 +123,6 @@ class QuerySet:
         value = None if self.group_field is None else query.metadata.get(self.group_field)
         return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
 
-    @property
-    def field_values(self) -> set[str]:
-        """The different values of the field that groups queries."""
-        return {value for query in self.distinct if (value := self.group_of(query)) is not None}
-
     @cached_property
     def texts(self) -> NDArray[np.int64]:
         """The place of each query's text among the distinct ones, (q,)."""

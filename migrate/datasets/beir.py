@@ -56,7 +56,9 @@ def read_qrels(path: Path) -> Qrels:
                 or last in ("score", "relevance", "rel", "grade", "label", "relevancy", "judgement", "judgment")
             ):
                 continue
-            raise DatasetError(f"{location}: the grade {fields[-1][:80]!r} is not a whole number; correct the line")
+            raise DatasetError(
+                f"{location}: the grade {fields[-1][:80]!r} is not a whole number of up to nine digits; mend it"
+            )
         query_id, doc_id, grade = fields[0], fields[-2], int(match[1])
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
         if previous != grade:

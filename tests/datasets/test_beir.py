@@ -136,6 +136,7 @@ def test_a_missing_split_is_answered_with_those_there_are(tmp_path):
         ({"qrels": "q1\t\t1\n"}, "is not query-id, corpus-id and score divided by tabs"),
         ({"qrels": QRELS + "q2\td3\tyes\n"}, "test.tsv:5: the grade 'yes' is not a whole number"),
         ({"qrels": "q1\td1\tyes\n"}, "test.tsv:1: the grade 'yes' is not a whole number"),
+        ({"qrels": QRELS + "q2\td3\t1000000000\n"}, "the grade '1000000000' is not a whole number of up to nine"),
         ({"qrels": QRELS + "q2\td3\t0.5\n"}, "test.tsv:5: the grade '0.5' is not a whole number"),
         ({"qrels": QRELS + "q2\td3\t9999999999\n"}, "is not a whole number"),
         ({"qrels": QRELS + "q1\td1\t1\n"}, "test.tsv:5: query 'q1' and document 'd1' have two grades, 2"),
