@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrate.collections.members import Collection, Collections
 from migrate.errors import StitchError, StoreError, UsageError
+from migrate.files import clear_lock
 from migrate.locations import hide_secrets
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
@@ -110,5 +111,6 @@ def _finished(member: Collection, fitted: FittedStitch, location: str) -> Transl
         return None
     if manifest.store.content is None:
         note_content(location)  # a run that was killed may not have come to it
+    clear_lock(Path(location))
     counts = manifest.counts
     return TranslatedCollection(member.name, location, counts["documents"], counts["true vectors"], earlier=True)

@@ -22,7 +22,7 @@ from migrate.embed.corpus import (
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import Embedder
 from migrate.errors import LeadMigrateError
-from migrate.files import beside
+from migrate.files import beside, clear_lock
 from migrate.manifest import Manifest, StoreFacts, find_manifest
 from migrate.selection.sample import known_documents
 from migrate.stores import open_store
@@ -139,6 +139,7 @@ def finish_reembedded(output: Path | str) -> None:
     if state is not None and state.complete is not None and state.configuration["command"] == _ReembedJob.command:
         note_content(target.location)
         settle(target, _ReembedJob.command, force=False)
+    clear_lock(target.path)
 
 
 def _manifest_at(output: Path | str) -> Manifest | None:
