@@ -50,6 +50,14 @@ def pytest_configure():
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES
     if has_room and "TMPDIR" not in os.environ:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
+        os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lead-migrate-tests-")
+
+
+def pytest_unconfigure():
+    """Remove the notes that commands have left of what was asked of them."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)

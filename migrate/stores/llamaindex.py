@@ -116,6 +116,7 @@ class LlamaIndexSimpleStore(RowFileStore):
             details={
                 "index": index.name,
                 "index_bytes": stamp.size,
+                "distance": "cosine",  # the only way in which SimpleVectorStore compares
                 "documents": self.source.kind,
                 "documents_file": docstore.name,
             },

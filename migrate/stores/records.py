@@ -66,8 +66,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
     if (np.abs(norms - 1) < UNIT_TOLERANCE).all():
         return "ip", ()
     return "ip", (
-        "compared by cosine, but the vectors are not of unit length: here they are searched by inner product, which "
-        "ranks them differently",
+        "compared by cosine; the vectors are not of unit length, so they are normalised wherever they are compared",
     )
 
 

@@ -45,7 +45,7 @@ def test_vectors_ids_and_nodes_are_read_in_the_order_of_the_vectors(folder, vect
     assert [document.text for document in store.documents()] == [f"text of {i}, on bread" for i in IDS]
     assert {stamp.path.name for stamp in store.stamps} == set(digest(folder))
     (note,) = info.notes
-    assert "compared by cosine, but the vectors are not of unit length" in note
+    assert "normalised wherever they are compared" in note
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     write_vectors(folder, IDS, vectors / lengths)
     assert open_store(folder).info.notes == ()

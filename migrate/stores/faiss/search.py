@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.files import refuse_endless
 from migrate.stores.base import Hits, Store
-from migrate.stores.serving import as_fields, as_hits, check_queries
+from migrate.stores.serving import as_compared, as_fields, as_hits, check_queries
 from migrate.vectors import Vectors, squared_norms
 
 _NOT_FOUND: Final = -1
@@ -39,7 +39,7 @@ class IndexSearch:
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
         """Search as `Store.search`; `where` is a mapping of metadata to values."""
-        queries = check_queries(self._store.info, queries)
+        queries = as_compared(self._store.info, check_queries(self._store.info, queries))
         fields = as_fields(self._store.info, where)
         chosen = self._rows_with(fields) if fields else None
         most = min(k, self._store.info.count if chosen is None else len(chosen))
@@ -57,7 +57,7 @@ class IndexSearch:
         return hits
 
     def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
-        """Return the vectors of some rows, in their order; None where the index keeps no whole vectors by row."""
+        """Return the vectors of some rows, in their order, as they are compared; None where the index keeps none."""
         import faiss
 
         index, labels = self._inner
@@ -108,7 +108,7 @@ class IndexSearch:
         )
 
     def _exactly(self, query: Vectors, chosen: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Any]:
-        vectors = self._store.get(chosen).vectors
+        vectors = as_compared(self._store.info, self._store.get(chosen).vectors)
         if self._store.info.metric == "ip":
             scores = vectors @ query
             best = np.argsort(-scores, kind="stable")[:k]
@@ -189,6 +189,6 @@ def open_search(store: Store) -> Store | IndexSearch:
     index = (faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2)(store.info.dim)
     ids: list[str] = []
     for batch in store.scan():
-        index.add(batch.vectors)
+        index.add(as_compared(store.info, batch.vectors))
         ids += batch.ids
     return IndexSearch(store, index, ids, None)

@@ -118,6 +118,7 @@ class ParquetStore(Store):
                 "files": len(self.shards),
                 "bytes": sum(file.size for file in self.shards),
                 "row groups": len(self._groups),
+                **({} if distance is None else {"distance": distance}),
                 **{name: column for name, column in chosen.items() if column is not None},
             },
         )
