@@ -627,6 +627,8 @@ class Copies(_Mistakes):
     cut_short = _asking(lambda text: text[: 7 * len(text) // 10])
     with_accents = _asking(lambda text: " ".join(f"{word[:2]}\u0301{word[2:]}" for word in text.split()))
 
+    pieces_of_eight_words = _asking(lambda text: " ".join(text.split()[5:13]))
+
     def among_a_few_questions(self):
         """Forty queries that users ask, beside these."""
         people = [(query, self.good.qrels[query.id]) for query in self.good.queries[:40]]

@@ -80,6 +80,9 @@ COPIES = {
     "sentences in another order": sentences_in_another_order,
     "accents and capitals": accented,
     "hyphens": hyphenated,
+    "look-alike letters": lambda text: text.translate(str.maketrans("aceop", "\u0430\u0441\u0435\u03bf\u0440")),
+    "emoji between words": lambda text: " \U0001f44d\U0001f3fd\ufe0f ".join(text.split()),
+    "variation selectors": "\ufe0f".join,
 }
 
 
@@ -95,8 +98,9 @@ def test_a_long_part_of_a_document_is_a_copy_whatever_surrounds_it(change):
     [
         lambda text: " ".join(text.split()[::2]),
         lambda text: " ".join(chance(text).sample(text.split(), len(text.split()))),
+        lambda text: f"{words_of(other(text), 30)} {replaced(lambda _: other(text).split())(text[:400])}",
     ],
-    ids=["every second word is gone", "words in another order"],
+    ids=["every second word is gone", "words in another order", "three words of ten of 400 letters are of another"],
 )
 def test_nearly_all_are_copies_with_hardly_two_words_that_follow_each_other(change):
     queries = {str(row): change(text) for row, text in enumerate(TEXTS)}
@@ -124,6 +128,12 @@ def test_lists_of_the_keywords_of_documents_are_quotes(count):
     found = list(likeness(keywords, documents).values())
     assert len(found) >= 20
     assert found.count(Likeness.NONE) <= 0.5 * len(found)
+
+
+def test_pieces_of_eight_words_are_quotes():
+    pieces = {str(row): " ".join(text.split()[10:18]) for row, text in enumerate(TEXTS)}
+    found = likeness(pieces, [(text, [str(row)]) for row, text in enumerate(TEXTS)])
+    assert Likeness.NONE not in found.values()
 
 
 TITLE = "On the care of old wooden boats in salt water"

@@ -56,7 +56,10 @@ def perfect(tmp_path):
         ("how to?", " HOW  to?\n", True),
         ("Straße", "STRASSE", True),
         ("caf\u00e9", "CAFE\u0301", True),
+        ("how to?", "h\u043ew t\u03bf?", True),
+        ("how to?", "how \U0001f600\ufe0f t\u200bo", True),
         ("how to?", "how too?", False),
+        ("5 \u03bcg", "5 mg", False),
     ],
 )
 def test_texts_ask_the_same_but_for_case_and_white_space(one, other, same):
