@@ -18,6 +18,7 @@ from browser import CHROMIUM, QUIET, with_browser
 
 import migrate
 from migrate.cli.main import leaf_commands
+from migrate.report.fit import WITHOUT_TEXTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -123,6 +124,18 @@ def test_the_search_of_the_site_works_from_disk(tmp_path):
 def test_every_benchmark_has_a_line():
     table = (ROOT / "docs" / "benchmarks.md").read_text()
     assert [p.name for p in (ROOT / "benchmarks").glob("*.py") if f"`{p.name}" not in table] == []
+
+
+def test_what_fit_says_of_a_store_without_texts_is_what_the_page_prints():
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    weak_models = page.partition("From weak models")[2]
+    heads = re.search(r"^set and source +(.*)$", weak_models, re.MULTILINE)
+    means = re.search(r"^mean {2,}(.*)$", weak_models, re.MULTILINE)
+    assert heads and means
+    printed = dict(zip(heads[1].split(), means[1].split(), strict=True))
+    assert f"{WITHOUT_TEXTS['vectors_alone']:.3f}" == printed["vectors"]
+    assert f"{WITHOUT_TEXTS['with_texts_and_tokens']:.3f}" == printed["auto"]
+    assert f"mean of `auto` is {WITHOUT_TEXTS['with_texts']:.3f} with `--no-tokens`" in page
 
 
 def test_the_house_is_counted_right(tmp_path):
