@@ -85,8 +85,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the samples of all collections."""
         from migrate.cost.spending import PlannedModel
+        from migrate.embedders.again import ASKED_AGAIN
 
-        return (PlannedModel(self.embedder, self.cap, documents=self._documents),)
+        return (PlannedModel(self.embedder, self.cap, documents=self._documents, again=ASKED_AGAIN),)
 
     def _documents(self) -> Iterator[Document]:
         for sample in self.samples.values():
@@ -94,7 +95,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
     def execute(self) -> dict[str, FittedStitch]:
         """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
-        from migrate.selection import embed_pairs
+        from migrate.selection import embed_all_pairs
         from migrate.stitch.fitted import TrueVectors
         from migrate.vectors import check_vectors
 
@@ -103,10 +104,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             for batch in member.store.scan():
                 check_vectors(batch.ids, batch.vectors, source=member.location)
         self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
-        pairs = {
-            member.name: embed_pairs(member.store, self.embedder, self.samples[member.name], progress=self.progress)
-            for member in members
-        }
+        samples = [(member.store, self.samples[member.name]) for member in members]
+        embedded = embed_all_pairs(samples, self.embedder, source=self.store, progress=self.progress)
+        pairs = {member.name: own_pairs for member, own_pairs in zip(members, embedded, strict=True)}
         fitted = self._fit(pairs)
         return {
             member.name: replace(

@@ -22,6 +22,7 @@ from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
+from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
@@ -232,7 +233,7 @@ class RunJob:
     def models(self) -> tuple[PlannedModel, ...]:
         """The models that are asked, each with what is left to embed."""
         judges, source, cap = self.judges.queries, self.source_embedder, self.step.cap
-        texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
+        texts_again = ASKED_AGAIN + AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
         fit = self.fit.inputs
         # What cannot be done is refused before anything is counted
         refuse_existing_steps(self.step.folder, OUTPUTS, kept=self.earlier.outputs, force=self.step.force)
