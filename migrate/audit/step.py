@@ -270,7 +270,7 @@ class Audit(JudgedStep["AuditReport"]):
     @cached_property
     def judging(self) -> QuerySet:
         """The queries without those that chose documents; enough judged ones of these are no documents themselves."""
-        from migrate.audit.document_queries import refuse_documents
+        from migrate.audit.document_queries import refuse_queries
         from migrate.audit.inputs import check_request
         from migrate.audit.query_set import independent
         from migrate.selection.choosers import choosers_of
@@ -278,7 +278,7 @@ class Audit(JudgedStep["AuditReport"]):
         check_request(self)
         bridge = None if self.bridge_stitch is None else self.bridge_stitch.manifest
         judging = independent(self.query_set, self.choosers.queries | choosers_of(bridge))
-        refuse_documents(judging, self.translated, self.parent_field)
+        refuse_queries(judging, self.translated, self.parent_field)
         return judging
 
     @cached_property

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrate.audit.arms import own_arms
-from migrate.audit.document_queries import refuse_documents
+from migrate.audit.document_queries import refuse_queries
 from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
 from migrate.audit.pool import expected_count, expected_documents
@@ -122,7 +122,7 @@ class RunJob:
     @cached_property
     def judges(self) -> QuerySet:
         """The questions, of which enough are no documents, as far as that shows before anything is embedded."""
-        refuse_documents(self.questions, self.store)
+        refuse_queries(self.questions, self.store)
         return self.questions
 
     @property
