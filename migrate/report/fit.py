@@ -144,12 +144,6 @@ def doubts(selection: Selection) -> list[str]:
 
 
 def _two_kinds(mixture: Mixture) -> str:
-    if mixture.share is None:
-        return (
-            "the old vectors are of two kinds: the sample falls into two parts, in each of which the same documents are "
-            "alike by old vectors and by new ones, and between which they are not, as where a part of a store is of "
-            f"another model or belongs to other texts; {_CHECK}"
-        )
     share = percent(mixture.share, 0)
     if mixture.sign == "groups":
         return (

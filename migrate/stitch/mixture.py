@@ -1,8 +1,7 @@
 """Finds out whether the old vectors of a sample are of two kinds, such as those of two models.
 
-There are three signs. The old vectors lie in two groups that the new space knows nothing of; or a map learned on all of
-them predicts some of the new vectors well, and others no better than chance; or the documents fall into two parts, in
-each of which the same ones are alike in both spaces, and between which they are not.
+There are two signs. Either the old vectors lie in two groups that the new space knows nothing of; or a map learned on
+all of them predicts some of the new vectors well, and others no better than chance.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from migrate.stitch.select import Mixture
 from migrate.vectors import Vectors, unit_rows
 
 FEWEST: Final = 100
-"""Documents below which no sign is looked for: the scatter of single ones looks like all of them."""
+"""Documents below which neither sign is looked for: the scatter of single ones looks like both."""
 
 _SMALLEST_SHARE: Final = 0.05
 """The smallest share of documents that is called a kind."""
@@ -38,19 +37,8 @@ _CLEFT: Final = 3.0
 and how far these are apart, in standard deviations (Ashman, Bird & Zepf 1994). Of single models the worse half had 0.23
 and more; of vectors that belonged to other texts, 0.06 and less."""
 
-_KNOWN: Final = 0.3
-_STRANGE: Final = 0.2
-_STRANGE_OF_FEW: Final = 0.1
-_FEW: Final = 200
-"""Mean correlation of the likeness to documents of one's own part, from which on it says something; and the share of it
-that is left of that to the other part, up to which the parts are strange to each other, where documents are so many or
-more and where they are few. Of single models that share was XXX and more."""
-
 _STARTS: Final = 4
-"""Runs of 2-means, and random divisions into parts, of which the best counts."""
-
-_STEPS: Final = 30
-"""Moves of documents between two parts, by which they settle or not."""
+"""Runs of 2-means, of which the best counts."""
 
 _MOST: Final = 400
 """Documents that are looked at: more do not show it better, and a fit has its own work to do."""
@@ -65,7 +53,7 @@ def find_mixture(source: Vectors, target: Vectors, *, seed: int = 0) -> Mixture 
         return None
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:_MOST])
     old, new = unit_rows(source[rows]), unit_rows(target[rows])
-    return _by_groups(old, new, seed) or _by_errors(old, new, seed) or _by_likeness(old, new, seed)
+    return _by_groups(old, new, seed) or _by_errors(old, new, seed)
 
 
 def _by_groups(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
@@ -127,67 +115,3 @@ def _halves(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     upper = (sums[-1] - sums[:-1]) / (count - below)
     cut = int(np.argmax(below * (count - below) * (lower - upper) ** 2)) + 1
     return values[:cut], values[cut:]
-
-
-def _by_likeness(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
-    own, other = _two_parts(_products(old, new), seed)
-    strange = _STRANGE if len(old) >= _FEW else _STRANGE_OF_FEW
-    if own < _KNOWN or other > strange * own:
-        return None
-    return Mixture(None, "likeness")
-
-
-def _products(old: Vectors, new: Vectors) -> NDArray[np.float64]:
-    """Return the cosines of documents around the mean in both spaces, x and y, as x, y, xx, yy and xy, (5, n, n).
-
-    Those of a document with itself are 0.
-    """
-    x, y = (_cosines(unit_rows(vectors - vectors.mean(axis=0))) for vectors in (old, new))
-    return np.stack([x, y, x * x, y * y, x * y])
-
-
-def _cosines(directions: Vectors) -> NDArray[np.float64]:
-    cosines = (directions @ directions.T).astype(np.float64)
-    np.fill_diagonal(cosines, 0)
-    return cosines
-
-
-def _two_parts(products: NDArray[np.float64], seed: int) -> tuple[float, float]:
-    """Divide documents in two, so that each agrees with its own part best; return the mean agreement with it.
-
-    And that with the other part.
-    """
-    count = products.shape[1]
-    leading = np.linalg.eigh(products[-1])[1][:, -3:]
-    rng = np.random.default_rng(seed)
-    divisions = [*(leading > np.median(leading, axis=0)).T, *(rng.random((_STARTS, count)) < 0.5)]
-    best = (0.0, 0.0)
-    for division in divisions:
-        part = division
-        for _ in range(_STEPS):
-            before, agreement = part, _agreement(products, part)
-            part = agreement[:, 0] > agreement[:, 1]
-            if (part == before).all() or not _SMALLEST_SHARE <= part.mean() <= 1 - _SMALLEST_SHARE:
-                break
-        if not _SMALLEST_SHARE <= part.mean() <= 1 - _SMALLEST_SHARE:
-            continue
-        agreement = _agreement(products, part)
-        own = float(np.where(part, agreement[:, 0], agreement[:, 1]).mean())
-        other = float(np.where(part, agreement[:, 1], agreement[:, 0]).mean())
-        if own - other > best[0] - best[1]:
-            best = (own, other)
-    return best
-
-
-def _agreement(products: NDArray[np.float64], part: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how much each document's cosines with those of a part, and of the others, agree in both spaces, (n, 2).
-
-    These are Pearson's correlations.
-    """
-    members = np.stack([part, ~part], axis=1).astype(np.float64)
-    counts = members.sum(axis=0) - members + 1e-12
-    x, y, xx, yy, xy = products @ members
-    covariance = xy - x * y / counts
-    variances = (xx - x * x / counts) * (yy - y * y / counts)
-    agreement: NDArray[np.float64] = covariance / np.sqrt(np.maximum(variances, 1e-12))
-    return agreement

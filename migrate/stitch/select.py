@@ -201,12 +201,11 @@ class TriedTokens:
 class Mixture:
     """Two kinds of old vectors in a sample, such as those of two models: the smaller `share` (0-1) of documents.
 
-    They show as `groups` in the old space of which the new one knows nothing, as `errors` of two kinds, or by `likeness`
-    that the spaces agree on within two parts and not between them, which tells no share.
+    They show as `groups` in the old space of which the new one knows nothing, or as `errors` of two kinds.
     """
 
-    share: float | None
-    sign: Literal["groups", "errors", "likeness"]
+    share: float
+    sign: Literal["groups", "errors"]
 
 
 @dataclass(frozen=True, slots=True)
