@@ -56,7 +56,12 @@ def _check_plan(audit: Audit) -> None:
     stores = {FULL: audit.full or translated, TRANSLATED: translated}
     tally, in_pool = tally_of(audit.embedder, audit.price), audit.is_pooled
     empty = Retriever(audit.settings, audit.query_set, audit.embedder, tally, stores, {}, {}, in_pool=in_pool)
-    check_plan(audit.plan, translated.info.count, [choice.name for arms in own_arms() for choice in arms(empty)])
+    own_names = [choice.name for arms in own_arms() for choice in arms(empty)]
+    has_source = audit.source_store is not None
+    has_old_model, has_bridge = (
+        has_source and extra is not None for extra in (audit.source_embedder, audit.bridge_stitch)
+    )
+    check_plan(audit.plan, translated.info.count, own_names, has_old_model=has_old_model, has_bridge=has_bridge)
 
 
 def _check_bridge(audit: Audit) -> None:

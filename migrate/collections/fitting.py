@@ -43,6 +43,11 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
 
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The stitches to choose among."""
+        return (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
+
     @cached_property
     def collections(self) -> Collections:
         """The collections, opened."""
@@ -53,12 +58,15 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     @cached_property
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
-        from migrate.steps.fit.inputs import require_texts
+        from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
         from migrate.steps.opening import model_at
+        from migrate.stitch.fitted import DOCUMENT
 
+        stitches = named_stitches(self.specs, DOCUMENT)
         embedder = model_at(self.target)
         for member in self.collections.members:
             require_texts(member.store, embedder)
+            check_texts(member.store, stitches)
         return self.cap.meter(embedder, self.price)
 
     @property
@@ -129,10 +137,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
             np.concatenate([own_pairs.target for own_pairs in pairs.values()]),
         )
-        specs = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
         return fit_pairs(
             together,
-            specs,
+            self.specs,
             manifest=self._manifest(self.collections.members[0], pairs),
             state=dict(self.embedder.state()),
             seed=self.seed,

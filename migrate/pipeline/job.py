@@ -224,7 +224,9 @@ class RunJob:
     @cached_property
     def earlier(self) -> Kept:
         """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
-        check_plan(self.step.plan, self.store.info.count, None if own_arms() else ())
+        has_old_model = self.source_embedder is not None
+        own_names = None if own_arms() else ()
+        check_plan(self.step.plan, self.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
         if self.step.force:
             return Kept()
         return find_kept(self.step.folder, self.made_from, (STITCH, STORE, REPORT, PAGE))

@@ -68,7 +68,7 @@ class FitInputs:
 def open_inputs(step: Fit) -> FitInputs:
     """Open what a fit reads, and make sure that it goes together. Nothing is embedded."""
     choose_strategy(step.strategy, has_log=step.query_log is not None)
-    stitches = _stitches(step)
+    stitches = named_stitches(step.specs, step.direction)
     store, embedder = store_of(step.store), model_at(step.target)
     store.verify()
     require_texts(store, embedder)
@@ -79,7 +79,7 @@ def open_inputs(step: Fit) -> FitInputs:
     source_model = recorded if old is None else old.identity
     named = _named_views(step)
     _check_views(step, store, named or {}, target=embedder.profile.spec)
-    _check_texts(store, stitches)
+    check_texts(store, stitches)
     prior, earlier = (None if location is None else stitch_at(location) for location in (step.prior, step.grown_from))
     if prior is not None:
         _check_prior(step, store, embedder, prior, source_model)
@@ -134,17 +134,15 @@ def reads_texts(step: Fit) -> bool:
     return not step.specs or AUTO in step.specs or any(new_stitch(spec).reads_texts for spec in step.specs)
 
 
-def _stitches(step: Fit) -> list[Stitch]:
-    """Return the stitches that are named, if there are such, and they are for the direction."""
-    if step.direction not in DIRECTIONS:
-        raise UsageError(f"unknown direction {step.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-    stitches = [new_stitch(spec) for spec in step.specs if spec != AUTO]
+def named_stitches(specs: Sequence[str], direction: str) -> list[Stitch]:
+    """Return the stitches that are named, if there are such, and they are for the direction; raises a UsageError."""
+    if direction not in DIRECTIONS:
+        raise UsageError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    stitches = [new_stitch(spec) for spec in specs if spec != AUTO]
     for stitch in stitches:
-        if stitch.reads_texts if step.direction == QUERY else stitch.kind == Adjoint.kind:
-            candidates = ", ".join(QUERY_CANDIDATES if step.direction == QUERY else AUTO_CANDIDATES)
-            raise UsageError(
-                f"the stitch {stitch.spec!r} does not map a {step.direction}; choose one such as {candidates}"
-            )
+        if stitch.reads_texts if direction == QUERY else stitch.kind == Adjoint.kind:
+            candidates = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
+            raise UsageError(f"the stitch {stitch.spec!r} does not map a {direction}; choose one such as {candidates}")
     return stitches
 
 
@@ -195,7 +193,7 @@ def _check_views(step: Fit, store: Store, views: Mapping[str, Embedder], *, targ
         )
 
 
-def _check_texts(store: Store, stitches: Sequence[Stitch]) -> None:
+def check_texts(store: Store, stitches: Sequence[Stitch]) -> None:
     """Make sure that the stitches that are named have the texts that they read."""
     info = store.info
     for stitch in stitches:
