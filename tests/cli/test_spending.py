@@ -227,3 +227,24 @@ def test_a_pool_is_metered_announced_and_paid_for_once(server, but_again, lead_m
 def test_a_view_is_the_model_as_it_is_and_none_stands_alone(views, told, lead_migrate):
     assert told in lead_migrate(f"fit store --target tfidf:24 --sample 50 {views} -o stitch", code=2).complaint
     assert not Path("stitch").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (f"{RUN} --judged judged --report out/report.json", 2, "the run leaves that by itself"),
+        (f"{RUN} --reference pool --judged judged --plan bridge", 2, "(bridge needs a stitch for queries"),
+        (f"{FIT} -o /proc/nope", 5, "cannot write /proc/nope"),
+        (f"reembed store --target {SHORT} -o judged/queries.jsonl/new", 5, "is not a folder"),
+        (f"{RUN} --reference pool --judged strange", 4, "none of the judged documents is in the stores"),
+    ],
+)
+def test_what_needs_no_paid_text_is_refused_before_the_first(command, code, told, server, lead_migrate):
+    Path("strange/qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        Path("strange", name).write_text(Path("judged", name).read_text())
+    ids = [json.loads(line)["_id"] for line in Path("judged/queries.jsonl").read_text().splitlines()]
+    rows = "".join(f"{query}\tnowhere\t1\n" for query in ids)
+    Path("strange/qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    assert told in lead_migrate(command, code=code).complaint
+    assert server.requests == []
