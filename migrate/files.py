@@ -481,6 +481,8 @@ def refuse_unwritable(path: Path) -> None:
         raise OutputError(
             f"cannot write {path}: {resolved} is not writable; check the permissions, or choose another place"
         )
+    with output_errors(path), tempfile.TemporaryFile(dir=resolved):  # root may write, and yet cannot everywhere
+        pass
 
 
 def refuse_file(path: Path, *inputs: Path, force: bool) -> None:

@@ -21,6 +21,8 @@ from migrate.audit.results import (
     HYBRID_FULL,
     MEAN,
     NDCG,
+    NO_BRIDGE,
+    NO_OLD_STORE,
     RANDOM,
     STAY,
     TOGETHER,
@@ -39,7 +41,6 @@ from migrate.cost import usd_of
 from migrate.display import percent
 from migrate.search.runs import Rankings
 
-NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
 WITHOUT_TWO_STAGE = "needs a reference with texts and of the same ids as the translated store"
 
 
@@ -94,8 +95,7 @@ def _stay(retriever: Retriever) -> Choices:
 def _bridge(retriever: Retriever) -> Choices:
     """Return the arm of Drift-Adapter (EMNLP 2025): what can be answered before anything is translated."""
     if BRIDGE not in retriever.stores:
-        need = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
-        yield Skipped(BRIDGE, need)
+        yield Skipped(BRIDGE, NO_BRIDGE)
         return
     meaning = "the source store, queries embedded by the target model and mapped back by a stitch"
     cost = partial(retriever.cost_of_share, retriever.n_bridged / retriever.stores[TRANSLATED].info.count)

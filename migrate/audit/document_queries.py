@@ -35,7 +35,8 @@ from migrate.audit.query_set import QuerySet, only
 from migrate.audit.results import TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Finding, doubt
-from migrate.errors import DocumentQueriesError
+from migrate.errors import DocumentQueriesError, InputError
+from migrate.search.bm25 import bm25_run
 from migrate.search.runs import DEPTH
 from migrate.stores.base import Store
 from migrate.vectors import Query, folded, query_key
@@ -129,16 +130,58 @@ def without_documents(retriever: Retriever) -> Retriever:
     return replace(retriever, query_set=judging, vectors=vectors, findings=tuple(findings))
 
 
-def refuse_documents(query_set: QuerySet, store: Store, parent_field: str = PARENT_FIELD) -> None:
-    """Make sure, before anything is embedded, that enough judged queries are no documents that they are judged by.
+def refuse_queries(query_set: QuerySet, store: Store, parent_field: str = PARENT_FIELD) -> None:
+    """Make sure, before anything is embedded, that queries can judge a store.
 
-    Of other queries what they find says which documents to compare them with.
+    Some document that they are judged by is in it, and enough of them are no documents: ones they are judged by, or
+    find. Of queries without judgements the words say what they find; by vectors they are looked at again later.
 
-    Raises DocumentQueriesError: too few queries are left.
+    Raises InputError: no judged document is in the store. DocumentQueriesError: too few queries are left.
     """
-    if query_set.is_judged and not query_set.exclude_self and store.info.has_texts:
-        keys = document_keys(store, parent_field)
-        _judging(query_set, _likeness(query_set, store, keys, lambda query: query_set.relevant_to(query.id)))
+    keys = document_keys(store, parent_field)
+    refuse_unknown(query_set, keys)
+    if query_set.exclude_self or not store.info.has_texts:
+        return
+    documents_of = _judged_documents(query_set) if query_set.is_judged else _by_words(query_set, store, keys)
+    _judging(query_set, _likeness(query_set, store, keys, documents_of))
+
+
+def refuse_unknown(query_set: QuerySet, keys: Keys) -> None:
+    """Make sure that judgements say of some stored document that it is relevant; raises an InputError."""
+    if not query_set.is_judged:
+        return
+    relevant = query_set.relevant
+    if not relevant:
+        raise InputError(
+            f"{query_set.name}: none of the judgements of {len(query_set.qrels or {}):,} queries is above 0; give "
+            "judgements by which some document is relevant"
+        )
+    if not keys.documents.present(relevant):
+        example = next(iter(keys.documents.take(range(len(keys.documents))[:1])), "nothing")
+        raise InputError(
+            f"{query_set.name}: none of the judged documents is in the stores ({min(relevant)!r} is relevant, the "
+            f"stores have {example!r}); is it the right BEIR set, and --parent-field the right field?"
+        )
+
+
+def _judged_documents(query_set: QuerySet) -> Callable[[Query], Iterable[str]]:
+    """Return what says which documents a query is judged by."""
+    return lambda query: query_set.relevant_to(query.id)
+
+
+def _by_words(query_set: QuerySet, store: Store, keys: Keys) -> Callable[[Query], Iterable[str]]:
+    """Return what says which documents a query finds by its words."""
+    texts = (document.text for document in store.documents())
+    found = bm25_run(texts, query_set.queries, names_of=keys.documents.take)
+    return lambda query: found.top(query.id, _depth(query))
+
+
+def _depth(query: Query) -> int:
+    """Return how many of the documents that a query without judgements finds it is compared with.
+
+    What stands around a part of a document may bring it far down, and what is as long as a line is seldom asked.
+    """
+    return DEPTH if len(query_key(query.text)) >= _LINE else CUT
 
 
 def _judging(query_set: QuerySet, likeness: Mapping[str, Likeness]) -> QuerySet:
@@ -195,9 +238,7 @@ def _own_documents(retriever: Retriever, query: Query) -> Iterable[str]:
     query_set: QuerySet = retriever.query_set
     if query_set.is_judged:
         return query_set.relevant_to(query.id)
-    # What stands around a part of a document may bring it far down, and what is as long as a line is seldom asked.
-    depth = DEPTH if len(query_key(query.text)) >= _LINE else CUT
-    return retriever.search(TRANSLATED).run.top(query.id, depth)
+    return retriever.search(TRANSLATED).run.top(query.id, _depth(query))
 
 
 def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collection[str]]]) -> Mapping[str, Likeness]:

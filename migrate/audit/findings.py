@@ -22,7 +22,6 @@ from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import Finding, doubt
 from migrate.display import counted, percent
 from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.errors import InputError
 from migrate.search.runs import Rankings
 from migrate.selection.choosers import Choosers, look_for_the_chosen
 from migrate.stores.all_true import TRUE
@@ -103,20 +102,9 @@ def of_inputs(query_set: QuerySet, translated: Store, keys: Keys) -> list[Findin
 
 
 def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
-    """Return a caveat where judged documents are not in the stores; refuse judgements of none that is."""
+    """Return a caveat where judged documents are not in the stores."""
     relevant = query_set.relevant
-    if query_set.is_judged and not relevant:
-        raise InputError(
-            f"{query_set.name}: none of the judgements of {len(query_set.qrels or {}):,} queries is above 0; give "
-            "judgements by which some document is relevant"
-        )
     missing = relevant - keys.documents.present(relevant)
-    if relevant and missing == relevant:
-        example = next(iter(keys.documents.take(range(len(keys.documents))[:1])), "nothing")
-        raise InputError(
-            f"{query_set.name}: none of the judged documents is in the stores ({min(relevant)!r} is relevant, the "
-            f"stores have {example!r}); is it the right BEIR set, and --parent-field the right field?"
-        )
     if not missing:
         return []
     judged = [judged_relevant for query in query_set.distinct if (judged_relevant := query_set.relevant_to(query.id))]

@@ -11,7 +11,7 @@ import numpy as np
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
-from migrate.audit.document_queries import refuse_documents, without_documents
+from migrate.audit.document_queries import refuse_queries, without_documents
 from migrate.audit.keys import Keys, document_keys
 from migrate.audit.options import BUILD, POOL, AuditOptions
 from migrate.audit.pool import expected_documents
@@ -83,18 +83,17 @@ def open_inputs(options: AuditOptions) -> AuditInputs:
     _check_effort(options.search_effort, translated)
     full = None if options.reference in (BUILD, POOL) else store_of(options.reference, verify=True)
     query_set = options.load_queries(translated, parent_field=options.parent_field)
-    _check_plan(options, translated, full, embedder, query_set)
     bridge = None if options.bridge is None else stitch_at(options.bridge)
     source = None if options.source is None else store_of(options.source, verify=True)
     if bridge is not None:
         _check_bridge(bridge, source, embedder.identity)
     choosers = choosers_in(translated, embedder)
     judging = independent(query_set, choosers.queries | choosers_of(None if bridge is None else bridge.manifest))
-    refuse_documents(judging, translated, options.parent_field)
+    refuse_queries(judging, translated, options.parent_field)
     source_embedder = None
     if source is not None and (options.source_model is not None or _names_model(source)):
         source_embedder = options.cap.meter(model_of(source, options.source_model, "source_model"))
-    return AuditInputs(
+    inputs = AuditInputs(
         translated=translated,
         full=full,
         source=source,
@@ -104,6 +103,8 @@ def open_inputs(options: AuditOptions) -> AuditInputs:
         query_set=judging,
         choosers=choosers,
     )
+    _check_plan(options, inputs)
+    return inputs
 
 
 def _names_model(store: Store) -> bool:
@@ -126,14 +127,22 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
         raise UsageError(f"--search-effort {search_effort:,}: {error}") from error
 
 
-def _check_plan(
-    options: AuditOptions, translated: Store, full: Store | None, embedder: Embedder, query_set: QuerySet
-) -> None:
+def _check_plan(options: AuditOptions, inputs: AuditInputs) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
-    stores = {FULL: full or translated, TRANSLATED: translated}
-    tally, in_pool = tally_of(embedder, options.price), options.is_pooled
-    empty = Retriever(_settings(options), query_set, embedder, tally, stores, {}, {}, in_pool=in_pool)
-    check_plan(options.plan, translated.info.count, [choice.name for arms in own_arms() for choice in arms(empty)])
+    translated = inputs.translated
+    stores = {FULL: inputs.full or translated, TRANSLATED: translated}
+    tally = tally_of(inputs.embedder, options.price)
+    empty = Retriever(
+        _settings(options), inputs.query_set, inputs.embedder, tally, stores, {}, {}, in_pool=options.is_pooled
+    )
+    has_source = inputs.source is not None
+    check_plan(
+        options.plan,
+        translated.info.count,
+        [choice.name for arms in own_arms() for choice in arms(empty)],
+        has_old_model=has_source and inputs.source_embedder is not None,
+        has_bridge=has_source and inputs.bridge is not None,
+    )
 
 
 def _settings(options: AuditOptions) -> Settings:

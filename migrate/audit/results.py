@@ -132,10 +132,17 @@ def rerank_depths(plan: str) -> tuple[int, ...]:
     return () if match is None else (int(match[1]),)
 
 
-def check_plan(plan: str, count: int, own_arms: Iterable[str] | None = ()) -> None:
-    """Make sure, before anything is embedded, that a plan is not mistyped, and that two stages leave documents out.
+NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
+NO_BRIDGE = "needs a stitch for queries, of `fit --direction query`: --bridge STITCH, with --source STORE"
+
+
+def check_plan(
+    plan: str, count: int, own_arms: Iterable[str] | None = (), *, has_old_model: bool, has_bridge: bool
+) -> None:
+    """Make sure, before anything is embedded, that a plan is not mistyped, can be, and leaves documents out.
 
     `count` is the number of documents, and `own_arms` are the arms of somebody's own, None where they are known later.
+    `has_old_model` says that the old store and its model are named, `has_bridge` that a stitch for queries is.
     """
     word = plan_word(plan)
     plans = [TRANSLATED, TOGETHER, BRIDGE, f"{TWO_STAGE}-20", f"{TOGETHER}-20"]
@@ -145,6 +152,12 @@ def check_plan(plan: str, count: int, own_arms: Iterable[str] | None = ()) -> No
         close = get_close_matches(word, plans, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(plans)}"
         raise UsageError(f"--plan: there is no plan {plan!r}; {remedy}")
+    for arm, need, is_there in ((TOGETHER, NO_OLD_STORE, has_old_model), (BRIDGE, NO_BRIDGE, has_bridge)):
+        if not is_there and word.partition("-")[0] == arm:
+            raise UsageError(
+                f"--plan: {plan!r} is not an arm of this audit ({arm} {need}); name one such as {TRANSLATED} or "
+                f"{TWO_STAGE}-20"
+            )
     if any(depth >= count for depth in rerank_depths(plan)):
         raise UsageError(
             f"--plan {plan} ranks all of the store's {count:,} documents again, for which all are embedded; `reembed` "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from migrate.cli import options
@@ -35,7 +36,8 @@ from migrate.cli.verdict import (
     warn_of_few,
     warn_of_few_queries,
 )
-from migrate.files import refuse_overlap
+from migrate.errors import UsageError
+from migrate.files import real_path, refuse_overlap
 from migrate.pipeline import Run
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ def command(
     read = options.local_paths(store, request.queries_location)
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=request.force)
+    _refuse_own(outputs, output)
     model = models_for(model, dry_run=dry_run)
     with advise_other_queries(), progress_bar() as progress:
         opened = open_store(store, verify=True)
@@ -182,6 +185,15 @@ def _embed_all(step: Run, full: Reembed, paid: Spending, request: Run, *, dry_ru
     paid.finish()
     show_reembedded(done, str(request.store), store, str(full.output), as_json=as_json)
     return 0
+
+
+def _refuse_own(outputs: Outputs, folder: Path) -> None:
+    """Make sure that no report has the place of what the run leaves by itself."""
+    from migrate.pipeline.job import OUTPUTS
+
+    for path in outputs.report:
+        if path.name in OUTPUTS and real_path(path.parent) == real_path(folder):
+            raise UsageError(f"--report {path}: the run leaves that by itself; leave it out, or choose another name")
 
 
 def _text(typed: object | None) -> str | None:

@@ -44,6 +44,11 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
 
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The stitches to choose among."""
+        return (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
+
     @cached_property
     def collections(self) -> Collections:
         """The collections, opened."""
@@ -54,12 +59,15 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     @cached_property
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
-        from migrate.steps.fit.inputs import require_texts
+        from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
         from migrate.steps.opening import model_at
+        from migrate.stitch.fitted import DOCUMENT
 
+        stitches = named_stitches(self.specs, DOCUMENT)
         embedder = model_at(self.target)
         for member in self.collections.members:
             require_texts(member.store, embedder)
+            check_texts(member.store, stitches)
         return self.cap.meter(embedder, self.price)
 
     @property
@@ -86,8 +94,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the samples of all collections."""
         from migrate.cost.spending import PlannedModel
+        from migrate.embedders.again import ASKED_AGAIN
 
-        return (PlannedModel(self.embedder, self.cap, documents=self._documents),)
+        return (PlannedModel(self.embedder, self.cap, documents=self._documents, again=ASKED_AGAIN),)
 
     def _documents(self) -> Iterator[Document]:
         for sample in self.samples.values():
@@ -95,7 +104,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
     def execute(self) -> dict[str, FittedStitch]:
         """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
-        from migrate.selection import embed_pairs
+        from migrate.selection import embed_all_pairs
         from migrate.stitch.fitted import TrueVectors
         from migrate.vectors import check_vectors
 
@@ -104,10 +113,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             for batch in member.store.scan():
                 check_vectors(batch.ids, batch.vectors, source=member.location)
         self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
-        pairs = {
-            member.name: embed_pairs(member.store, self.embedder, self.samples[member.name], progress=self.progress)
-            for member in members
-        }
+        samples = [(member.store, self.samples[member.name]) for member in members]
+        embedded = embed_all_pairs(samples, self.embedder, source=self.store, progress=self.progress)
+        pairs = {member.name: own_pairs for member, own_pairs in zip(members, embedded, strict=True)}
         fitted = self._fit(pairs)
         return {
             member.name: replace(
@@ -130,10 +138,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
             np.concatenate([own_pairs.target for own_pairs in pairs.values()]),
         )
-        specs = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
         return fit_pairs(
             together,
-            specs,
+            self.specs,
             manifest=self._manifest(self.collections.members[0], pairs),
             state=dict(self.embedder.state()),
             seed=self.seed,

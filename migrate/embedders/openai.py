@@ -29,8 +29,8 @@ from migrate.embedders.openai_requests import (
     FailedTextsError,
     RequestLimit,
     ServerLimits,
+    SeveralRefusedError,
     TooLongError,
-    TooManyError,
     load_library,
 )
 from migrate.embedders.profile import Profile
@@ -436,9 +436,10 @@ class OpenAIEmbedder(Embedder):
         halves = [request[: len(request) // 2], request[len(request) // 2 :]]
         try:
             failed.result()
-        except TooManyError:
-            self._server.refuse_texts(len(request))
-            return [request]  # which is cut when its turn comes
+        except SeveralRefusedError:
+            self._server.refuse_texts(len(request))  # the rest is cut when its turn comes
+            self._is_checked = False  # what suits one text decides, before any other request is sent
+            return [request[:1], request[1:]]
         except TooLongError as error:
             if len(request) == 1:
                 raise InputError(

@@ -42,18 +42,8 @@ TOO_LONG = (
 )
 """Codes and words of servers for a request that holds too much."""
 
-TOO_MANY = (
-    "too many inputs",
-    "number of inputs",
-    "number of texts",
-    "batch size",
-    "batch too large",
-    "batch is too large",
-    "maximum batch",
-    "max batch",
-    "batch limit",
-)
-"""Words of servers for a request of more texts than they take."""
+UNFIT = (400, 422)
+"""Statuses of servers for a request that they do not take: for its options, the number of its texts, or one of them."""
 
 NO_BASE64 = ("base64", "encoding_format")
 """Words of servers that give vectors as lists of numbers only."""
@@ -70,8 +60,8 @@ class TooLongError(Exception):
     """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
 
 
-class TooManyError(Exception):
-    """The request holds more texts than the server takes; never leaves this package."""
+class SeveralRefusedError(Exception):
+    """The server refused a request of several texts, for their number or for whatever; never leaves this package."""
 
 
 class FailedTextsError(Exception):
@@ -250,8 +240,8 @@ class Client:
 
         Some vectors, but not all of several, may still be unusable after a `few` answers.
 
-        Raises RemoteError, AuthenticationError, TooLongError, TooManyError, FailedTextsError: the server refused the
-        request or kept failing.
+        Raises RemoteError, AuthenticationError, TooLongError, SeveralRefusedError, FailedTextsError: the server refused
+        the request or kept failing.
         """
         unread = 0
         lacking = list(range(len(inputs)))
@@ -423,8 +413,8 @@ class Client:
         signs = {429: ("request too large",), 400: TOO_LONG, 422: TOO_LONG}.get(status, ())
         if status == 413 or any(sign in f"{code} {message}".lower() for sign in signs):
             return TooLongError(message)
-        if count > 1 and status in (400, 422) and _mentions(error, TOO_MANY):
-            return TooManyError(message)
+        if count > 1 and status in UNFIT:
+            return SeveralRefusedError(message)
         if status == 500:
             reason = f"HTTP 500 ({message})"
             return FailedTextsError(reason, self._failed(tried, reason, "try again later"))
@@ -441,9 +431,10 @@ class Client:
             return RemoteError(
                 f"{service} knows no model {self.model!r} (HTTP 404); check the model's name and `base_url`"
             )
-        return RemoteError(
+        refused = RemoteError(
             f"{service} refused the request for {self.model!r} (HTTP {status}): {message}; check the options"
         )
+        return FailedTextsError(f"HTTP {status} ({message})", refused) if status in UNFIT else refused
 
 
 def load_library() -> None:

@@ -50,6 +50,9 @@ class Run(RunOptions, PaidStep["Migration | Embedding"]):
 
     def check(self) -> None:
         """Make sure that there is such a reference, and queries; a small store, known once it is open, needs none."""
+        from migrate.files import refuse_unwritable
+
+        refuse_unwritable(self.folder / "stitch")
         if self.reference not in ("auto", "build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')
         self.check_queries(is_pooled=self.reference != "build", are_needed=self.reference != "auto")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from migrate.audit.arms import own_arms
-from migrate.audit.document_queries import refuse_documents
+from migrate.audit.document_queries import refuse_queries
 from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
 from migrate.audit.options import BUILD, POOL
@@ -23,6 +23,7 @@ from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
+from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
@@ -120,7 +121,7 @@ class RunJob:
     @cached_property
     def judges(self) -> QuerySet:
         """The questions, of which enough are no documents, as far as that shows before anything is embedded."""
-        refuse_documents(self.questions, self.store)
+        refuse_queries(self.questions, self.store)
         return self.questions
 
     @property
@@ -223,7 +224,9 @@ class RunJob:
     @cached_property
     def earlier(self) -> Kept:
         """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
-        check_plan(self.request.plan, self.store.info.count, None if own_arms() else ())
+        has_old_model = self.source_embedder is not None
+        own_names = None if own_arms() else ()
+        check_plan(self.request.plan, self.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
         if self.request.force:
             return Kept()
         return find_kept(self.request.folder, self.made_from, (STITCH, STORE, REPORT, PAGE))
@@ -232,7 +235,7 @@ class RunJob:
     def models(self) -> tuple[PlannedModel, ...]:
         """The models that are asked, each with what is left to embed."""
         judges, source, cap = self.judges.queries, self.source_embedder, self.request.cap
-        texts_again = AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
+        texts_again = ASKED_AGAIN + AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
         fit = self.fit.inputs
         # What cannot be done is refused before anything is counted
         refuse_existing_steps(self.request.folder, OUTPUTS, kept=self.earlier.outputs, force=self.request.force)

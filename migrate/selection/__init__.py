@@ -8,6 +8,7 @@ from migrate.selection.sample import (
     Sample,
     choose_strategy,
     draw_sample,
+    embed_all_pairs,
     embed_pairs,
     random_order,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "Sample",
     "choose_strategy",
     "draw_sample",
+    "embed_all_pairs",
     "embed_pairs",
     "query_log_rows",
     "random_order",

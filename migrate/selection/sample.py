@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.again import prove_answers
 from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.selection.query_log import QueryLog, query_log_rows
@@ -266,9 +267,28 @@ class Pairs:
 def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: Progress = no_progress) -> Pairs:
     """Embed the sample with the target model, read its old vectors, and find other documents with its texts.
 
-    Raises VectorError: an old vector is zero or not finite. RemoteError, InputError: as the embedder.
+    A model behind an API has a few of the texts embedded again (`prove_answers`): nothing is learned from a server that
+    mixes up its texts, or from a cache of another model.
+
+    Raises VectorError: an old vector is zero or not finite, or the model gives other vectors than before. RemoteError,
+    InputError: as the embedder.
     """
-    batch = store.get(sample.rows)
-    check_vectors(batch.ids, batch.vectors, source=store.info.location)
-    target = embedder.embed_documents(sample.documents, progress=progress)
-    return Pairs(tuple(batch.ids), batch.vectors, target, find_copies(store, sample.documents))
+    (pairs,) = embed_all_pairs([(store, sample)], embedder, source=store.info.location, progress=progress)
+    return pairs
+
+
+def embed_all_pairs(
+    samples: Sequence[tuple[Store, Sample]], embedder: Embedder, *, source: str, progress: Progress = no_progress
+) -> list[Pairs]:
+    """Embed samples of several stores together, as `embed_pairs` does that of one; `source` is what holds them."""
+    batches = [store.get(sample.rows) for store, sample in samples]
+    for (store, _), batch in zip(samples, batches, strict=True):
+        check_vectors(batch.ids, batch.vectors, source=store.info.location)
+    documents = [document for _, sample in samples for document in sample.documents]
+    vectors = embedder.embed_documents(documents, progress=progress)
+    prove_answers(embedder, documents, vectors, source=source)
+    ends = np.cumsum([len(batch) for batch in batches])
+    return [
+        Pairs(tuple(batch.ids), batch.vectors, target, find_copies(store, sample.documents))
+        for (store, sample), batch, target in zip(samples, batches, np.split(vectors, ends[:-1]), strict=True)
+    ]

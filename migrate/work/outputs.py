@@ -35,6 +35,7 @@ from migrate.files import (
     read_file,
     refuse_existing,
     refuse_link,
+    refuse_unwritable,
     remove_last,
     rename_folder,
     sync_path,
@@ -84,7 +85,7 @@ class RunState:
             content = json.loads(read_file(path))
             if content.pop("version") == _VERSION:
                 return cls(output, **content)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
@@ -167,6 +168,7 @@ class OutputFolder:
 
         Where unfinished work is beside it, what has the name may have come of that: `write_store` tells.
         """
+        refuse_unwritable(self.path)
         if not self.work_path.is_dir():
             self.refuse_existing(force=force)
 

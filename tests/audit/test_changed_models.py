@@ -179,6 +179,45 @@ def test_no_store_is_made_of_answers_that_are_mixed_up(change, good, server, tmp
     assert is_refused(told(*command)) and not (tmp_path / "new").exists()
 
 
+def backwards(model):
+    """Each request is answered from its end."""
+    return lambda texts: model(texts)[::-1]
+
+
+@pytest.mark.parametrize("change", [backwards, *MIXED])
+def test_no_stitch_is_learned_from_answers_that_are_mixed_up(change, good, server, tmp_path, told):
+    command = ["fit", good.source, *TARGET, "--sample", "120", "--kind", "ridge", "-o", tmp_path / "stitch", "--json"]
+    server.vectors = change(good.model)
+    assert is_refused(told(*command)) and not (tmp_path / "stitch").exists()
+    server.vectors = good.model
+    assert is_refused(told(*command)), "what the cache has is still that of the mixed answers"
+    assert told(*command, "--cache", tmp_path / "other.sqlite")[0] == 0
+
+
+def test_a_fit_that_is_believed_asks_eight_texts_more_and_says_so_beforehand(good, server, tmp_path, told):
+    command = ["fit", good.source, *TARGET, "--sample", "120", "--kind", "ridge", "-o", tmp_path / "stitch", "--json"]
+    code, plan, _ = told(*command, "--dry-run")
+    assert code == 0 and "120 documents" in plan["embeds"][0] and "up to 8 texts again" in plan["embeds"][0]
+    assert told(*command)[0] == 0
+    assert len(server.billed) == 120 + 8 and len(set(server.billed)) == 120
+
+
+def test_neither_run_nor_collections_nor_a_choice_goes_on_with_answers_that_are_mixed_up(good, server, tmp_path, told):
+    shutil.copytree(good.source, tmp_path / "many" / "one")
+    shutil.copytree(good.source, tmp_path / "many" / "two")
+    server.vectors = shifted(good.model)
+    folder = tmp_path / "out"
+    judges = ["--judged", good.beir, "--sample", "120", "--json"]
+    for command in (
+        ["run", good.source, *TARGET, "--kind", "ridge", "-o", folder, *judges],
+        ["assess", good.source, *TARGET, "--target", "openai:tiny-raw", *judges],
+        ["collections", "fit", tmp_path / "many" / "*", *TARGET, "--sample", "120", "-o", tmp_path / "stitches"],
+    ):
+        code, report, err = told(*command)
+        assert code == 4 and report is None and "gives another vector for the text of" in err, err
+        assert not (folder / "stitch").exists() and not (tmp_path / "stitches").exists()
+
+
 def refuse_after(server, count):
     """From the request of this number on the server takes the key for a wrong one."""
     server.gate = lambda number: server.faults.append(status(401, "no", "invalid_api_key")) if number > count else None

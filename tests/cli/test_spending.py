@@ -66,6 +66,7 @@ def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, audit
     lead_migrate(f"{TEXTS} --target {SHORT} --view openai:tiny")
     lead_migrate("translate store stitch -o new")
     Path("cache/lead-migrate/embeddings.sqlite").unlink()
+    but_again(server.billed)
     server.billed.clear()
     audit = f"audit new --reference build --judged judged --source store {cache}"
     (target,) = said(lead_migrate(audit, code=JUDGED))
@@ -88,6 +89,12 @@ def echoed():
     return folder
 
 
+def ask(path, echoed, change):
+    """Write queries that nobody has judged: the texts of the documents, each changed."""
+    rows = [json.loads(line)["text"] for line in (echoed / "queries.jsonl").read_text().splitlines()]
+    Path(path).write_text("\n".join(sorted({" ".join(change(text).split()) for text in rows})))
+
+
 RUN = f"run store --target {SHORT} --sample 50 --kind ridge -o out"
 
 
@@ -101,42 +108,49 @@ RUN = f"run store --target {SHORT} --sample 50 --kind ridge -o out"
         f"audit new --reference pool --target {SHORT} --dry-run",
     ],
 )
-def test_judged_queries_that_are_documents_end_it_before_the_first_request(command, echoed, server, lead_migrate):
+@pytest.mark.parametrize("queries", ["--judged echoed", "--queries asked.txt"])
+def test_queries_that_are_documents_end_it_before_the_first_request(command, queries, echoed, server, lead_migrate):
     lead_migrate(f"{FIT} -o stitch")
     lead_migrate("translate store stitch -o new")
     server.requests.clear()
-    ended = lead_migrate(f"{command} --judged {echoed}", code=3)
-    assert "INCONCLUSIVE: echoed: " in ended.err and "are a stored document, whole or nearly" in ended.err
+    ask("asked.txt", echoed, lambda text: f"{text} !")
+    ended = lead_migrate(f"{command} {queries}", code=3)
+    assert "INCONCLUSIVE: " in ended.err and "are a stored document, whole or nearly" in ended.err
     assert server.requests == []
 
 
 @pytest.mark.parametrize("command", [f"{RUN.replace('50', '145')} --reference build", "audit new --reference build"])
-def test_other_queries_that_are_documents_end_it_before_all_texts_are_embedded(
+def test_queries_that_are_documents_by_their_vectors_alone_end_it_before_all_texts_are_embedded(
     command, echoed, server, but_again, lead_migrate
 ):
+    """Their words are joined, so that no document has any of them."""
+
+    def words(text):
+        return re.findall("[a-z0-9]+", text.lower())
+
     # what words have in common shows in the vectors of their texts, so that a stitch finds them
-    server.vectors = lambda texts: np.stack([sum(vector_of(word, 24) for word in text.split()) for text in texts])
+    server.vectors = lambda texts: np.stack([sum(vector_of(word, 24) for word in words(text)) for text in texts])
     lead_migrate(f"fit store --target {SHORT} --sample 145 --kind ridge -o stitch")
     lead_migrate("translate store stitch -o new")
+    but_again(server.billed)
     server.billed.clear()
-    # not the texts themselves, which the cache would have as queries
-    rows = [json.loads(line)["text"] for line in (echoed / "queries.jsonl").read_text().splitlines()]
-    asked = sorted({f"{text} !" for text in rows})
-    Path("asked.txt").write_text("\n".join(" ".join(text.split()) for text in asked))
+    ask("asked.txt", echoed, lambda text: "_".join(words(text)))
+    asked = Path("asked.txt").read_text().splitlines()
     ended = lead_migrate(f"{command} --queries asked.txt", code=3)
     assert "are a stored document, whole or nearly" in ended.err
-    assert {text for text in without_words(but_again(server.billed)) if not text.endswith(" !")} == set()
+    assert set(without_words(but_again(server.billed))) == set(asked)
 
 
-def test_a_view_is_told_of_again_where_it_reads_a_whole_store(server, lead_migrate):
+def test_a_view_is_told_of_again_where_it_reads_a_whole_store(server, but_again, lead_migrate):
     # the server's models agree, so that the stitch does use the view
     lead_migrate(f"{TEXTS} --target openai:text-embedding-ada-002 --view {SMALL}")
-    assert len(without_words(server.billed)) == 2 * 50
+    assert len(without_words(but_again(server.billed))) == 2 * 50
+    server.billed.clear()
     translate = "translate store stitch -o new"
     for options, code in ((COSTLY, 2), ("", 0)):
         (line,) = said(lead_migrate(f"{translate} {options}", code=code))
         assert line[:2] == (f"{SMALL} (view)", distinct() - 50)
-    assert len(without_words(server.billed)) == 50 + distinct(), "each text once"
+    assert len(without_words(server.billed)) == distinct() - 50, "each text once"
 
 
 def test_a_run_that_fails_says_what_was_spent(server, lead_migrate):
@@ -187,6 +201,7 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
 def test_a_pool_is_metered_announced_and_paid_for_once(server, but_again, lead_migrate):
     lead_migrate(f"{FIT} -o stitch")
     lead_migrate("translate store stitch -o new")
+    but_again(server.billed)
     server.billed.clear()
     audit = "audit new --reference pool --judged judged --source store"
     told = lead_migrate(f"{audit} {COSTLY}", code=2).complaint
@@ -212,3 +227,24 @@ def test_a_pool_is_metered_announced_and_paid_for_once(server, but_again, lead_m
 def test_a_view_is_the_model_as_it_is_and_none_stands_alone(views, told, lead_migrate):
     assert told in lead_migrate(f"fit store --target tfidf:24 --sample 50 {views} -o stitch", code=2).complaint
     assert not Path("stitch").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (f"{RUN} --judged judged --report out/report.json", 2, "the run leaves that by itself"),
+        (f"{RUN} --reference pool --judged judged --plan bridge", 2, "(bridge needs a stitch for queries"),
+        (f"{FIT} -o /proc/nope", 5, "cannot write /proc/nope"),
+        (f"reembed store --target {SHORT} -o judged/queries.jsonl/new", 5, "is not a folder"),
+        (f"{RUN} --reference pool --judged strange", 4, "none of the judged documents is in the stores"),
+    ],
+)
+def test_what_needs_no_paid_text_is_refused_before_the_first(command, code, told, server, lead_migrate):
+    Path("strange/qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        Path("strange", name).write_text(Path("judged", name).read_text())
+    ids = [json.loads(line)["_id"] for line in Path("judged/queries.jsonl").read_text().splitlines()]
+    rows = "".join(f"{query}\tnowhere\t1\n" for query in ids)
+    Path("strange/qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    assert told in lead_migrate(command, code=code).complaint
+    assert server.requests == []

@@ -137,10 +137,9 @@ class OpenAIServer:
     `billed` are the texts of all answers with HTTP 200, written down before the answer leaves; `in_flight` is how many
     requests are being answered and `most_in_flight` how many ever were; `latency_s` passes before each answer.
     `vectors`, where it is set, gives the vectors of the texts of a request, and `names` the model of its answer.
-    `takes_base64`, `most_texts`, `too_many` (the words for more), `fails_on` (the texts of a request that end it with
-    HTTP 500) and `api_version` (of Azure, whose key is in another header) are the habits of other servers. With
-    `certificate`, the files of a
-    certificate and its key, it speaks HTTPS.
+    `takes_base64`, `most_texts`, `refuses` (the refusal of a request, by its texts), `fails_on` (the texts of a request
+    that end it with HTTP 500) and `api_version` (of Azure, whose key is in another header) are the habits of other
+    servers. With `certificate`, the files of a certificate and its key, it speaks HTTPS.
     `before_bill` is called while nothing else is billed; where it raises, the request is neither billed nor answered.
     """
 
@@ -155,7 +154,7 @@ class OpenAIServer:
         self.key = key
         self.takes_base64 = True
         self.most_texts = MAX_TEXTS
-        self.too_many = "Too many inputs. The max number of inputs is {}."
+        self.refuses: Callable[[list[str]], Fault | None] = lambda _texts: None
         self.fails_on: Callable[[str], bool] = lambda _text: False
         self.api_version: str | None = None
         self.encoding = encoding
@@ -278,7 +277,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal_by_habit(self, request: Request) -> Fault | None:
         """What OpenAI itself would answer."""
         if len(request.inputs) > self.owner.most_texts:
-            return status(400, self.owner.too_many.format(self.owner.most_texts))
+            return status(400, "Too many inputs")
+        if (fault := self.owner.refuses(request.inputs)) is not None:
+            return fault
         if request.encoding_format == "base64" and not self.owner.takes_base64:
             return status(400, "base64 encoding is not currently supported", "BadRequestError")
         if any(map(self.owner.fails_on, request.inputs)):

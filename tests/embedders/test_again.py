@@ -1,12 +1,15 @@
 """Which texts are embedded again to prove that a model is still the one that it was, and what that finds out."""
 
+import ast
 from itertools import chain
+from pathlib import Path
 
 import answering
 import numpy as np
 import pytest
 from answering import Answering
 
+import migrate
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_answers, prove_known, some_places
 from migrate.errors import VectorError
 from migrate.vectors import Document
@@ -106,3 +109,29 @@ def test_vectors_of_a_run_are_those_of_then():
     embedder.answers = -VECTORS
     with pytest.raises(VectorError, match="here: answering gives another vector"):
         witnesses.check()
+
+
+PROVEN_BY_OTHERS = {
+    "audit/reference.py": "the vectors are compared with those of the store",
+    "check/comparison.py": "the vectors are compared with those of the store",
+    "check/diagnose.py": "the vectors are compared with those of the store",
+    "steps/fit/job.py": "a view is compared with the target",
+    "stitch/text_reader.py": "a view, of which held-out documents show whether it helps",
+    "live/monitor.py": "the worker has the model proven before",
+    "live/true_vectors.py": "the worker compares what the searcher has left in the cache",
+}
+
+
+def test_whoever_buys_vectors_of_documents_has_some_of_them_embedded_again():
+    package = Path(migrate.__file__).parent
+    unproven = set()
+    for module in package.rglob("*.py"):
+        if module.is_relative_to(package / "embedders") or module.is_relative_to(package / "testing"):
+            continue
+        nodes = list(ast.walk(ast.parse(module.read_text())))
+        calls = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+        is_buying = any(call.attr == "embed_documents" and "embeddings" not in ast.unparse(call) for call in calls)
+        imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+        if is_buying and "migrate.embedders.again" not in imported:
+            unproven.add(str(module.relative_to(package)))
+    assert unproven == PROVEN_BY_OTHERS.keys()

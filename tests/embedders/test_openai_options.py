@@ -70,7 +70,7 @@ def check_refusal(capsys, part, out):
         (fake.status(403), "refused the key (HTTP 403)"),
         (fake.status(429, "You exceeded your quota", "insufficient_quota"), "no quota left"),
         (fake.status(429, retry_after="7200"), "failed once with: HTTP 429 (spoiled); the server asks to wait 7200 s"),
-        (fake.status(400, "dimensions is not\nsupported"), "refused the request"),
+        (fake.status(416, "no such\nrange"), "refused the request"),
     ],
 )
 def test_an_answer_that_waiting_does_not_mend_is_told_in_a_line_after_one_request(
@@ -80,6 +80,15 @@ def test_an_answer_that_waiting_does_not_mend_is_told_in_a_line_after_one_reques
     assert embed("--quiet") == 7
     check_refusal(capsys, part, tmp_path / "out")
     assert len(server.requests) == 1
+
+
+def test_an_option_that_the_server_does_not_take_is_told_in_a_line_after_three_requests(
+    embed, server, tmp_path, capsys
+):
+    server.faults.extend([fake.status(400, "dimensions is not\nsupported")] * 9)
+    assert embed("--quiet") == 7
+    check_refusal(capsys, "refused the request", tmp_path / "out")
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize(

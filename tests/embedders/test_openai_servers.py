@@ -49,28 +49,75 @@ def test_a_server_that_refuses_base64_is_asked_for_numbers_from_then_on(server, 
     assert sorted(server.billed) == sorted(2 * [text.text for text in texts])
 
 
-@pytest.mark.parametrize(("most", "sizes"), [(1, [16, 8, 4, 2] + [1] * 32), (5, [16, 8] + [4] * 8)])
+@pytest.mark.parametrize(
+    ("most", "sizes"),
+    [(1, [16, 1, 8, 1, 4, 1, 2] + [1] * 29), (5, [16, 1, 8, 1, 4, 3, 4, 3] + [4] * 4)],
+)
 def test_a_server_of_few_texts_a_request_gets_as_few_from_then_on(most, sizes, server, texts, waits):
     server.most_texts = most
     embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1)
     for _ in range(2):
         np.testing.assert_array_equal(embedder.embed_documents(texts), expected(texts))
     assert [len(request.inputs) for request in server.requests] == sizes and waits == []
+    assert sorted(server.billed) == sorted(2 * [text.text for text in texts])
 
 
-@pytest.mark.parametrize("said", ["batch too large", "The batch is too large", "maximum batch of {} exceeded"])
-def test_other_words_for_too_many_texts_are_understood(said, server, texts):
-    server.most_texts, server.too_many = 5, said
-    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=1)
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("code", [400, 413, 422])
+@pytest.mark.parametrize("said", ["batch too large", "trop de textes", "bad request", ""])
+def test_a_server_may_say_as_it_likes_that_texts_are_too_many(said, code, concurrency, server, texts):
+    server.refuses = lambda inputs: fake.status(code, said) if len(inputs) > 5 else None
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=concurrency)
     np.testing.assert_array_equal(embedder.embed_documents(texts), expected(texts))
     assert sorted(server.billed) == sorted(text.text for text in texts)
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_server_that_refuses_whatever_it_is_sent_is_asked_three_times(code, server, documents):
+    server.refuses = lambda _inputs: fake.status(code, "no such option")
+    many = documents(*(f"text {number}" for number in range(2_000)))
+    with pytest.raises(RemoteError, match=rf"refused the request for 'tiny' \(HTTP {code}\): no such option; check"):
+        OpenAIEmbedder("tiny", base_url=server.url).embed_documents(many)
+    assert [request.inputs for request in server.requests][1:] == [["text 0"], [PROBE]]
+
+
+def test_a_server_that_begins_to_refuse_is_asked_no_more_than_what_was_in_flight(server, documents):
+    embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=4)
+    many = documents(*(f"text {number}" for number in range(2_000)))
+    embedder.embed_documents(many)
+    before = len(server.requests)
+    server.refuses = lambda _inputs: fake.status(400, "out of order")
+    with pytest.raises(RemoteError, match="out of order"):
+        embedder.embed_documents(many)
+    assert len(server.requests) - before <= 4 + 2
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(401, AuthenticationError), (403, AuthenticationError), (404, RemoteError)]
+)
+def test_a_wrong_key_or_model_is_no_matter_of_how_many_texts(code, error, server, texts):
+    server.refuses = lambda _inputs: fake.status(code, "too many inputs")
+    with pytest.raises(error):
+        OpenAIEmbedder("tiny", base_url=server.url).embed_documents(texts)
+    assert len(server.requests) == 1
+
+
+def test_a_text_that_the_server_refuses_is_named_and_the_others_are_paid_for_once(server, texts, tmp_path):
+    server.refuses = lambda inputs: fake.status(400, "invalid input") if BAD in inputs else None
+    cached = CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url, concurrency=1), tmp_path / "cache")
+    with pytest.raises(InputError, match=r"^'d7': .* fails on this text \(HTTP 400 \(invalid input\)\) and embeds"):
+        cached.embed_documents(texts)
+    assert len(server.requests) <= 10
+    cached.embed_documents(without(texts, BAD))
+    billed = [text for text in server.billed if text != PROBE]
+    assert sorted(billed) == sorted(text.text for text in without(texts, BAD))
 
 
 def test_a_request_of_one_text_that_is_too_many_is_refused(server, documents):
     server.most_texts = 0
     with pytest.raises(RemoteError, match=r"refused the request for 'tiny' \(HTTP 400\): Too many inputs"):
         OpenAIEmbedder("tiny", base_url=server.url).embed_documents(documents("one"))
-    assert len(server.requests) == 1
+    assert [request.inputs for request in server.requests] == [["one"], [PROBE]]
 
 
 def test_a_text_on_which_the_server_fails_is_named_and_the_others_are_paid_for_once(server, texts, tmp_path):

@@ -57,12 +57,13 @@ class Fit(FitOptions, PaidStep["FittedStitch"]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target and the views, for the sample; the source model, for the query log."""
         from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
+        from migrate.embedders.again import ASKED_AGAIN
 
         inputs = self.inputs
         log, views = inputs.log, inputs.views.values()
         searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
         return (
-            PlannedModel(inputs.embedder, self.cap, documents=self.expected_documents),
+            PlannedModel(inputs.embedder, self.cap, documents=self.expected_documents, again=ASKED_AGAIN),
             *(PlannedModel(model, self.cap, SOURCE_MODEL, queries=queries) for model, queries in searched),
             *(PlannedModel(view, self.cap, VIEW, documents=self.expected_documents) for view in views),
         )

@@ -65,7 +65,7 @@ class FitInputs:
 def open_inputs(options: FitOptions) -> FitInputs:
     """Open what a fit reads, and make sure that it goes together. Nothing is embedded."""
     choose_strategy(options.strategy, has_log=options.query_log is not None)
-    stitches = _stitches(options)
+    stitches = named_stitches(options.specs, options.direction)
     store, embedder = store_of(options.store), model_at(options.target)
     store.verify()
     require_texts(store, embedder)
@@ -76,7 +76,7 @@ def open_inputs(options: FitOptions) -> FitInputs:
     source_model = recorded if old is None else old.identity
     named = _named_views(options)
     _check_views(options, store, named or {}, target=embedder.profile.spec)
-    _check_texts(store, stitches)
+    check_texts(store, stitches)
     prior, earlier = (
         None if location is None else stitch_at(location) for location in (options.prior, options.grown_from)
     )
@@ -133,17 +133,15 @@ def reads_texts(specs: Sequence[str]) -> bool:
     return not specs or AUTO in specs or any(new_stitch(spec).reads_texts for spec in specs)
 
 
-def _stitches(options: FitOptions) -> list[Stitch]:
-    """Return the stitches that are named, if there are such, and they are for the direction."""
-    if options.direction not in DIRECTIONS:
-        raise UsageError(f"unknown direction {options.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-    stitches = [new_stitch(spec) for spec in options.specs if spec != AUTO]
+def named_stitches(specs: Sequence[str], direction: str) -> list[Stitch]:
+    """Return the stitches that are named, if there are such, and they are for the direction; raises a UsageError."""
+    if direction not in DIRECTIONS:
+        raise UsageError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    stitches = [new_stitch(spec) for spec in specs if spec != AUTO]
     for stitch in stitches:
-        if stitch.reads_texts if options.direction == QUERY else stitch.kind == Adjoint.kind:
-            candidates = ", ".join(QUERY_CANDIDATES if options.direction == QUERY else AUTO_CANDIDATES)
-            raise UsageError(
-                f"the stitch {stitch.spec!r} does not map a {options.direction}; choose one such as {candidates}"
-            )
+        if stitch.reads_texts if direction == QUERY else stitch.kind == Adjoint.kind:
+            candidates = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
+            raise UsageError(f"the stitch {stitch.spec!r} does not map a {direction}; choose one such as {candidates}")
     return stitches
 
 
@@ -194,7 +192,7 @@ def _check_views(options: FitOptions, store: Store, views: Mapping[str, Embedder
         )
 
 
-def _check_texts(store: Store, stitches: Sequence[Stitch]) -> None:
+def check_texts(store: Store, stitches: Sequence[Stitch]) -> None:
     """Make sure that the stitches that are named have the texts that they read."""
     info = store.info
     for stitch in stitches:

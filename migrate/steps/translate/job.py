@@ -15,8 +15,8 @@ from migrate.cost.spending import VIEW, PlannedModel
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders.base import other_dimension
-from migrate.errors import StitchError
-from migrate.files import beside, refuse_overlap, refuse_unwritable, write_bytes
+from migrate.errors import StitchError, UsageError
+from migrate.files import beside, real_path, refuse_overlap, refuse_unwritable, write_bytes
 from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.selection.choosers import choosers_of
@@ -160,8 +160,12 @@ class TranslateJob:
     def refuse_outputs(self) -> None:
         """Make sure, before anything is spent, that the stitch and the store can be written."""
         refuse_overlap(self.refit_folder, *self._read, self.output.path)
+        place, output = real_path(self.refit_folder), real_path(self.output.path)
+        if output in (place, *place.parents):
+            raise UsageError(f"{self.refit_folder} lies in the new store; choose another `save_stitch`")
         self.output.require_free(force=self.request.force)
         refuse_unwritable(self.output.path)
+        refuse_unwritable(self.refit_folder)
 
     @property
     def _read(self) -> list[Path]:

@@ -111,11 +111,19 @@ class ColumnOutput(Output):
     def _content(self) -> Path:
         return self.work_path / "content"
 
+    def require_free(self, *, force: bool) -> None:
+        """Make sure of it before anything is spent, also where unfinished work goes on."""
+        self._refuse_strangers()
+        super().require_free(force=force)
+
+    def _refuse_strangers(self) -> None:
+        _refuse_strangers(self.store, self.location, "move the store into a folder of its own")
+
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the folder may be replaced, and that the column is a new one, or one that this tool added."""
         store = self.store
         refuse_existing(self.path, force=True)
-        _refuse_strangers(store, self.location, "move the store into a folder of its own")
+        self._refuse_strangers()
         refuse_name(self.location, self.column)
         is_added = self.column in store.added
         if self.column == store.columns.vector or (self.column in store.schemas[0].names and not is_added):
@@ -150,6 +158,7 @@ class ColumnOutput(Output):
                     f"{self.location}: the files changed since the new ones were made from them; to start over, add "
                     "`restart=True`"
                 )
+            self._refuse_strangers()  # the old folder goes away
             _copy_beside(self.path, folder, BESIDE)
             _note_hashes(self.path, folder)
             folders_at(folder).keep(self.column, content)
