@@ -100,8 +100,8 @@ class Request:
         return Ended(code, printed, tuple(earlier["made"]))
 
     def _is_as_made(self, location: str) -> bool:
-        made = self._earlier["made"]
-        return location in made and made[location] == self._state_of(location)
+        states = self._earlier["made"]
+        return location in states and states[location] == self._state_of(location)
 
     def _write(self, note: Path, ended: list[Any] | None) -> None:
         """Write a note; a folder that cannot be written to keeps nobody from an output."""

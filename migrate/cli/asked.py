@@ -82,12 +82,12 @@ def _files_in(path: Path) -> dict[str, list[int]]:
     if not path.is_dir():
         status = path.stat()
         return {"": [status.st_size, status.st_mtime_ns]}
-    found = {}
+    states = {}
     for folder, folders, names in os.walk(path):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             file = Path(folder, name)
             if not name.startswith(".") and file.is_file():
                 status = file.stat()
-                found[file.relative_to(path).as_posix()] = [status.st_size, status.st_mtime_ns]
-    return found
+                states[file.relative_to(path).as_posix()] = [status.st_size, status.st_mtime_ns]
+    return states

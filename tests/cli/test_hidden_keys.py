@@ -77,6 +77,6 @@ def test_no_error_has_them(change, code, shown, url, lead_migrate):
 def test_what_the_server_says_is_searched_for_them_too(url, server, lead_migrate):
     from openai_server import status
 
-    server.faults.append(status(400, f"no such user as ann:{SECRETS[0]}"))
+    server.faults += 8 * [status(400, f"no such user as ann:{SECRETS[0]}")]  # whatever it is asked
     told = lead_migrate(f"fit store --target {TARGET} --sample 60 -o made --base-url", url, code=7).complaint
     assert "no such user as ***" in told and leaks(told) == []

@@ -160,8 +160,8 @@ class TranslateJob:
     def refuse_outputs(self) -> None:
         """Make sure, before anything is spent, that the stitch and the store can be written."""
         refuse_overlap(self.refit_folder, *self._read, self.output.path)
-        place, output = real_path(self.refit_folder), real_path(self.output.path)
-        if output in (place, *place.parents):
+        stitch_folder, output = real_path(self.refit_folder), real_path(self.output.path)
+        if output in (stitch_folder, *stitch_folder.parents):
             raise UsageError(f"{self.refit_folder} lies in the new store; choose another `save_stitch`")
         self.output.require_free(force=self.request.force)
         refuse_unwritable(self.output.path)
