@@ -96,6 +96,7 @@ def test_the_page_holds_the_table_and_the_answer(lead_migrate):
     lead_migrate(f"{ASSESS} --report cost.html")
     html = Path("cost.html").read_text()
     assert "better deal" in html and "88 to 113 % elsewhere" in html
+    Path("cost.html").write_text("another page")
     assert "exists" in lead_migrate(f"{ASSESS} --report cost.html", code=2).complaint
 
 
