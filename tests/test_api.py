@@ -177,7 +177,9 @@ def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
     verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
     with pytest.raises(migrate.LeadMigrateError, match="the report: this report says NOT"):
         migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))
-    safe = replace(made.report, verdict=replace(made.report.verdict, outcome=migrate.Outcome.SAFE))
+    kept = migrate.Bounds(0.99, 0.97, 1.0)
+    verdict = replace(made.report.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=())
+    safe = replace(made.report, verdict=verdict, findings=())
     done = migrate.switch("my-store", "made/store", safe)
     assert done.proven and done.old == str(workplace / "my-store")
     assert migrate.inspect("my-store")["dimension"] == 24

@@ -459,7 +459,11 @@ def test_audit_and_switch_take_a_finished_store(old, fitted, table, beir, tmp_pa
     translate.finish(old, written(tmp_path / "made", translate(table)), f"parquet:{tmp_path / 'new'}")
     migrate.reembed(old, "tfidf:24", tmp_path / "full")
     report = migrate.audit(tmp_path / "new", tmp_path / "full", judged=beir, source=old)
-    safe = dataclasses.replace(report, verdict=dataclasses.replace(report.verdict, outcome=migrate.Outcome.SAFE))
+    kept = migrate.Bounds(0.99, 0.97, 1.0)
+    verdict = dataclasses.replace(
+        report.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=()
+    )
+    safe = dataclasses.replace(report, verdict=verdict, findings=())
     current = tmp_path / "current"
     migrate.reembed(old, "tfidf:32", f"parquet:{current}")
     assert migrate.switch(current, tmp_path / "new", safe).proven

@@ -105,6 +105,7 @@ def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypat
     assert f"::error title=lead-migrate check {store}%3A " in told.err
     heading = f"## ❌ lead-migrate: `{store}`: not compatible with {MODEL}"
     assert (tmp_path / "summary.md").read_text().startswith(heading)
+    junit.write_text("of somebody else")
     assert run(["check", store, "--model", MODEL, *options]) == 2, "the file is there already"
     assert run(["check", store, "--model", MODEL, *options, "--force"]) == 1
 

@@ -158,6 +158,7 @@ def facts(**changes):
         "remarks": [],
         "recipe": {"factory": "Flat", "settings": {}},
         "labels": False,
+        "added": False,
         "in_place": True,
     }
     return frame(b"FACT", json.dumps(told | changes).encode())
@@ -177,6 +178,7 @@ def runs(*numbers):
         (frame(b"DONE"), "FAISS did not return all vectors"),
         (facts(in_place=False) + frame(b"DONE"), "FAISS did not return all vectors"),
         (facts(labels=True) + runs(45, COUNT) + frame(b"DONE"), "did not return a label for each vector"),
+        (facts(added=True) + runs(45, COUNT) + frame(b"DONE"), "did not return a place for each vector"),
         (facts() + runs(46, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
         (facts() + runs(-45, COUNT) + frame(b"DONE"), "did not return places of vectors within the file"),
         (facts() + runs(45, 1) + frame(b"DONE"), "did not return places of vectors within the file"),
