@@ -195,7 +195,8 @@ class _Command(click.Command):
             with run_request(request):
                 code = super().invoke(ctx)
         except (UsageError, StoreError):
-            if (code := ended_before(request)) is None:
+            # with --force it was not refused for what is there: it was to be done again, and could not be
+            if ctx.params.get("force") or (code := ended_before(request)) is None:
                 raise
             return code
         request.ends(code if isinstance(code, int) else 0)
