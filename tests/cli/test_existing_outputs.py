@@ -91,6 +91,23 @@ def test_lancedb_takes_no_table_with_a_space_in_its_name(lead_migrate):
     assert "LanceDB takes no table of the name 'x y'; write one of a-z" in ended.complaint and names() == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"embed store/docs.jsonl --model {MODEL} -o chroma:out#abc",
+        f"run store --target {MODEL} -o chroma:out#abc",
+        f"fit store --target {MODEL} -o chroma:out#abc",
+        f"audit new --target {MODEL} --queries judged/queries.jsonl --reference pool --report chroma:out#abc",
+        "demo -o chroma:out#abc",
+    ],
+)
+def test_no_folder_gets_the_name_of_a_store_of_a_kind(command, lead_migrate):
+    before = names()
+    ended = lead_migrate(command, code=2)
+    assert "chroma:out#abc: a store is named where a file or folder of another kind is meant" in ended.complaint
+    assert names() == before
+
+
 def test_a_function_refuses_what_exists_before_anything_is_spent(server):
     Path("out/stitch").mkdir(parents=True)
     billed = len(server.billed)
