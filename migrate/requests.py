@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-
-from migrate.errors import InputError
-
-_NOTE: Final = {"made": Mapping[str, Any], "code": int | None, "printed": str}
-"""What a note holds: what was made, and how it was then; the exit code, None until the end; and what was printed."""
 
 _MOST_NOTES: Final = 1_000
 """Notes that are kept; the oldest are removed first."""
@@ -60,11 +55,11 @@ class Request:
     @cached_property
     def _earlier(self) -> dict[str, Any]:
         """The note of an earlier run; empty where there is none, or a damaged one."""
-        # imported here, as it imports `migrate.files`, and that this module
-        from migrate.reading import MalformedError, expect, read_table
-
-        with suppress(OSError, MalformedError, InputError):
-            return expect(read_table(self._note), _NOTE)
+        with suppress(OSError, ValueError, RecursionError):
+            note = json.loads(self._note.read_text("utf-8"))
+            names = {"made": dict, "code": int | None, "printed": str}
+            if isinstance(note, dict) and all(isinstance(note.get(name), kind) for name, kind in names.items()):
+                return note
         return {"made": {}, "code": None, "printed": ""}
 
     def publishes(self, output: Path, unfinished: Path) -> None:
@@ -115,10 +110,10 @@ class Request:
         A folder that cannot be written to keeps nobody from an output.
         """
         unfinished = note.with_suffix(f".{os.getpid()}")
-        content = {"made": self._made, "code": code, "printed": "".join(self.printed)}
+        noted = {"made": self._made, "code": code, "printed": "".join(self.printed)}
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            unfinished.write_text(json.dumps(content), "utf-8")
+            unfinished.write_text(json.dumps(noted), "utf-8")
             os.replace(unfinished, note)
             self._written = note
             notes = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)

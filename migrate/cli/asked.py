@@ -49,7 +49,7 @@ def _digest_of(context: click.Context) -> str:
         "command": context.command_path.partition(" ")[2],
         "version": __version__,
         "folder": os.getcwd(),  # noqa: PTH109 - a name, of which nothing is opened
-        "servers": {name: value for name, value in os.environ.items() if name.endswith("_BASE_URL")},
+        "servers": {name: url for name, url in os.environ.items() if name.endswith("_BASE_URL")},
         "parameters": params,
         "read": {text: [_state_of(text), _changed_at(text)] for text in read},
     }
