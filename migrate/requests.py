@@ -57,8 +57,8 @@ class Request:
         """The note of an earlier run; empty where there is none, or a damaged one."""
         with suppress(OSError, ValueError, RecursionError):
             note = json.loads(self._note.read_text("utf-8"))
-            names = {"made": dict, "code": int | None, "printed": str}
-            if isinstance(note, dict) and all(isinstance(note.get(name), kind) for name, kind in names.items()):
+            types = {"made": dict, "code": int | None, "printed": str}
+            if isinstance(note, dict) and all(isinstance(note.get(field), kind) for field, kind in types.items()):
                 return note
         return {"made": {}, "code": None, "printed": ""}
 

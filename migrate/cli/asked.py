@@ -49,7 +49,7 @@ def _digest_of(context: click.Context) -> str:
         "command": context.command_path.partition(" ")[2],
         "version": __version__,
         "folder": os.getcwd(),  # noqa: PTH109 - a name, of which nothing is opened
-        "servers": {name: url for name, url in os.environ.items() if name.endswith("_BASE_URL")},
+        "servers": {variable: url for variable, url in os.environ.items() if variable.endswith("_BASE_URL")},
         "parameters": params,
         "read": {text: [_state_of(text), _changed_at(text)] for text in read},
     }
@@ -91,7 +91,7 @@ def _changed_at(location: str) -> list[int]:
     path = path_in(location)
     if path is None:
         return []
-    inside = [path / name for name in sorted(_files_in(path)) if name]
+    inside = [path / inner for inner in sorted(_files_in(path)) if inner]
     return [file.stat().st_ctime_ns for file in inside or [path]]
 
 
