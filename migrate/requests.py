@@ -110,10 +110,10 @@ class Request:
         A folder that cannot be written to keeps nobody from an output.
         """
         unfinished = note.with_suffix(f".{os.getpid()}")
-        noted = {"made": self._made, "code": code, "printed": "".join(self.printed)}
+        note_text = {"made": self._made, "code": code, "printed": "".join(self.printed)}
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            unfinished.write_text(json.dumps(noted), "utf-8")
+            unfinished.write_text(json.dumps(note_text), "utf-8")
             os.replace(unfinished, note)
             self._written = note
             notes = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
