@@ -630,8 +630,7 @@ def _locked_file(lock: Path) -> int | None:
 
 def cache_folder() -> Path:
     """Return the folder of downloads and embeddings: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "lead-migrate"
+    return _user_folder("XDG_CACHE_HOME", ".cache")
 
 
 def work_folder() -> Path:
@@ -641,8 +640,19 @@ def work_folder() -> Path:
 
 def state_folder() -> Path:
     """Return the folder of unfinished outputs of servers: $XDG_STATE_HOME or ~/.local/state, `lead-migrate` inside."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "lead-migrate"
+    return _user_folder("XDG_STATE_HOME", ".local/state")
+
+
+def _user_folder(variable: str, in_home: str) -> Path:
+    """Return our folder in the one that a variable names, or else in one of the user's home.
+
+    Raises an OutputError where neither is known, as for the user of a container who has no entry in its list.
+    """
+    base = os.environ.get(variable)
+    try:
+        return Path(base or Path.home() / in_home) / "lead-migrate"
+    except RuntimeError as error:
+        raise OutputError(f"this user has no home folder; set HOME, or {variable}, to a folder to write to") from error
 
 
 def free_path(path: Path) -> Path:

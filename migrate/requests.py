@@ -54,11 +54,13 @@ class Request:
 
     @cached_property
     def _earlier(self) -> dict[str, Any]:
-        """The note of an earlier run; empty where there is none."""
-        with suppress(OSError, ValueError):
-            content = json.loads(self._note.read_text("utf-8"))
-            return {"made": dict(content["made"]), "ended": content["ended"]}
-        return {"made": {}, "ended": None}
+        """The note of an earlier run; empty where there is none, or a damaged one."""
+        with suppress(OSError, ValueError, RecursionError):
+            note = json.loads(self._note.read_text("utf-8"))
+            types = {"made": dict, "code": int | None, "printed": str}
+            if isinstance(note, dict) and all(isinstance(note.get(field), kind) for field, kind in types.items()):
+                return note
+        return {"made": {}, "code": None, "printed": ""}
 
     def publishes(self, output: Path, unfinished: Path) -> None:
         """Note that what has another name is about to get that of an output."""
@@ -76,7 +78,7 @@ class Request:
         self._made = {location: state for location, state in states.items() if state is not None}
         if self._made:
             # a command that changes what it reads is asked of the changed one when it is repeated
-            self._write(self._folder / f"{self._digest()}.json", [code, "".join(self.printed)])
+            self._write(self._folder / f"{self._digest()}.json", code)
 
     def forget(self) -> None:
         """Remove the note, where the same command again would ask for something else; a killed one has left it."""
@@ -90,26 +92,29 @@ class Request:
 
         It may be made again, as nobody was told of it.
         """
-        return self._earlier["ended"] is None and self._is_as_made(str(output))
+        return self._earlier["code"] is None and self._is_as_made(str(output))
 
     def ended_before(self) -> Ended | None:
         """Return how an earlier run of the same request ended; None where what it made is not as it left it."""
         earlier = self._earlier
-        if earlier["ended"] is None or not all(map(self._is_as_made, earlier["made"])):
+        if earlier["code"] is None or not earlier["made"] or not all(map(self._is_as_made, earlier["made"])):
             return None
-        code, printed = earlier["ended"]
-        return Ended(code, printed, tuple(earlier["made"]))
+        return Ended(earlier["code"], earlier["printed"], tuple(earlier["made"]))
 
     def _is_as_made(self, location: str) -> bool:
         states = self._earlier["made"]
         return location in states and states[location] == self._state_of(location)
 
-    def _write(self, note: Path, ended: list[Any] | None) -> None:
-        """Write a note; a folder that cannot be written to keeps nobody from an output."""
+    def _write(self, note: Path, code: int | None) -> None:
+        """Write a note, with the exit code once there is one.
+
+        A folder that cannot be written to keeps nobody from an output.
+        """
         unfinished = note.with_suffix(f".{os.getpid()}")
+        note_text = {"made": self._made, "code": code, "printed": "".join(self.printed)}
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            unfinished.write_text(json.dumps({"made": self._made, "ended": ended}), "utf-8")
+            unfinished.write_text(json.dumps(note_text), "utf-8")
             os.replace(unfinished, note)
             self._written = note
             notes = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)

@@ -12,6 +12,7 @@ all bounded scores is conjectured, with no exception known; `benchmarks/verdicts
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -23,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from migrate.audit.measures import Scores
 from migrate.audited import FEWEST_QUERIES as FEWEST_QUERIES
-from migrate.errors import InputError
+from migrate.errors import InputError, UsageError
 
 CONFIDENCE: Final = 0.95
 """Of one bound alone."""
@@ -191,7 +192,11 @@ def decide(bounds: Bounds, margin: float = MARGIN) -> Outcome:
 
     >>> [str(decide(Bounds(share, share - 0.02, share + 0.02), 0.95)) for share in (0.99, 0.95, 0.9)]
     ['SAFE', 'INCONCLUSIVE', 'NOT SAFE']
+
+    Raises a UsageError where the margin is no share.
     """
+    if not 0 <= margin <= 1:  # also of no number
+        raise UsageError(f"a margin of {margin} is no share; give one from 0 to 1, such as {MARGIN}")
     if bounds.upper < margin:
         return Outcome.NOT_SAFE
     return Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
@@ -226,7 +231,7 @@ def difference_of_means(
 
 def _scores(arm: ArrayLike, full: ArrayLike) -> tuple[Scores, Scores]:
     """Return both as arrays that can be compared query by query."""
-    both = [np.asarray(scores, dtype=np.float64) for scores in (arm, full)]
+    both = [_numbers(scores) for scores in (arm, full)]
     if both[0].ndim != 1 or both[0].shape != both[1].shape:
         shapes = " and ".join(str(scores.shape) for scores in both)
         raise InputError(f"scores of shapes {shapes} are not of the same queries; give two arrays of one length")
@@ -236,13 +241,27 @@ def _scores(arm: ArrayLike, full: ArrayLike) -> tuple[Scores, Scores]:
     return both[0], both[1]
 
 
+def _numbers(scores: ArrayLike) -> Scores:
+    """Return scores as an array; what stands under a mask is no score, and a complex number none either."""
+    if np.ma.is_masked(scores):
+        raise InputError("a score is masked; leave its query out of both arrays")
+    if not np.iscomplexobj(scores):
+        with suppress(TypeError, ValueError):
+            return np.asarray(scores, dtype=np.float64)
+    raise InputError("a score is not a number; give one between 0 and 1 for each query")
+
+
 def _grouping(groups: ArrayLike | None, n: int) -> Grouping:
     if groups is None:
         return UNGROUPED
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise InputError(f"groups of shape {labels.shape} are not one for each of {n} queries; give a label for each")
-    return Grouping(np.unique(labels, return_inverse=True)[1])
+    try:
+        numbers = np.unique(labels, return_inverse=True)[1]
+    except TypeError as error:  # None among them, or numbers beside words
+        raise InputError("labels of groups cannot be compared; give all as numbers, or all as words") from error
+    return Grouping(numbers)
 
 
 def weighted_sums(

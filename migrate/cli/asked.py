@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from migrate.cli.terminal import PROGRAM, complain, show_again
-from migrate.errors import LeadMigrateError
+from migrate.errors import LeadMigrateError, OutputError
 from migrate.files import canonical_json, clear_lock, sha256_json, state_folder
 from migrate.requests import Request
 from migrate.version import __version__
@@ -22,7 +22,11 @@ _OUTPUTS: Final = ("output", "report", "save_stitch", "table", "metrics")
 
 def request_of(context: click.Context) -> Request:
     """Return the request of a command; nothing is read before it makes something, or refuses to."""
-    return Request(state_folder() / "requests", lambda: _digest_of(context), _state_of)
+    try:
+        folder = state_folder() / "requests"
+    except OutputError:  # a user without a home folder; no note can be written into a device
+        folder = Path(os.devnull)
+    return Request(folder, lambda: _digest_of(context), _state_of)
 
 
 def ended_before(request: Request) -> int | None:
@@ -45,9 +49,9 @@ def _digest_of(context: click.Context) -> str:
         "command": context.command_path.partition(" ")[2],
         "version": __version__,
         "folder": os.getcwd(),  # noqa: PTH109 - a name, of which nothing is opened
-        "server": os.environ.get("OPENAI_BASE_URL"),
+        "servers": {variable: url for variable, url in os.environ.items() if variable.endswith("_BASE_URL")},
         "parameters": params,
-        "read": {text: _state_of(text) for text in read},
+        "read": {text: [_state_of(text), _changed_at(text)] for text in read},
     }
     return sha256_json(asked)
 
@@ -75,6 +79,20 @@ def _state_of(location: str) -> Any:
         return json.loads(canonical_json(open_store(location).snapshot().as_json()))
     except LeadMigrateError:
         return None
+
+
+def _changed_at(location: str) -> list[int]:
+    """Return when the system last saw the files of a location change; programs set the times that `_state_of` has.
+
+    A file that is unpacked over another may have both its size and its time.
+    """
+    from migrate.stores.registry import path_in
+
+    path = path_in(location)
+    if path is None:
+        return []
+    inside = [path / inner for inner in sorted(_files_in(path)) if inner]
+    return [file.stat().st_ctime_ns for file in inside or [path]]
 
 
 def _files_in(path: Path) -> dict[str, list[int]]:

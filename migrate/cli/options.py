@@ -42,7 +42,26 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-PATH = click.Path(path_type=Path)
+
+def _without_kind(location: str) -> str:
+    """Return a location, unless it is one of a store; raises a UsageError before a folder gets that for its name."""
+    from migrate.stores.registry import kind_names
+
+    kind, colon, _ = location.partition(":")
+    if colon and kind in kind_names() and not Path(location).exists():
+        raise UsageError(f"{location}: a store is named where a file or folder of another kind is meant; name its path")
+    return location
+
+
+class _Path(click.Path):
+    """A path of this machine."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the path as it was typed."""
+        return super().convert(_without_kind(value) if isinstance(value, str) else value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 
 
 class _Place(click.types.StringParamType):
@@ -70,7 +89,7 @@ class _Spec(click.types.StringParamType):
 
 
 STORE = _Place("store", hide_secrets)  # a password is taken out here, before anything could print it
-STITCH = _Place("stitch", place_of)
+STITCH = _Place("stitch", lambda location: place_of(_without_kind(location)))
 
 
 def local_paths(*locations: Path | str | None) -> list[Path]:
@@ -195,7 +214,8 @@ class _Command(click.Command):
             with run_request(request):
                 code = super().invoke(ctx)
         except (UsageError, StoreError):
-            if (code := ended_before(request)) is None:
+            # with --force it was not refused for what is there: it was to be done again, and could not be
+            if ctx.params.get("force") or (code := ended_before(request)) is None:
                 raise
             return code
         request.ends(code if isinstance(code, int) else 0)

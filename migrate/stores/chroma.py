@@ -74,6 +74,10 @@ class ChromaDriver(ClientDriver):
         "sparse indexes and schemas of one's own; a server counts no changes",
         "bounded on a server; a folder as its client holds it",
     )
+    name_rule = (
+        "[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]",
+        "3 to 512 of a-z, A-Z, 0-9, '.', '_' and '-', of which the first and the last are letters or digits",
+    )
     options = (*_TENANT, _TEXT)
     write_options = tuple(_TENANT)
 

@@ -6,6 +6,7 @@ How to write a driver is in `driver.py`.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -687,6 +688,12 @@ class DatabaseKind:
             raise means_several(whole)
         if not address.name or not address.place:
             raise UsageError(f"{whole}: the new {self.driver.collection} has no name; add one after a #")
+        pattern, in_words = self.driver.name_rule
+        if not re.fullmatch(pattern, address.name):
+            raise UsageError(
+                f"{whole}: {self.driver.support.store} takes no {self.driver.collection} of the name {address.name!r}; "
+                f"write one {in_words}"
+            )
         read = {name: value for name, value in address.options.items() if name in self.driver.options}
         opens = f"{whole[: whole.rindex('#')]}#{address.name}{options_text(read)}"  # without those of writing alone
         return opens, address

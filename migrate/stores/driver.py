@@ -78,6 +78,8 @@ class Driver(Places):
     support: ClassVar[KindSupport]
     collection: ClassVar[str] = "collection"
     """The database's word for what has a name."""
+    name_rule: ClassVar[tuple[str, str]] = ("(?s:.+)", "any")
+    """The pattern of names that the database takes, and that in words."""
     options: ClassVar[tuple[str, ...]] = ()
     """Options of a location that is read."""
     write_options: ClassVar[tuple[str, ...]] = ()

@@ -50,6 +50,7 @@ class LanceDriver(Driver):
         "older versions, the schema's embedding function; the number of partitions of an index",
     )
     collection = "table"
+    name_rule = ("[a-zA-Z0-9._-]+", "of a-z, A-Z, 0-9, '.', '_' and '-'")
     options = ("distance", "id", "text", "vector", "version")
     has_servers = False
     at_once = 4_096

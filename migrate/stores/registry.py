@@ -205,8 +205,9 @@ def _open(location: str) -> Store:
         raise means_several(location)
     _refuse_written_as_one(path)
     kinds = (*_BUILT_IN, *map(_load, _installed())) if exists and not _recognised(path) else _BUILT_IN
+    root = path if exists else Path(Address.parse(location).place)  # what stands behind a # comes with any kind
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
-    kind = next((kind for kind in kinds if exists and kind.recognises(path)), _FAISS)
+    kind = next((kind for kind in kinds if _is_place(root) and kind.recognises(root)), _FAISS)
     return kind.open(location)
 
 

@@ -8,7 +8,7 @@ from scipy.stats import binomtest, ttest_1samp
 import migrate
 from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import Bounds, Grouping, Outcome, decide, retention_bounds
-from migrate.errors import InputError
+from migrate.errors import InputError, UsageError
 
 
 def test_of_right_and_wrong_they_are_those_of_clopper_and_pearson():
@@ -69,6 +69,36 @@ def test_what_are_no_scores_of_the_same_queries_is_refused(arm, full, groups, to
 )
 def test_the_margin_itself_is_kept(lower, upper, outcome):
     assert migrate.decide(Bounds(0.95, lower, upper), 0.95) == outcome
+
+
+@pytest.mark.parametrize("margin", [5, 95, -0.1, float("nan")])
+def test_a_margin_that_is_no_share_is_refused(margin):
+    with pytest.raises(UsageError, match=r"a margin of .* is no share; give one from 0 to 1, such as 0\.95"):
+        decide(Bounds(0.99, 0.98, 1.0), margin)
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        (["good"] * 30, "is not a number"),
+        (np.full(30, 1j), "is not a number"),
+        ([{}] * 30, "is not a number"),
+        (np.ma.masked_array(np.ones(30), mask=[True] + [False] * 29), "is masked; leave its query out"),
+    ],
+)
+def test_what_is_no_number_is_no_score(scores, told):
+    for pair in ((scores, np.ones(30)), (np.ones(30), scores)):
+        with pytest.raises(InputError, match=told):
+            retention_bounds(*pair)
+
+
+def test_a_mask_that_hides_nothing_is_none():
+    assert retention_bounds(np.ma.masked_array(np.ones(30)), np.ones(30)).estimate == 1
+
+
+def test_labels_of_groups_that_cannot_be_compared_are_refused():
+    with pytest.raises(InputError, match="labels of groups cannot be compared"):
+        retention_bounds(np.ones(30), np.ones(30), groups=[None] * 30)
 
 
 def test_stores_at_the_margin_are_seldom_called_safe_or_not_safe():

@@ -68,6 +68,46 @@ def test_a_command_refuses_what_exists_before_anything_is_spent(command, existin
     assert len(server.billed) == billed and names() == before
 
 
+@pytest.mark.parametrize("name", ["x y", "x", "_xyz", "x/y/z"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"reembed store --target {MODEL} --max-cost 0",
+        "translate store viewed --max-cost 0",
+    ],
+)
+def test_a_name_that_the_database_does_not_take_is_refused_before_anything_is_spent(
+    command, name, server, lead_migrate
+):
+    before, billed = names(), len(server.billed)
+    ended = lead_migrate(command, "-o", f"chroma:out#{name}", code=2)
+    assert f"chroma:out#{name}: Chroma takes no collection of the name '{name}'" in ended.complaint
+    assert len(server.billed) == billed and names() == before
+
+
+def test_lancedb_takes_no_table_with_a_space_in_its_name(lead_migrate):
+    before = names()
+    ended = lead_migrate("translate store stitch -o", "lancedb:out#x y", code=2)
+    assert "LanceDB takes no table of the name 'x y'; write one of a-z" in ended.complaint and names() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"embed store/docs.jsonl --model {MODEL} -o chroma:out#abc",
+        f"run store --target {MODEL} -o chroma:out#abc",
+        f"fit store --target {MODEL} -o chroma:out#abc",
+        f"audit new --target {MODEL} --queries judged/queries.jsonl --reference pool --report chroma:out#abc",
+        "demo -o chroma:out#abc",
+    ],
+)
+def test_no_folder_gets_the_name_of_a_store_of_a_kind(command, lead_migrate):
+    before = names()
+    ended = lead_migrate(command, code=2)
+    assert "chroma:out#abc: a store is named where a file or folder of another kind is meant" in ended.complaint
+    assert names() == before
+
+
 def test_a_function_refuses_what_exists_before_anything_is_spent(server):
     Path("out/stitch").mkdir(parents=True)
     billed = len(server.billed)

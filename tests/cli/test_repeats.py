@@ -77,6 +77,60 @@ def test_another_request_or_one_whose_inputs_or_outputs_changed_is_refused(chang
     assert contents() == before
 
 
+def test_a_store_that_is_unpacked_over_another_of_its_size_and_time_is_another(here, lead_migrate):
+    lead_migrate("translate store stitch -o out")
+    index = Path("store/index.faiss")
+    times = index.stat().st_atime_ns, index.stat().st_mtime_ns
+    content = bytearray(index.read_bytes())
+    content[-1] ^= 1
+    index.write_bytes(content)
+    os.utime(index, ns=times)
+    assert "its SHA-256" in lead_migrate("translate store stitch -o out", code=4).complaint
+
+
+def test_another_server_is_another_request(here, monkeypatch, lead_migrate):
+    lead_migrate("translate store stitch -o out")
+    monkeypatch.setenv("VOYAGE_BASE_URL", "http://127.0.0.1:9/v1")
+    assert "out exists" in lead_migrate("translate store stitch -o out", code=2).complaint
+
+
+def test_what_was_to_be_made_again_by_force_and_could_not_is_refused(here, monkeypatch, lead_migrate):
+    command = "translate store stitch -o out --force"
+    lead_migrate(command)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    assert "SOURCE_DATE_EPOCH" in lead_migrate(command, code=2).complaint
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"made": 5, "code": null, "printed": ""}',
+        '{"made": {}, "code": 0, "printed": "SAFE"}',
+        '{"made": {}, "code": "0", "printed": "SAFE"}',
+        '{"made": {"out": null}, "code": 0, "printed": 5}',
+    ],
+)
+def test_a_damaged_note_is_none(content, here, lead_migrate):
+    lead_migrate("translate store stitch -o out")
+    (note,) = Path("state/lead-migrate/requests").iterdir()
+    note.write_text(content)
+    refused = lead_migrate("translate store stitch -o out", code=2)
+    assert "out exists" in refused.complaint and not refused.out
+
+
+def test_a_user_without_a_home_folder_is_told_what_to_set(here, monkeypatch, lead_migrate):
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)  # in no list of users
+    lead_migrate("inspect store")
+    refused = lead_migrate("reembed store --target tfidf:24 -o out", code=5)
+    assert "no home folder; set HOME, or XDG_CACHE_HOME" in refused.complaint
+
+
 def test_a_state_folder_that_cannot_be_written_to_keeps_nobody_from_an_output(here, lead_migrate):
     Path("state").mkdir()
     Path("state/lead-migrate").write_text("")

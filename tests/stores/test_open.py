@@ -156,3 +156,16 @@ def test_options_of_a_new_store_that_takes_none_are_refused_in_one_clear_line(pl
 def test_an_option_that_means_nothing_is_told_with_those_that_do():
     with pytest.raises(UsageError, match=r"there is no option id; leave it out, there are distance, .*, m"):
         output_of("pgvector:postgresql://host/shop#docs?id=key&m=16")
+
+
+def test_options_behind_a_path_are_read_by_the_kind_that_the_path_has(vectors, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "documents.parquet"
+    pq.write_table(pa.table({"id": list(map(str, range(len(vectors)))), "vector": list(vectors)}), path)
+    store = open_store(f"{path}#?distance=l2")
+    assert store.info.metric == "l2" and store.info.count == len(vectors)
+    assert store.snapshot() == open_store(f"parquet:{path}#?distance=l2").snapshot()
+    with pytest.raises(UsageError, match="unknown distance 'l3'"):
+        open_store(f"{path}#?distance=l3")
