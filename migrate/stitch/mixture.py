@@ -1,12 +1,13 @@
 """Finds out whether the old vectors of a sample are of two kinds, such as those of two models.
 
-There are two signs. Either the old vectors lie in two groups that the new space knows nothing of; or a map learned on
-all of them predicts some of the new vectors well, and others no better than chance.
+There are two signs. Either the documents fall into two groups such that neighbours in the new space are alike in the
+old one where both are of one group, and not where they are of two: groups are learned on half of the pairs of
+neighbours and judged on the others. Or a map learned on all old vectors predicts some of the new ones well, and others
+no better than chance.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from migrate.stitch.base import Pairing, cross_predict
 from migrate.stitch.linear import Ridge
-from migrate.stitch.nearest import NEIGHBOURS, find_nearest
+from migrate.stitch.nearest import NEIGHBOURS, around_mean, find_nearest
 from migrate.stitch.select import Mixture
 from migrate.vectors import Vectors, unit_rows
 
@@ -24,11 +25,14 @@ FEWEST: Final = 100
 _SMALLEST_SHARE: Final = 0.05
 """The smallest share of documents that is called a kind."""
 
-_APART: Final = 0.9
-_UNKNOWN: Final = 0.15
-"""Chance-corrected shares of neighbours of one's own group: from which on the old space is in two groups, and up to
-which the new one is not. Of 80 half-and-half mixtures of two layers of MiniLM, 300 documents and more, the least and
-the most were 0.98 and 0.04; no single model came above 0.88 in the old space."""
+_ALIKE: Final = 0.4
+_UNLIKE: Final = 0.25
+"""Likeness of neighbours, in standard deviations, from which on they are alike within both groups; and the part of it
+up to which neighbours are not alike between the groups."""
+
+_ROUNDS: Final = 3
+_STEPS: Final = 10
+"""How often groups are looked for, and in each round the steps by which documents change theirs."""
 
 _AT_CHANCE: Final = 0.1
 _PREDICTED: Final = 0.25
@@ -36,9 +40,6 @@ _CLEFT: Final = 3.0
 """Mean cosines, around the mean of the new vectors, up to which and from which on predictions are at chance and good;
 and how far these are apart, in standard deviations (Ashman, Bird & Zepf 1994). Of single models the worse half had 0.23
 and more; of vectors that belonged to other texts, 0.06 and less."""
-
-_STARTS: Final = 4
-"""Runs of 2-means, of which the best counts."""
 
 _MOST: Final = 400
 """Documents that are looked at: more do not show it better, and a fit has its own work to do."""
@@ -57,39 +58,74 @@ def find_mixture(source: Vectors, target: Vectors, *, seed: int = 0) -> Mixture 
 
 
 def _by_groups(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
-    group = _two_groups(old, seed)
+    nearest = find_nearest(new, NEIGHBOURS)
+    ends = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
+    edges = np.unique(np.sort(ends, axis=1), axis=0)
+    is_learned = np.random.default_rng(seed).random(len(edges)) < 0.5
+    group = _two_groups(old, edges[is_learned])
     if group is None:
         return None
-    share = float(min(group.mean(), 1 - group.mean()))
-    if share < _SMALLEST_SHARE:
+    within, between = _likeness(_around_means(old, group), group, edges[~is_learned])
+    if min(within) < _ALIKE or between > _UNLIKE * float(np.mean(within)):
         return None
-    if _kept_together(old, group) < _APART or _kept_together(new, group) > _UNKNOWN:
-        return None
-    return Mixture(share, "groups")
+    return Mixture(_smaller_share(group), "groups")
 
 
-def _two_groups(vectors: Vectors, seed: int) -> NDArray[np.bool_] | None:
-    """Return the group of each row, by the best of several runs of 2-means; None where all rows are the same."""
-    from scipy.cluster.vq import ClusterError, kmeans2
+def _two_groups(old: Vectors, edges: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return the group of each row, such that edges within a group join vectors that are alike; None if one is tiny.
 
-    if not np.ptp(vectors, axis=0).any():
-        return None
-    least, best = np.inf, None
-    for start in range(_STARTS):
-        with suppress(ClusterError):  # a group that has lost its last row
-            centres, groups = kmeans2(vectors, 2, minit="++", iter=20, missing="raise", rng=seed + start)
-            spread = float(np.square(vectors - centres[groups]).sum())
-            if spread < least:
-                least, best = spread, groups == 1
-    return best
+    The leading eigenvector of the edges' likeness divides them first. Each group is then seen around its own mean.
+    """
+    group, vectors = None, around_mean(old)
+    for _ in range(_ROUNDS):
+        vectors = unit_rows(vectors)
+        likeness = np.einsum("ij,ij->i", vectors[edges[:, 0]], vectors[edges[:, 1]]).astype(np.float64)
+        weights = np.zeros((len(old), len(old)))
+        weights[edges[:, 0], edges[:, 1]] = likeness - likeness.mean()
+        weights += weights.T
+        group = np.linalg.eigh(weights)[1][:, -1] > 0 if group is None else group
+        for _ in range(_STEPS):
+            group = weights @ np.where(group, 1.0, -1.0) > 0
+        if _smaller_share(group) < _SMALLEST_SHARE:
+            return None
+        vectors = _around_means(old, group)
+    return group
 
 
-def _kept_together(vectors: Vectors, group: NDArray[np.bool_]) -> float:
-    """Return the share of nearest neighbours that are of the same group, 0 for chance and 1 for all (Cohen's kappa)."""
-    near = find_nearest(vectors, NEIGHBOURS).rows
-    same = float((group[near] == group[:, None]).mean())
-    chance = float(group.mean() ** 2 + (1 - group.mean()) ** 2)
-    return (same - chance) / (1 - chance)
+def _around_means(vectors: Vectors, group: NDArray[np.bool_]) -> Vectors:
+    centred = np.empty_like(vectors)
+    for rows in (group, ~group):
+        centred[rows] = around_mean(vectors[rows])
+    return centred
+
+
+def _likeness(
+    centred: Vectors, group: NDArray[np.bool_], edges: NDArray[np.int64]
+) -> tuple[tuple[float, float], float]:
+    """Return the mean cosine of edges within each group and of those between, less that of all pairs of such rows.
+
+    They are in standard deviations of the cosine of two rows.
+    """
+    vectors = unit_rows(centred)
+    cosines = vectors @ vectors.T
+    ends = group[edges]
+
+    def excess(one: bool, other: bool) -> float:
+        is_such = (ends == (one, other)).all(axis=1) | (ends == (other, one)).all(axis=1)
+        if not is_such.any():
+            return 0.0
+        pairs = cosines[np.ix_(group == one, group == other)]
+        own = np.count_nonzero(group == one) if one == other else 0  # the cosine of a row with itself is 1
+        found = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
+        return float(found - (pairs.sum() - own) / (pairs.size - own))
+
+    spread = float(cosines[np.triu_indices(len(cosines), 1)].std()) + 1e-12
+    within = (excess(True, True) / spread, excess(False, False) / spread)
+    return within, excess(True, False) / spread
+
+
+def _smaller_share(group: NDArray[np.bool_]) -> float:
+    return float(min(group.mean(), 1 - group.mean()))
 
 
 def _by_errors(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
