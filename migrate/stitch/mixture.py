@@ -110,8 +110,8 @@ def _by_neighbours(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
     if len(old) < _FEWEST_OF_NEIGHBOURS:
         return None
     nearest = find_nearest(new, NEIGHBOURS)
-    ends = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
-    edges = np.unique(np.sort(ends, axis=1), axis=0)
+    joined = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
+    edges = np.unique(np.sort(joined, axis=1), axis=0)
     is_learned = np.random.default_rng(seed).random(len(edges)) < 0.5
     group = _groups_of_edges(old, edges[is_learned])
     if group is None:
@@ -161,14 +161,14 @@ def _likeness(
     cosines = vectors @ vectors.T
     ends = group[edges]
 
-    def excess(one: bool, other: bool) -> float:
-        is_such = (ends == (one, other)).all(axis=1) | (ends == (other, one)).all(axis=1)
+    def excess(first: bool, second: bool) -> float:
+        is_such = (ends == (first, second)).all(axis=1) | (ends == (second, first)).all(axis=1)
         if not is_such.any():
             return 0.0
-        pairs = cosines[np.ix_(group == one, group == other)]
-        own = np.count_nonzero(group == one) if one == other else 0  # the cosine of a row with itself is 1
-        found = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
-        return float(found - (pairs.sum() - own) / (pairs.size - own))
+        pair_cosines = cosines[np.ix_(group == first, group == second)]
+        own = np.count_nonzero(group == first) if first == second else 0  # the cosine of a row with itself is 1
+        edge_mean = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
+        return float(edge_mean - (pair_cosines.sum() - own) / (pair_cosines.size - own))
 
     spread = float(cosines[np.triu_indices(len(cosines), 1)].std()) + 1e-12
     within = (excess(True, True) / spread, excess(False, False) / spread)
