@@ -110,8 +110,8 @@ def _by_neighbours(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
     if len(old) < _FEWEST_OF_NEIGHBOURS:
         return None
     nearest = find_nearest(new, NEIGHBOURS)
-    joined = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
-    edges = np.unique(np.sort(joined, axis=1), axis=0)
+    end_rows = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
+    edges = np.unique(np.sort(end_rows, axis=1), axis=0)
     is_learned = np.random.default_rng(seed).random(len(edges)) < 0.5
     group = _groups_of_edges(old, edges[is_learned])
     if group is None:
@@ -127,9 +127,10 @@ def _groups_of_edges(old: Vectors, edges: NDArray[np.int64]) -> NDArray[np.bool_
 
     The leading eigenvector of the edges' likeness divides them first. Each group is then seen around its own mean.
     """
-    group, vectors = None, around_mean(old)
+    group = None
+    centred = around_mean(old)
     for _ in range(_ROUNDS):
-        vectors = unit_rows(vectors)
+        vectors = unit_rows(centred)
         likeness = np.einsum("ij,ij->i", vectors[edges[:, 0]], vectors[edges[:, 1]]).astype(np.float64)
         weights = np.zeros((len(old), len(old)))
         weights[edges[:, 0], edges[:, 1]] = likeness - likeness.mean()
@@ -139,14 +140,14 @@ def _groups_of_edges(old: Vectors, edges: NDArray[np.int64]) -> NDArray[np.bool_
             group = weights @ np.where(group, 1.0, -1.0) > 0
         if _smaller_share(group) < _SMALLEST_SHARE:
             return None
-        vectors = _around_means(old, group)
+        centred = _around_means(old, group)
     return group
 
 
 def _around_means(vectors: Vectors, group: NDArray[np.bool_]) -> Vectors:
     centred = np.empty_like(vectors)
-    for rows in (group, ~group):
-        centred[rows] = around_mean(vectors[rows])
+    for member in (group, ~group):
+        centred[member] = around_mean(vectors[member])
     return centred
 
 
