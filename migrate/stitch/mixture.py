@@ -167,9 +167,9 @@ def _likeness(
         if not is_such.any():
             return 0.0
         pair_cosines = cosines[np.ix_(group == first, group == second)]
-        own = np.count_nonzero(group == first) if first == second else 0  # the cosine of a row with itself is 1
+        same_rows = np.count_nonzero(group == first) if first == second else 0  # the cosine of a row with itself is 1
         edge_mean = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
-        return float(edge_mean - (pair_cosines.sum() - own) / (pair_cosines.size - own))
+        return float(edge_mean - (pair_cosines.sum() - same_rows) / (pair_cosines.size - same_rows))
 
     spread = float(cosines[np.triu_indices(len(cosines), 1)].std()) + 1e-12
     within = (excess(True, True) / spread, excess(False, False) / spread)
