@@ -1,7 +1,9 @@
 """Finds out whether the old vectors of a sample are of two kinds, such as those of two models.
 
-There are two signs. Either the old vectors lie in two groups that the new space knows nothing of; or a map learned on
-all of them predicts some of the new vectors well, and others no better than chance.
+There are three signs. The old vectors lie in two groups that the new space knows nothing of. Or neighbours in the new
+space are alike in the old one where both are of one group, and not where they are of two: the groups are learned on
+half of the pairs of neighbours, and judged on the others. Or a map learned on all old vectors predicts some of the new
+ones well, and others no better than chance.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from numpy.typing import NDArray
 
 from migrate.stitch.base import Pairing, cross_predict
 from migrate.stitch.linear import Ridge
-from migrate.stitch.nearest import NEIGHBOURS, find_nearest
+from migrate.stitch.nearest import NEIGHBOURS, around_mean, find_nearest
 from migrate.stitch.select import Mixture
 from migrate.vectors import Vectors, unit_rows
 
 FEWEST: Final = 100
-"""Documents below which neither sign is looked for: the scatter of single ones looks like both."""
+"""Documents below which no sign is looked for: the scatter of single ones looks like each."""
 
 _SMALLEST_SHARE: Final = 0.05
 """The smallest share of documents that is called a kind."""
@@ -29,6 +31,18 @@ _UNKNOWN: Final = 0.15
 """Chance-corrected shares of neighbours of one's own group: from which on the old space is in two groups, and up to
 which the new one is not. Of 80 half-and-half mixtures of two layers of MiniLM, 300 documents and more, the least and
 the most were 0.98 and 0.04; no single model came above 0.88 in the old space."""
+
+_ALIKE: Final = 0.4
+_UNLIKE: Final = 0.25
+"""Likeness of neighbours, in standard deviations, from which on they are alike within both groups; and the part of it
+up to which neighbours are not alike between the groups."""
+
+_FEWEST_OF_NEIGHBOURS: Final = 200
+"""Documents below which groups are not learned from neighbours."""
+
+_ROUNDS: Final = 3
+_STEPS: Final = 10
+"""How often groups are looked for, and in each round the steps by which documents change theirs."""
 
 _AT_CHANCE: Final = 0.1
 _PREDICTED: Final = 0.25
@@ -53,7 +67,7 @@ def find_mixture(source: Vectors, target: Vectors, *, seed: int = 0) -> Mixture 
         return None
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:_MOST])
     old, new = unit_rows(source[rows]), unit_rows(target[rows])
-    return _by_groups(old, new, seed) or _by_errors(old, new, seed)
+    return _by_groups(old, new, seed) or _by_errors(old, new, seed) or _by_neighbours(old, new, seed)
 
 
 def _by_groups(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
@@ -90,6 +104,80 @@ def _kept_together(vectors: Vectors, group: NDArray[np.bool_]) -> float:
     same = float((group[near] == group[:, None]).mean())
     chance = float(group.mean() ** 2 + (1 - group.mean()) ** 2)
     return (same - chance) / (1 - chance)
+
+
+def _by_neighbours(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
+    if len(old) < _FEWEST_OF_NEIGHBOURS:
+        return None
+    nearest = find_nearest(new, NEIGHBOURS)
+    end_rows = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
+    edges = np.unique(np.sort(end_rows, axis=1), axis=0)
+    is_learned = np.random.default_rng(seed).random(len(edges)) < 0.5
+    group = _groups_of_edges(old, edges[is_learned])
+    if group is None:
+        return None
+    within, between = _likeness(_around_means(old, group), group, edges[~is_learned])
+    if min(within) < _ALIKE or between > _UNLIKE * float(np.mean(within)):
+        return None
+    return Mixture(_smaller_share(group), "groups")
+
+
+def _groups_of_edges(old: Vectors, edges: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return the group of each row, such that edges within a group join vectors that are alike; None if one is tiny.
+
+    The leading eigenvector of the edges' likeness divides them first. Each group is then seen around its own mean.
+    """
+    group = None
+    centred = around_mean(old)
+    for _ in range(_ROUNDS):
+        vectors = unit_rows(centred)
+        likeness = np.einsum("ij,ij->i", vectors[edges[:, 0]], vectors[edges[:, 1]]).astype(np.float64)
+        weights = np.zeros((len(old), len(old)))
+        weights[edges[:, 0], edges[:, 1]] = likeness - likeness.mean()
+        weights += weights.T
+        group = np.linalg.eigh(weights)[1][:, -1] > 0 if group is None else group
+        for _ in range(_STEPS):
+            group = weights @ np.where(group, 1.0, -1.0) > 0
+        if _smaller_share(group) < _SMALLEST_SHARE:
+            return None
+        centred = _around_means(old, group)
+    return group
+
+
+def _around_means(vectors: Vectors, group: NDArray[np.bool_]) -> Vectors:
+    centred = np.empty_like(vectors)
+    for member in (group, ~group):
+        centred[member] = around_mean(vectors[member])
+    return centred
+
+
+def _likeness(
+    centred: Vectors, group: NDArray[np.bool_], edges: NDArray[np.int64]
+) -> tuple[tuple[float, float], float]:
+    """Return the mean cosine of edges within each group and of those between, less that of all pairs of such rows.
+
+    They are in standard deviations of the cosine of two rows.
+    """
+    vectors = unit_rows(centred)
+    cosines = vectors @ vectors.T
+    ends = group[edges]
+
+    def excess(first: bool, second: bool) -> float:
+        is_such = (ends == (first, second)).all(axis=1) | (ends == (second, first)).all(axis=1)
+        if not is_such.any():
+            return 0.0
+        pair_cosines = cosines[np.ix_(group == first, group == second)]
+        same_rows = np.count_nonzero(group == first) if first == second else 0  # the cosine of a row with itself is 1
+        edge_mean = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
+        return float(edge_mean - (pair_cosines.sum() - same_rows) / (pair_cosines.size - same_rows))
+
+    spread = float(cosines[np.triu_indices(len(cosines), 1)].std()) + 1e-12
+    within = (excess(True, True) / spread, excess(False, False) / spread)
+    return within, excess(True, False) / spread
+
+
+def _smaller_share(group: NDArray[np.bool_]) -> float:
+    return float(min(group.mean(), 1 - group.mean()))
 
 
 def _by_errors(old: Vectors, new: Vectors, seed: int) -> Mixture | None:

@@ -148,6 +148,25 @@ def test_two_kinds_of_vectors_are_found(make_vectors, sign, share, count):
     assert found.share == pytest.approx(share, abs=0.1)
 
 
+def turned(share):
+    """Vectors of the small model around their mean, a share of them turned: the two kinds have one middle."""
+    _, small, _ = demo()
+    random = np.random.default_rng(0)
+    centred = unit_rows(small - small.mean(axis=0))
+    turn = np.linalg.qr(random.normal(size=(small.shape[1], small.shape[1])))[0].astype(np.float32)
+    is_turned = random.random(len(small)) < share
+    return np.where(is_turned[:, None], centred @ turn, centred)
+
+
+@pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
+@pytest.mark.parametrize("count", [200, 400])
+def test_two_kinds_of_vectors_with_one_middle_are_found(count, share):
+    found = find_mixture(turned(share)[:count], demo()[2][:count])
+    assert found is not None
+    assert found.sign == "groups"
+    assert found.share == pytest.approx(min(share, 1 - share), abs=0.15)
+
+
 @pytest.mark.parametrize("count", [100, 200, 800])
 def test_one_kind_is_not_taken_for_two(count):
     _, small, large = demo()
