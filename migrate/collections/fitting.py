@@ -132,13 +132,14 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
         from migrate.selection import Pairs
         from migrate.steps.fit.job import fit_pairs
+        from migrate.stitch.mixture import find_mixture
 
         together = Pairs(
             tuple(f"{name}#{doc_id}" for name, own_pairs in pairs.items() for doc_id in own_pairs.ids),
             np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
             np.concatenate([own_pairs.target for own_pairs in pairs.values()]),
         )
-        return fit_pairs(
+        fitted = fit_pairs(
             together,
             self.specs,
             manifest=self._manifest(self.collections.members[0], pairs),
@@ -148,6 +149,8 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             reader=self._reader(),
             progress=self.progress,
         )
+        mixture = find_mixture(together.source, together.target, seed=self.seed)
+        return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
 
     def _reader(self) -> TextReader | None:
         """Learn what stitches need that read texts, from some of each collection."""

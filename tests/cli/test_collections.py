@@ -260,20 +260,24 @@ def test_a_newcomer_moves_small_collections_by_the_commands_as_printed(capsys):
     assert content_of() == before
 
 
-def make_rotated(sizes):
-    """Write collections whose old vectors are those of the new model, turned, and queries that it judges."""
+def make_rotated(sizes, *, other=()):
+    """Write collections whose old vectors are those of the new model, turned, and queries that it judges.
+
+    Those of the `other` names are turned in another way, as if another model had made them.
+    """
     draw = np.random.default_rng(0)
     words = ["".join(letters) for letters in product("bdfg", "aeiou", "klmnp", ["r", "st"])]
     texts = {name: [" ".join(draw.choice(words, 8)) for _ in range(count)] for name, count in sizes.items()}
     embedder = load_embedder("tfidf:48")
     embedder.fit([Document(name, text) for name, own in texts.items() for text in own])
-    turn = np.linalg.qr(draw.normal(size=(48, 48)))[0]
+    turn, other_turn = (np.linalg.qr(one.normal(size=(48, 48)))[0] for one in (draw, np.random.default_rng(1)))
     asked = []
     with closing(opened()) as client:
         for name, own in texts.items():
             vectors = embedder.embed_documents([Document(name, text) for text in own])
             collection = client.create_collection(name, metadata={"hnsw:space": "cosine"})
-            collection.add([f"doc-{row}" for row in range(len(own))], (vectors @ turn).tolist(), documents=own)
+            old = vectors @ (other_turn if name in other else turn)
+            collection.add([f"doc-{row}" for row in range(len(own))], old.tolist(), documents=own)
             queries = [f"where is {' '.join(draw.choice(words, 5))} told" for _ in range(150)]
             scores = embedder.embed_documents([Document(name, query) for query in queries]) @ vectors.T
             third = np.argsort(-scores, axis=1)[:, 2]
@@ -304,6 +308,15 @@ def test_a_newcomer_moves_large_collections_by_the_commands_as_printed(capsys):
     assert "SAFE, as the report says" in said
     assert run(["rollback", "vector_db"]) == 0
     assert content_of() == before
+
+
+@pytest.mark.parametrize(("other", "is_told"), [((), False), (("beta",), True)])
+def test_a_fit_tells_that_collections_are_of_two_models(other, is_told, capsys):
+    make_rotated({"alpha": 200, "beta": 200}, other=other)
+    fit = ["collections", "fit", PATTERN, "--target", "tfidf:48", "--kind", "ridge", "--sample", "240"]
+    assert run([*fit, "-o", "stitches"]) == 0
+    printed = capsys.readouterr()
+    assert ("the old vectors are of two kinds" in printed.out + printed.err) == is_told
 
 
 @pytest.mark.slow
