@@ -38,7 +38,7 @@ from migrate.check import stamp_store
 from migrate.cli.main import run
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
-from migrate.errors import StoreError
+from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
@@ -60,6 +60,8 @@ def test_a_reference_that_nothing_proves_makes_no_verdict_safe_and_is_to_be_buil
     assert "nothing proves the reference" in report.verdict.sentence
     assert report.ways_out == ()
     assert "beyond doubt" in recommend(report).remark
+    with pytest.raises(UsageError, match="is no share"):
+        audit(first, second, ROWS, margin=5.0)
     worse = make_store(tmp_path / "three", vectors=noisy(2), texts=False)
     assert audit(worse, second, ROWS).verdict.outcome is Outcome.NOT_SAFE
 
