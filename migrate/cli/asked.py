@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import click
 
@@ -63,9 +64,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _state_of(location: str) -> Any:
-    """Return sizes and times of files, or what tells a store on a server from others; None where nothing is.
+    """Return sizes and times of files, or what tells a store on a server from a changed one; None where nothing is.
 
-    Hidden files are our own locks and notes.
+    Hidden files are our own locks and notes. A store that had to be read whole for it is like none that was before.
     """
     from migrate.stores import open_store
     from migrate.stores.registry import names_kind, path_in
@@ -76,9 +77,10 @@ def _state_of(location: str) -> Any:
     if not names_kind(location):
         return None
     try:
-        return json.loads(canonical_json(open_store(location).snapshot().as_json()))
+        state = open_store(location).state()
     except LeadMigrateError:
         return None
+    return uuid4().hex if state is None else json.loads(canonical_json(state))
 
 
 def _changed_at(location: str) -> list[int]:

@@ -322,6 +322,13 @@ class Store(ABC):
         """See `Snapshot.versions`."""
         return ()
 
+    def state(self) -> Any:
+        """Return what changes whenever the store is written to, as JSON holds it; None where it takes reading to tell.
+
+        Nothing of its content is read.
+        """
+        return self._versions() or None
+
     def is_as_opened(self) -> bool:
         """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
         return True

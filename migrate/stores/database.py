@@ -398,6 +398,10 @@ class DatabaseStore(SwitchableStore):
     def _versions(self) -> tuple[Any, ...]:
         return (self.index.sha256, self._opened_at)
 
+    def state(self) -> Any:
+        """Return the version that the database had when it was opened, None where that is no sign of its vectors."""
+        return self._opened_at if self.notices_vectors else None
+
     # Serving.
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
+from migrate.files import canonical_json
 from migrate.stores import open_store
 from migrate.stores.base import Hits, Metric, Store, read_all
 from migrate.stores.database import DatabaseStore
@@ -339,6 +340,19 @@ class StoreTests(ABC):
                 VectorError, partial(store.put_vectors, list(old_rows.ids[:2]), wrong.astype(np.float32)), f"of {wrong}"
             )
         assert np.array_equal(read_all(open_store(store.info.location).scan()).vectors, old_rows.vectors)
+
+    def test_a_state_changes_with_the_vectors_and_nothing_is_read_for_it(self, tmp_path: Path) -> None:
+        store = self._open(tmp_path / "store")
+        state = open_store(store.info.location).state()
+        if state is None:  # it takes reading to tell
+            return
+        again = open_store(store.info.location)
+        assert canonical_json(again.state()) == canonical_json(state)
+        assert "index" not in vars(again), "vectors were exported"
+        if isinstance(store, DatabaseStore):
+            ids = list(read_all(store.scan()).ids)[:1]
+            assert store.put_vectors(ids, example_vectors(1, seed=9)) == 1
+            assert canonical_json(open_store(store.info.location).state()) != canonical_json(state)
 
     def test_threads_that_search_while_vectors_are_put_see_the_old_vector_or_the_new_one(self, tmp_path: Path) -> None:
         if not self.serves_threads:
