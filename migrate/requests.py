@@ -73,7 +73,8 @@ class Request:
 
     def ends(self, code: int) -> None:
         """Note how the command ended that has made its outputs; those in temporary folders are gone by now."""
-        states = {location: self._state_of(location) for location in self._made}
+        # opening a store on a server may write files to the cache, which are something made too
+        states = {location: self._state_of(location) for location in tuple(self._made)}
         self._made = {location: state for location, state in states.items() if state is not None}
         if self._made:
             # a command that changes what it reads is asked of the changed one when it is repeated
