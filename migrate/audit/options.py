@@ -138,8 +138,12 @@ class AuditOptions(JudgedOptions):
 
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
     """Return numbers as they were typed or given; none for `none`, and None where nothing is said."""
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return (value,)
     if not isinstance(value, str):
-        return (value,) if isinstance(value, int) else None if value is None else tuple(value)
+        return tuple(value)
     if value.strip().lower() == "none" and "none" in expectation:
         return ()
     numbers = [number.strip() for number in value.split(",")]

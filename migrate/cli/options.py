@@ -543,7 +543,9 @@ class ModelOptions:
         """The file of the embedding cache, or None for none."""
         from migrate.embedders.cache import default_cache_path
 
-        return None if self.cache == "none" else Path(self.cache) if self.cache else default_cache_path()
+        if self.cache == "none":
+            return None
+        return Path(self.cache) if self.cache else default_cache_path()
 
 
 SETTINGS = ("device", "batch_size", "concurrency", "rate", "dimensions", "document_prefix", "query_prefix")
@@ -607,8 +609,12 @@ class Outputs:
         if suite is not None:
             show_to_github(suite)
         for path in self.report:
-            content = json_text(document) if path.suffix == ".json" else page() if path.suffix == ".html" else None
-            payload = content.encode() if content is not None else junit_xml(suite) if suite is not None else b""
+            if path.suffix == ".json":
+                payload = json_text(document).encode()
+            elif path.suffix == ".html":
+                payload = page().encode()
+            else:
+                payload = b"" if suite is None else junit_xml(suite)
             with atomic_file(path, force=force) as unfinished:
                 write_bytes(unfinished, payload)
 
