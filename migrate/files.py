@@ -37,7 +37,10 @@ OWN_FOLDER = "_lead-migrate"
 """Our own files in a folder of Parquet, which other readers of such folders pass over for its first letter."""
 
 WORK_FOLDER = "LEAD_MIGRATE_WORK_FOLDER"
-"""The folder for exports and copies of databases."""
+"""The environment variable with the folder for exports and copies of databases."""
+
+BEIR_URL = "LEAD_MIGRATE_BEIR_URL"
+"""The environment variable with a mirror of the archives of BEIR sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,6 +634,11 @@ def _locked_file(lock: Path) -> int | None:
 def cache_folder() -> Path:
     """Return the folder of downloads and embeddings: $XDG_CACHE_HOME or ~/.cache, `lead-migrate` inside."""
     return _user_folder("XDG_CACHE_HOME", ".cache")
+
+
+def default_cache_path() -> Path:
+    """Return the embedding cache that is used unless the user names another."""
+    return cache_folder() / "embeddings.sqlite"
 
 
 def work_folder() -> Path:

@@ -14,12 +14,10 @@ from migrate.audit.measures import Scores
 from migrate.audit.unjudged import Limits, limits_of
 from migrate.audited import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
 from migrate.display import counted, percent
+from migrate.steps.base import LOWEST_MARGIN
 
 _MOST_TO_JUDGE = 1_000
 """More queries than this nobody judges for an audit."""
-
-LOWEST_MARGIN = 0.5
-"""Below it SAFE is said of what loses most of the quality, which is remarked beside the verdict."""
 
 
 Level = Literal["note", "caveat", "doubt"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -12,16 +12,33 @@ from uuid import uuid4
 import click
 
 from migrate.cli.terminal import PROGRAM, complain, show_again
-from migrate.errors import LeadMigrateError, OutputError
+from migrate.errors import LeadMigrateError, OutputError, StoreError, UsageError
 from migrate.files import canonical_json, clear_lock, sha256_json, state_folder
-from migrate.requests import Request
+from migrate.requests import Request, run_request
+from migrate.stores import open_store
+from migrate.stores.registry import names_kind, path_in
 from migrate.version import __version__
 
 _OUTPUTS: Final = ("output", "report", "save_stitch", "table", "metrics")
 """Names of parameters that are written; what lies there is made by the command."""
 
 
-def request_of(context: click.Context) -> Request:
+def run_once(context: click.Context, invoke: Callable[[click.Context], Any]) -> Any:
+    """Run a command; where it refuses what the same command has done before, end as that did."""
+    request = _request_of(context)
+    try:
+        with run_request(request):
+            code = invoke(context)
+    except (UsageError, StoreError):
+        # with --force it was not refused for what is there: it was to be done again, and could not be
+        if context.params.get("force") or (code := _ended_before(request)) is None:
+            raise
+        return code
+    request.ends(code if isinstance(code, int) else 0)
+    return code
+
+
+def _request_of(context: click.Context) -> Request:
     """Return the request of a command; nothing is read before it makes something, or refuses to."""
     try:
         folder = state_folder() / "requests"
@@ -30,7 +47,7 @@ def request_of(context: click.Context) -> Request:
     return Request(folder, lambda: _digest_of(context), _state_of)
 
 
-def ended_before(request: Request) -> int | None:
+def _ended_before(request: Request) -> int | None:
     """Print what an earlier run of the same command has printed, and return its exit code; None where there is none."""
     ended = request.ended_before()
     if ended is None:
@@ -68,9 +85,6 @@ def _state_of(location: str) -> Any:
 
     Hidden files are our own locks and notes. A store that had to be read whole for it is like none that was before.
     """
-    from migrate.stores import open_store
-    from migrate.stores.registry import names_kind, path_in
-
     path = path_in(location)
     if path is not None:
         return _files_in(path)
@@ -88,8 +102,6 @@ def _changed_at(location: str) -> list[int]:
 
     A file that is unpacked over another may have both its size and its time.
     """
-    from migrate.stores.registry import path_in
-
     path = path_in(location)
     if path is None:
         return []

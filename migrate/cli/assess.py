@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
+from migrate.cli.dry_run import models_for, stop_if_dry
+from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
-from migrate.cli.spending import AGREED, Spending, cached_texts, warn_of_old_prices
-from migrate.cli.steps import step_options
+from migrate.cli.outputs import write_reports
+from migrate.cli.spending import Spending, cached_texts, warn_of_old_prices
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import source_model_of, stop_if_same
+from migrate.cost.rates import CALIBRATION_TEXTS
+from migrate.embedders import facts_of
+from migrate.embedders.kinds import split_settings, with_settings
 from migrate.errors import UsageError
+from migrate.manifest import today
 from migrate.pipeline.choose import Choose
+from migrate.reading import MalformedError, read_table
+from migrate.report.assess import assess_document, assess_sections
+from migrate.report.page import report_page
+from migrate.report.terminal import report_text
 from migrate.steps.assess import Assess
-from migrate.steps.base import COST, QUERIES, UNJUDGED
-from migrate.steps.base import JUDGED as BY_JUDGEMENTS
-from migrate.steps.base import option as described
+from migrate.stores import open_store
 
 if TYPE_CHECKING:
+    from migrate.cli.commands.assess import Judging
     from migrate.embedders.base import Embedder
     from migrate.pipeline.choose import Shortlist
     from migrate.stores.base import Store
@@ -31,49 +38,6 @@ _ALONE = ("calibrate", "audit", "price")
 """Fields of an assessment that say something of one target, which no queries judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judging:
-    """The queries that judge targets, and what that may cost."""
-
-    judged: str | None = field(default=None, metadata=BY_JUDGEMENTS)
-    queries: str | None = field(default=None, metadata=UNJUDGED)
-    source_model: str | None = field(
-        default=None,
-        metadata=described("Model that STORE was built with.", "text", metavar="SPEC", section=QUERIES),
-    )
-    sample: int = field(
-        default=1_000,
-        metadata=described("Documents to learn a translation from.", "pairs", section=QUERIES, is_seldom=True),
-    )
-    max_cost: float = field(
-        default=5.0,
-        metadata=described(
-            "Dollars that may be spent on judging without a question; spending stops there.",
-            "usd",
-            metavar="USD",
-            section=COST,
-        ),
-    )
-
-    @property
-    def has_queries(self) -> bool:
-        """True where there are queries to judge by."""
-        return self.judged is not None or self.queries is not None
-
-
-@options.command(
-    "assess",
-    example="lead-migrate assess my-store --target openai:text-embedding-3-small",
-)
-@step_options(Assess)
-@options.option_group(Judging, "judging")
-@AGREED
-@options.model_options
-@options.report_options
-@options.force_reports
-@DRY_RUN
-@options.as_json
-@options.quiet
 def command(
     request: Assess,
     judging: Judging,
@@ -84,24 +48,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Estimate what moving STORE to another model would cost, or which of several models to move to.
-
-    One table has a full re-embed, a migration with its sample and proof, two stages, and staying: tokens, money, time,
-    and what is kept. Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid
-    for.
-
-    With --judged or --queries, the targets are judged: a sample and a pool of documents are embedded by each, priced
-    first, and one table says what a full re-embed and a translation would answer, and what they cost.
-
-    The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with
-    a comma between. Without it the limits of `--tier` hold.
-    """
-    from migrate.cost.rates import CALIBRATION_TEXTS
-    from migrate.embedders.kinds import split_settings, with_settings
-    from migrate.report.assess import assess_document, assess_sections
-    from migrate.report.page import report_page
-    from migrate.report.terminal import report_text
-
+    """Estimate what moving STORE to another model would cost, or which of several models to move to."""
     targets = tuple(map(str, cast("tuple[object, ...]", request.target)))
     if judging.has_queries:
         paid = Spending(judging.max_cost, is_agreed=yes)
@@ -116,13 +63,13 @@ def command(
     store = str(request.store)
     read = (store, request.audit)
     _refuse_audits(outputs)
-    outputs.refuse(*options.local_paths(*read), endings=(".json", ".html"), force=force)
+    outputs.refuse(*local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
         bare, settings = split_settings(target)
         rate, model = settings.get("rate", model.rate), replace(model, rate=None)
         target = with_settings(bare, {**settings, "rate": None})  # it means more here
-        embedder = replace(model, cache="none").load(target, seed=request.seed, asks_again=False)
+        embedder = load_model(replace(model, cache="none"), target, seed=request.seed, asks_again=False)
         step = replace(
             request,
             target=embedder,
@@ -141,7 +88,7 @@ def command(
         assessment = step.execute()
     warn_of_old_prices([assessment.target])
     document = assess_document(assessment)
-    outputs.leave(document, lambda: report_page(assess_sections(assessment)), force=force)
+    write_reports(outputs, document, lambda: report_page(assess_sections(assessment)), force=force)
     if as_json:
         show_json(document)
         return
@@ -168,10 +115,6 @@ def _choose(
     as_json: bool,
 ) -> None:
     """Judge targets by queries, and show them side by side."""
-    from migrate.report.page import report_page
-    from migrate.report.terminal import report_text
-    from migrate.stores import open_store
-
     typed = [it for it in fields(request) if it.name in _ALONE and getattr(request, it.name) != it.default]
     if typed:
         flag = typed[0].name.replace("_", "-")
@@ -181,11 +124,11 @@ def _choose(
         store, targets, judged=judging.judged, queries=judging.queries, sample=judging.sample, seed=request.seed
     )
     step.check()
-    options.refuse_missing(store, step.queries_location)
-    outputs.refuse(*options.local_paths(store, step.queries_location), endings=(".json", ".html"), force=force)
+    refuse_missing(store, step.queries_location)
+    outputs.refuse(*local_paths(store, step.queries_location), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        named = {target: model.load(target, seed=request.seed) for target in targets}
+        named = {target: load_model(model, target, seed=request.seed) for target in targets}
         step = replace(
             step,
             store=opened,
@@ -203,7 +146,7 @@ def _choose(
         shortlist = step.execute()
     paid.finish()
     document = shortlist.as_document()
-    outputs.leave(document, lambda: report_page(shortlist.to_report()), force=force)
+    write_reports(outputs, document, lambda: report_page(shortlist.to_report()), force=force)
     if as_json:
         show_json(document)
         return
@@ -213,9 +156,6 @@ def _choose(
 
 def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
     """The model of the store, unless its provider has switched it off."""
-    from migrate.embedders import facts_of
-    from migrate.manifest import today
-
     recorded = None if store.info.manifest is None else store.info.manifest.model
     entry = None if recorded is None else facts_of(recorded.spec, recorded.revision)
     if spec is None and entry is not None and entry.is_off(today()):
@@ -238,8 +178,6 @@ def _advise_best(shortlist: Shortlist, store: Store, location: str, judging: Jud
 
 def _refuse_audits(outputs: Outputs) -> None:
     """Make sure that no report of an audit, which --report named in earlier versions, is replaced."""
-    from migrate.reading import MalformedError, read_table
-
     for path in outputs.report:
         with suppress(OSError, MalformedError):
             if read_table(path).get("kind") == "audit":

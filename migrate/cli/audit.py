@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.step import Audit
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
+from migrate.cli.dry_run import models_for, stop_if_dry
+from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
-from migrate.cli.options import MarginOptions, ModelOptions, Outputs, report_options
+from migrate.cli.options import MarginOptions, ModelOptions, Outputs
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
@@ -25,34 +24,18 @@ if TYPE_CHECKING:
     from migrate.vectors import Progress
 
 
-@options.command(
-    "audit",
-    example="lead-migrate audit new-store --reference build --judged my-beir --source my-store",
-)
-@step_options(Audit)
-@options.accept_margin
-@options.model_options
-@report_options
-@DRY_RUN
-@options.as_json
-@options.verbose
-@options.quiet
 def command(
     request: Audit,
     accept_margin: float | None,
-    paid: Spending,
+    yes: bool,
     model: ModelOptions,
     outputs: Outputs,
     dry_run: bool,
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Judge whether a translated STORE is safe to use.
-
-    Prints SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it. With --reference pool, it embeds
-    a small part of the documents, and more only until the verdict is settled or --max-cost is reached; what is SAFE by
-    judged queries then is SAFE against a full re-embed.
-    """
+    """Judge whether a translated STORE is safe to use."""
+    paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.report.document import recommendation_document
     from migrate.stores.all_true import is_made_from_another
 
@@ -63,11 +46,11 @@ def command(
     )
     sources = (request.store, request.reference, request.queries_location, request.source)
     read = cast("tuple[str | Path | None, ...]", sources)
-    paths = options.local_paths(*read)
+    paths = local_paths(*read)
     model = models_for(model, dry_run=dry_run)
     request.check()
     reference = None if request.reference in (BUILD, POOL) else request.reference
-    options.refuse_missing(
+    refuse_missing(
         request.store,
         request.source,
         request.queries_location,

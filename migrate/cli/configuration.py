@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from migrate.errors import OutputError
-from migrate.files import WORK_FOLDER, describe_os_error
+from migrate.files import BEIR_URL, WORK_FOLDER, describe_os_error
 from migrate.reading import MalformedError, parse_toml, read_small
 from migrate.removed import removed_option
 
@@ -65,9 +65,7 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
 
 def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:
     """A sentence for each variable of ours that nothing reads."""
-    from migrate.datasets.download import URL_VARIABLE
-
-    allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", URL_VARIABLE, WORK_FOLDER}
+    allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", BEIR_URL, WORK_FOLDER}
     for command in commands:
         allowed |= {str(option.envvar) for option in _options(command).values()}
     strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)

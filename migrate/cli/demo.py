@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import click
-
-from migrate.cli import options
+from migrate.audit.locations import Locations
+from migrate.audit.query_set import QuerySet
 from migrate.cli.next_step import advise_next, advise_recommendation
-from migrate.cli.options import option
-from migrate.cli.terminal import advise, progress_bar, show, summary_text
+from migrate.cli.outputs import summary_text
+from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import with_unread
+from migrate.datasets.beir import write_beir
+from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of
+from migrate.embed import embed_corpus
+from migrate.embedders import load_embedder
 from migrate.files import (
     atomic_file,
     clear_lock,
@@ -24,6 +27,13 @@ from migrate.files import (
     is_of_killed_run,
     refuse_file,
 )
+from migrate.pipeline import Run
+from migrate.pipeline.job import PAGE
+from migrate.report.audit_sections import audit_sections
+from migrate.report.document import recommendation_document
+from migrate.report.fit import candidates_rows
+from migrate.report.terminal import report_text, table
+from migrate.stores import open_store
 
 if TYPE_CHECKING:
     from migrate.datasets.stdlib import DemoSet
@@ -32,31 +42,6 @@ if TYPE_CHECKING:
     from migrate.vectors import Progress
 
 
-@options.command("demo", example="lead-migrate demo --from tfidf:256")
-@option("--hard", is_flag=True, help="Move the other way, to the smaller model, where staying is the better deal.")
-@option(
-    "--from",
-    "source_spec",
-    metavar="SPEC",
-    help="Embed the texts with another model first, and move from that to all-MiniLM-L6-v2.",
-)
-@option(
-    "--output",
-    "-o",
-    type=options.PATH,
-    help="Folder to keep everything in.  [default: only the page is kept, in the current folder]",
-)
-@option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
-@option(
-    "--sample",
-    "size",
-    type=click.IntRange(min=2),
-    help="Documents to embed again and learn from.  [default: 500, or a third of fewer than 1,500]",
-)
-@options.seed
-@options.force
-@options.verbose
-@options.quiet
 def command(
     hard: bool,
     source_spec: str | None,
@@ -67,28 +52,7 @@ def command(
     force: bool,
     verbose: bool,
 ) -> None:
-    """Move a store that comes along, offline, and judge it.
-
-    The move is from all-MiniLM-L6-v2 to all-mpnet-base-v2. Documents are docstrings of the standard library, queries
-    the summary lines of some, taken out of the documents. Neither model is needed: the vectors of both come with the
-    package. Works without network and without key. Ends with the verdict, whatever it is, and exit code 0: it is the
-    demo that worked.
-
-    The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
-    (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.
-    """
-    from migrate.audit.locations import Locations
-    from migrate.audit.query_set import QuerySet
-    from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir
-    from migrate.embedders import load_embedder
-    from migrate.pipeline import Run
-    from migrate.pipeline.job import PAGE
-    from migrate.report.audit_sections import audit_sections
-    from migrate.report.document import recommendation_document
-    from migrate.report.fit import candidates_rows
-    from migrate.report.terminal import report_text, table
-    from migrate.stores import open_store
-
+    """Move a store that comes along, offline, and judge it."""
     old, new = (LARGE, SMALL) if hard or source_spec else (SMALL, LARGE)
     with _folder(output) as folder, progress_bar() as progress:
         for model in (old, new):
@@ -151,11 +115,6 @@ def _write_inputs(
 
     What a killed demo has made stays, as what it ran goes on from there.
     """
-    from migrate.datasets.beir import write_beir
-    from migrate.datasets.stdlib import vectors_of
-    from migrate.embed import embed_corpus
-    from migrate.embedders import load_embedder
-
     old = models[0]
     again = not force and is_of_killed_run(folder / f"{old}.npz")
     store = folder / "source"

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrate.cli.options import ModelOptions, option
 from migrate.cli.terminal import advise, show, show_json
-from migrate.steps.base import GENERAL
+from migrate.cost.estimate import dollars
+from migrate.cost.spending import PlanEstimate
 
 if TYPE_CHECKING:
+    from migrate.cli.options import ModelOptions
     from migrate.cost.spending import PlannedModel
     from migrate.steps.base import PaidStep
-
-DRY_RUN = option(
-    "--dry-run",
-    is_flag=True,
-    help="Say what would be read, embedded, paid and written; embed and write nothing.",
-    section=GENERAL,
-)
 
 
 def models_for(model: ModelOptions, *, dry_run: bool) -> ModelOptions:
@@ -46,8 +40,6 @@ def stop_if_dry(
     """
     if not dry_run:
         return
-    from migrate.cost.spending import PlanEstimate
-
     models = models if step is None else step.models
     estimates = [model.estimate() for model in models]
     estimate = PlanEstimate(tuple(filter(None, estimates))) if step is None else step.estimate()
@@ -68,8 +60,6 @@ def stop_if_dry(
 
 
 def _beyond(usd: float, max_cost: float | None) -> Iterator[str]:
-    from migrate.cost.estimate import dollars
-
     if max_cost is not None and usd > max_cost:
         yield f"that is more than --max-cost ({dollars(max_cost)}), so it has to be agreed to"
 

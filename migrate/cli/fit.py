@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
+from migrate.cli.dry_run import models_for, stop_if_dry
+from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
@@ -28,55 +28,37 @@ if TYPE_CHECKING:
     from migrate.stitch.fitted import Direction, FittedStitch
 
 
-@options.command(
-    "fit",
-    example="lead-migrate fit my-store --target openai:text-embedding-3-small -o my-stitch",
-)
-@options.stitch_output
-@step_options(Fit)
-@options.model_options
-@options.force
-@DRY_RUN
-@options.as_json
-@options.quiet
 def command(
-    request: Fit, output: Path | str, paid: Spending, model: ModelOptions, force: bool, dry_run: bool, as_json: bool
+    request: Fit, output: Path | str, yes: bool, model: ModelOptions, force: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Learn a map from STORE's vectors to another model's.
-
-    A sample is embedded with the target model. Prints how each candidate does on held-out documents. The stitch keeps
-    the embedded sample, so those documents get their true vectors.
-
-    A store without texts can be fitted with a target of file:VECTORS.npz, whose vectors are found by id; the old
-    vectors are then all that the stitch reads.
-
-    The same command again, with its stitch in place, is done.
-
-    With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
-    model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
-    """
+    """Learn a map from STORE's vectors to another model's."""
+    paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.manifest import MANIFEST_NAME, artefact_kind
     from migrate.steps.fit.inputs import load_views
     from migrate.stores import open_store
     from migrate.work.remote import refuse_url
 
     store, target, seed = str(request.store), str(request.target), request.seed
-    options.refuse_missing(store, request.query_log, target=target)
+    refuse_missing(store, request.query_log, target=target)
     # refused before anything is spent; whether a stitch is the one of this very fit shows once the inputs are open
     is_there = not force and isinstance(output, Path) and artefact_kind(output) == "stitch"
     if isinstance(output, Path):
         log = cast("Path | None", request.query_log)
-        refuse_output(output, *options.local_paths(store, log), force=force or is_there)
+        refuse_output(output, *local_paths(store, log), force=force or is_there)
     else:
         refuse_url(output, MANIFEST_NAME, force=force)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        embedder, old = model.load(target, seed=seed), None
+        embedder, old = load_model(model, target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if request.source_model is not None:
-            old = model.for_source().load(str(request.source_model), state=opened.model_folder)
-        views = load_views(cast("Sequence[str]", request.view), model.for_source().load) if request.view else None
+            old = load_model(model.for_source(), str(request.source_model), state=opened.model_folder)
+        views = (
+            load_views(cast("Sequence[str]", request.view), partial(load_model, model.for_source()))
+            if request.view
+            else None
+        )
         step = replace(request, store=opened, target=embedder, source_model=old, view=views, progress=progress)
         finished = _finished(step, output) if is_there else None
         unread = {

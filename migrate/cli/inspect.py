@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrate.cli import options
 from migrate.cli.next_step import STORE, advise_next, advise_store
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import show, show_json
 from migrate.inspect import Inspect
 from migrate.report.characters import printable
+from migrate.report.stitch import stitch_rows
+from migrate.report.terminal import facts_text, table
+from migrate.stores import open_store
+from migrate.stores.base import NO_TEXTS
 
 
-@options.command("inspect", example="lead-migrate inspect my-store/")
-@step_options(Inspect)
-@options.as_json
 def command(request: Inspect, as_json: bool) -> None:
-    """Show what STORE or STITCH contains.
-
-    Of a store: format, index, vectors, metric, norms, texts, model, and anything odd; of a folder with several stores,
-    or a database with several tables or collections, list them. Of STITCH, a folder or a URL that `fit` wrote to: what
-    it maps and reads, how it was judged, the singular values and bias of each layer, and the loss curve of a network.
-    """
+    """Show what STORE or STITCH contains."""
     store, document = str(request.store), request.run()
     if as_json:
         show_json(document)
@@ -34,10 +28,6 @@ def command(request: Inspect, as_json: bool) -> None:
 
 
 def _show_store(store: str, document: dict[str, Any]) -> None:
-    from migrate.report.terminal import facts_text
-    from migrate.stores import open_store
-    from migrate.stores.base import NO_TEXTS
-
     content = {key: value for key, value in document.items() if key not in ("schema_version", "kind")}
     content["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
     values = {name: value if isinstance(value, list) else [value] for name, value in content.items()}
@@ -46,17 +36,12 @@ def _show_store(store: str, document: dict[str, Any]) -> None:
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:
-    from migrate.report.terminal import table
-
     rows = [["-" if value is None else _text(value) for value in content.values()] for content in stores]
     show(table([["store", "format", "vectors", "dimension"], *rows], left=[1]))
     advise_next("inspect", next((row for row in stores if row["vectors"]), stores[0])["store"])
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:
-    from migrate.report.stitch import stitch_rows
-    from migrate.report.terminal import facts_text
-
     show(facts_text(list(stitch_rows(document))))
     if document["maps"] == "documents":
         advise_next("translate", STORE, folder, "-o", "NEW")

@@ -136,8 +136,8 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 def _load(name: str) -> click.Command:
     if name in SUMMARIES and name not in ROOMS:
-        module = importlib.import_module(f"migrate.cli.{_BESIDE.get(name, name)}")
-        command: click.Command = getattr(module, name if name in _BESIDE else "command")
+        module = importlib.import_module(f"migrate.cli.commands.{_BESIDE.get(name, name)}")
+        command: click.Command = getattr(module, name)
         return command
     from migrate.plugins import load_plugin, missing_extra
 
@@ -270,7 +270,7 @@ def _annotate(words: Sequence[str], code: int, message: str) -> None:
     name = next(word for word in words if word in SUMMARIES)
     arguments = list(words[list(words).index(name) + 1 :])
     params = _load(name).make_context(name, arguments, resilient_parsing=True).params  # whatever is wrong with them
-    from migrate.cli.options import show_to_github
+    from migrate.cli.outputs import show_to_github
     from migrate.report.suite import failed_suite
 
     show_to_github(failed_suite(name, str(params.get("store") or ""), code, as_options(message)))

@@ -12,11 +12,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from migrate.audit.recommendation import worker_agreement
+from migrate.check import Cause, leave_finding
 from migrate.cli.terminal import PROGRAM, advise, is_quiet
+from migrate.embedders import find_model, load_embedder, special_options
+from migrate.embedders.kinds import APIS, runs_code, split_settings, split_spec, with_settings
 from migrate.errors import DocumentQueriesError, LeadMigrateError
 from migrate.files import cache_folder, free_path, read_file, real_path
 from migrate.locations import MASK, mask_url, secrets_of
+from migrate.manifest import MANIFEST_NAME
 from migrate.report.characters import printable
+from migrate.report.terminal import wrap
+from migrate.stores import open_store
+from migrate.stores.all_true import is_all_true, is_made_from_another
+from migrate.stores.file_store import as_files
+from migrate.stores.registry import absolute_location, find_exchange, path_in
+from migrate.stores.switching import SwitchableStore, why_no_switch
 
 if TYPE_CHECKING:
     from migrate.check import Compatibility, Found
@@ -74,8 +85,6 @@ def _as_typed(word: str | Path) -> str:
 
 def advise_store(word: str, store: Store, spec: str | None = None) -> None:
     """Print what comes next for a store as it is; `word` is its location, `spec` its model, as they were typed."""
-    from migrate.stores.all_true import is_made_from_another
-
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
     elif not is_made_from_another(store):
@@ -91,11 +100,6 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
 
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
-    from migrate.stores import open_store
-    from migrate.stores.all_true import is_all_true
-    from migrate.stores.registry import absolute_location, find_exchange
-    from migrate.stores.switching import SwitchableStore, why_no_switch
-
     store = open_store(new)
     if not is_all_true(store):
         return False
@@ -114,8 +118,6 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
 
 def _why_still_switched(old: str) -> str | None:
     """Return why nothing can be switched for an old store that was, and is neither rolled back nor forgotten yet."""
-    from migrate.stores.registry import absolute_location, find_exchange
-
     exchange = find_exchange(absolute_location(old))
     if exchange is None or exchange.record() is None:
         return None
@@ -136,8 +138,6 @@ def advise_other_queries() -> Iterator[None]:
 
 def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
-    from migrate.report.terminal import wrap
-
     if recommendation is None:
         return
     for line in wrap(recommendation["remark"]).splitlines():
@@ -220,11 +220,6 @@ def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
 
     Nothing is printed where no worker takes its model.
     """
-    from migrate.audit.recommendation import worker_agreement
-    from migrate.embedders import find_model, load_embedder
-    from migrate.embedders.kinds import split_spec
-    from migrate.stores import open_store
-
     manifest = open_store(word).info.manifest
     model = None if manifest is None else manifest.model
     if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
@@ -239,10 +234,6 @@ def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
     """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
-    from migrate.check import Cause
-    from migrate.embedders import special_options
-    from migrate.embedders.kinds import APIS, split_settings, split_spec, with_settings
-
     recorded = None if opened.info.manifest is None else opened.info.manifest.model
     force = [] if recorded is None else ["--force"]
     finding = None if result.compatible and recorded is not None else result.found
@@ -280,9 +271,6 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
 
     A manifest that records the store's model would stop the fit.
     """
-    from migrate.manifest import MANIFEST_NAME
-    from migrate.stores.file_store import as_files
-
     cost = result.retrieval
     if cost is None:
         return False
@@ -303,8 +291,6 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
 
 def _keep_finding(opened: Store, finding: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
-    from migrate.check import leave_finding
-
     try:
         leave_finding(opened, finding if opened.takes_manifest else None)
     except LeadMigrateError as error:
@@ -316,8 +302,6 @@ def _keep_finding(opened: Store, finding: Found | None) -> bool:
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
     """The option that names a model that no artefact is enough for: a file, a folder, code, or one with settings."""
-    from migrate.embedders.kinds import runs_code, split_settings, split_spec
-
     if spec is None:
         return []
     bare, settings = split_settings(spec)
@@ -336,8 +320,6 @@ def target_words(
     A file that is not in the current folder is looked for `beside` these locations and where `note_file` has seen it,
     and else to fill in.
     """
-    from migrate.stores.registry import path_in
-
     flags = model_words("--target", spec or (None if model is None else model.spec))
     if flags or model is None or not is_out_of_sight(model):
         return flags
@@ -351,8 +333,6 @@ def target_words(
 
 def note_file(model: ModelIdentity, spec: str) -> None:
     """Note in the user's cache folder where the file of a model lies, as its artefacts keep the name alone."""
-    from migrate.embedders.kinds import split_settings
-
     if file_of(model) is None:
         return
     path = Path(split_settings(spec)[0].removeprefix("file:")).expanduser().absolute()
@@ -382,17 +362,12 @@ def is_out_of_sight(model: ModelIdentity | None) -> bool:
 
 def file_of(model: ModelIdentity) -> str | None:
     """The file of vectors that a model is, as its artefacts name it; None for any other model."""
-    from migrate.embedders.kinds import split_spec
-
     kind, name = split_spec(model.spec)
     return name if kind == "file" else None
 
 
 def may_not_load(model: ModelIdentity) -> bool:
     """Return True if a model may be a file or folder that is not here; artefacts remember its name alone."""
-    from migrate.embedders import find_model
-    from migrate.embedders.kinds import runs_code, split_spec
-
     provider, name = split_spec(model.spec)
     is_folder = provider == "sentence-transformers" and "/" not in name and find_model(name) is None
     return is_out_of_sight(model) or runs_code(model.spec) or (is_folder and not Path(name).is_dir())
@@ -400,8 +375,6 @@ def may_not_load(model: ModelIdentity) -> bool:
 
 def name_of(store: Store) -> str:
     """A name for what is made of a store: that of its file or folder without an ending, or what a URI has instead."""
-    from migrate.stores.registry import path_in
-
     location = store.info.location
     path = path_in(location)
     if path is None:
@@ -412,8 +385,6 @@ def name_of(store: Store) -> str:
 
 def warn_of_place(store: Store, output: Path) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
-    from migrate.stores.registry import path_in
-
     path = path_in(store.info.location)
     folder = path.parent if path is not None and path.is_file() else path
     is_inside = folder is not None and not store.strangers() and real_path(folder) in real_path(output).parents
@@ -430,8 +401,6 @@ def path_beside(store: Store, ending: str) -> Path:
 
     It is beside the folder of a file that has one to itself: `switch` lets whole folders trade places.
     """
-    from migrate.stores.registry import path_in
-
     path = path_in(store.info.location)
     name = f"{name_of(store)}-{ending}"
     if path is None:

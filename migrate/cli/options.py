@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
-from migrate.cli.terminal import QUIET, complain
-from migrate.errors import StoreError, UsageError
-from migrate.files import atomic_file, json_text, output_errors, real_path, refuse_file, write_bytes
+from migrate.cli.terminal import QUIET
+from migrate.errors import UsageError
+from migrate.files import default_cache_path, real_path, refuse_file
 from migrate.locations import hide_secrets, place_of
 from migrate.pace import LEAST
 from migrate.removed import removed_option
-from migrate.requests import run_request
 from migrate.steps.base import (
+    COST,
     FORCE,
     FORCE_REPORTS,
     GENERAL,
+    LOWEST_MARGIN,
     MARGIN,
     SEED,
+    fields_of,
 )
 from migrate.steps.base import option as described
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from click.types import OptionHelpExtra
-
-    from migrate.embedders.base import Embedder
-    from migrate.manifest import ModelIdentity
-    from migrate.report.suite import Suite
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -90,33 +87,6 @@ class _Spec(click.types.StringParamType):
 
 STORE = _Place("store", hide_secrets)  # a password is taken out here, before anything could print it
 STITCH = _Place("stitch", lambda location: place_of(_without_kind(location)))
-
-
-def local_paths(*locations: Path | str | None) -> list[Path]:
-    """Return the files and folders among what is read, which no output may replace."""
-    from migrate.stores.registry import path_in
-
-    return [path for location in locations if location is not None and (path := path_in(location)) is not None]
-
-
-_WITH_SCHEME = re.compile(r"[A-Za-z][\w+-]+:")
-
-
-def refuse_missing(*locations: object | None, target: object | None = None) -> None:
-    """Refuse files and folders to be read of which two or more are missing, all in one line.
-
-    A single one is refused where it is opened. Locations with a scheme and names of BEIR sets are not looked at, and of
-    targets only `file:PATH` is. Raises StoreError: several are missing.
-    """
-    from migrate.datasets.download import BEIR_MD5
-    from migrate.embedders.kinds import split_settings
-
-    names = [str(location) for location in locations if location is not None]
-    names += [split_settings(str(target))[0].removeprefix("file:")] if str(target).startswith("file:") else []
-    paths = [name for name in names if not _WITH_SCHEME.match(name) and name not in BEIR_MD5]
-    missing = [path for path in dict.fromkeys(paths) if not (os.path.lexists(path) or local_paths(path))]
-    if len(missing) > 1:
-        raise StoreError(f"no such files or folders: {', '.join(missing)}; check the paths")
 
 
 class FiniteRange(click.FloatRange):
@@ -207,19 +177,9 @@ class _Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; where it refuses what the same command has done before, end as that did."""
-        from migrate.cli.asked import ended_before, request_of
+        from migrate.cli.asked import run_once  # with all kinds of stores, which no help text needs
 
-        request = request_of(ctx)
-        try:
-            with run_request(request):
-                code = super().invoke(ctx)
-        except (UsageError, StoreError):
-            # with --force it was not refused for what is there: it was to be done again, and could not be
-            if ctx.params.get("force") or (code := ended_before(request)) is None:
-                raise
-            return code
-        request.ends(code if isinstance(code, int) else 0)
-        return code
+        return run_once(ctx, super().invoke)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; name all that is missing, and what took the place of an option that is gone."""
@@ -334,8 +294,13 @@ _KINDS: dict[str, Any] = {
 """How the words of a command line are read, by the kinds that fields name."""
 
 
-def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> Callable[[Command], Command]:
-    """Return the argument or the option of a field of a step, by the field's name, metadata and default."""
+def declared(
+    name: str, metadata: Mapping[str, Any], default: Any = MISSING, *, section: str | None = None
+) -> Callable[[Command], Command]:
+    """Return the argument or the option of a field of a step, by the field's name, metadata and default.
+
+    An option whose metadata name no section of the help text stands in `section`.
+    """
     settings = dict(metadata)
     kind, text, flags, choices = (settings.pop(key, None) for key in ("kind", "help", "flags", "choices"))
     if settings.pop("is_argument", False):
@@ -345,37 +310,52 @@ def declared(name: str, metadata: Mapping[str, Any], default: Any = MISSING) -> 
         settings = {"required": True, **settings} if default is MISSING else {**settings, "default": default}
     else:
         settings |= {"is_flag": True} if default is not None else {"is_flag": True, "default": None}
+    settings = {"section": section, **settings}
     return option(*(flags or (f"--{name.replace('_', '-')}",)), name, help=text, **settings)
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def option_group(kind: type[Any], argument: str, *added: Decorator, section: str | None = None) -> Decorator:
-    """Add options to a command, which gets them as one `argument`: a dataclass of `kind` with a field for each.
+def record(
+    kind: type[Any], *names: str, argument: str = "request", section: str | None = None, **settings: Any
+) -> Decorator:
+    """Add options to a command, which gets them as one `argument`: a dataclass of `kind`, often a step.
 
-    The options are those of the fields, unless they are `added`. Those that name no section of the help text stand in
-    `section`.
+    They are those of its fields, or of those in `names` where there are any; `settings` are fields that the command
+    sets itself. Options that name no section of the help text stand in `section`.
     """
-    added = added or tuple(declared(field.name, field.metadata, field.default) for field in fields(kind))
+    typed = [it for it in fields_of(kind) if "kind" in it.metadata and it.name not in settings]
+    typed = [it for it in typed if not names or it.name in names]
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        names: list[str] = []
-
         @wraps(command)
-        def with_group(**arguments: Any) -> Any:
-            values = {name: arguments.pop(name) for name in names}
-            return command(**{argument: kind(**values)}, **arguments)
+        def with_record(**arguments: Any) -> Any:
+            values = {it.name: arguments.pop(it.name) for it in typed}
+            return command(**{argument: kind(**values, **settings)}, **arguments)
 
-        wrapped: Callable[..., Any] = with_group
-        for decorate in reversed(added):
-            wrapped = decorate(wrapped)
-            newest: _Option = wrapped.__click_params__[-1]  # type: ignore[attr-defined]
-            newest.section = newest.section or section
-            names.append(str(newest.name))
+        wrapped: Callable[..., Any] = with_record
+        for it in reversed(typed):
+            wrapped = declared(it.name, it.metadata, it.default, section=section)(wrapped)
         return wrapped
 
     return add
+
+
+def done_by(reference: str) -> Decorator:
+    """Let a command that is declared here be done by a function elsewhere, named as `package.module:function`.
+
+    Its module has its imports at its top, and is imported when the command runs; `--help` reads the declaration alone.
+    """
+
+    def replace_declaration(declaration: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(declaration)
+        def work(**arguments: Any) -> Any:
+            return resolve_name(reference)(**arguments)
+
+        return work
+
+    return replace_declaration
 
 
 def command(name: str, summary: str = "", *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
@@ -412,14 +392,15 @@ output = option("--output", "-o", type=PATH, required=True, help="Folder to writ
 stitch_output = option(
     "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
 )
-margin = declared("margin", MARGIN, 0.95)
-accept_margin = option(
-    "--accept-margin",
-    type=FiniteRange(0, 1, min_open=True),
-    metavar="SHARE",
-    help="Repeat the value to confirm a --margin below 0.5.",
-    is_seldom=True,
+_ACCEPT_MARGIN = described("Repeat the value to confirm a --margin below 0.5.", "share", is_seldom=True)
+accept_margin = declared("accept_margin", _ACCEPT_MARGIN, None)
+dry_run = option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would be read, embedded, paid and written; embed and write nothing.",
+    section=GENERAL,
 )
+agreed = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
 
 
 CONFIGURATION = "migrate.configuration"
@@ -436,12 +417,10 @@ class MarginOptions:
         It is low, and the word was not typed.
     """
 
-    margin: float
-    accept_margin: float | None
+    margin: float = field(default=0.95, metadata=MARGIN)
+    accept_margin: float | None = field(default=None, metadata=_ACCEPT_MARGIN)
 
     def __post_init__(self) -> None:
-        from migrate.audit.verdict import LOWEST_MARGIN
-
         typed = _source_of("accept_margin") is ParameterSource.COMMANDLINE
         if self.margin < LOWEST_MARGIN and not (typed and self.accept_margin == self.margin):
             origin = f" (from {self.origin})" if self.origin else ""
@@ -509,31 +488,6 @@ class ModelOptions:
     document_prefix: str | None = _setting("text")
     query_prefix: str | None = _setting("text")
 
-    def load(
-        self,
-        spec: str,
-        *,
-        recorded: ModelIdentity | None = None,
-        state: Path | None = None,
-        seed: int = 0,
-        asks_again: bool = True,
-    ) -> Embedder:
-        """Return the embedder of a spec, with these options, and what a manifest has `recorded` of it.
-
-        A command that `asks_again` for the same texts pays for them once even without the cache: what it embeds is
-        stored in a file until it ends.
-        """
-        from migrate.embedders import load_embedder, recorded_options
-        from migrate.embedders.cache import CachedEmbedder
-
-        settings = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
-        if recorded is not None:
-            settings = {**recorded_options(recorded), **settings}
-        cache = self.cache_file
-        embedder = load_embedder(spec, base_url=self.base_url, **settings, state=state, cache=cache, seed=seed)
-        temporary_cache = _file_aside() if asks_again and cache is None and embedder.cacheable else None
-        return embedder if temporary_cache is None else CachedEmbedder(embedder, temporary_cache, keeps=False)
-
     def for_source(self) -> ModelOptions:
         """Return the options without those that belong to the target model alone."""
         return replace(self, dimensions=None, document_prefix=None, query_prefix=None)
@@ -541,8 +495,6 @@ class ModelOptions:
     @property
     def cache_file(self) -> Path | None:
         """The file of the embedding cache, or None for none."""
-        from migrate.embedders.cache import default_cache_path
-
         if self.cache == "none":
             return None
         return Path(self.cache) if self.cache else default_cache_path()
@@ -552,21 +504,7 @@ SETTINGS = ("device", "batch_size", "concurrency", "rate", "dimensions", "docume
 """Fields of `ModelOptions` that a SPEC may say."""
 
 
-def _file_aside() -> Path | None:
-    """Return a file that goes away with the command that is running, one for all its models; None outside of one."""
-    from tempfile import TemporaryDirectory
-
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return None
-    key = f"{__name__}.aside"
-    if key not in context.meta:
-        context.meta[key] = Path(context.with_resource(TemporaryDirectory(prefix="lead-migrate-")))
-    folder: Path = context.meta[key]
-    return folder / "embeddings.sqlite"
-
-
-model_options = option_group(ModelOptions, "model", section="Models")
+model_options = record(ModelOptions, argument="model", section="Models")
 """Adds the options of `ModelOptions`."""
 
 
@@ -600,41 +538,6 @@ class Outputs:
                 )
             refuse_file(path, *inputs, force=force)
 
-    def leave(
-        self, document: Mapping[str, Any], page: Callable[[], str], suite: Suite | None = None, *, force: bool
-    ) -> None:
-        """Write the files. GitHub Actions is shown the suite too."""
-        from migrate.report.suite import junit_xml
 
-        if suite is not None:
-            show_to_github(suite)
-        for path in self.report:
-            if path.suffix == ".json":
-                payload = json_text(document).encode()
-            elif path.suffix == ".html":
-                payload = page().encode()
-            else:
-                payload = b"" if suite is None else junit_xml(suite)
-            with atomic_file(path, force=force) as unfinished:
-                write_bytes(unfinished, payload)
-
-
-def show_to_github(suite: Suite) -> None:
-    """Annotate the run of GitHub Actions, where this is one, and summarize it on its page.
-
-    Annotations go to stderr, where GitHub reads them too, and no JSON is spoilt.
-    """
-    from migrate.report.characters import for_markup
-    from migrate.report.suite import annotation_lines
-
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        return
-    for line in annotation_lines(suite):
-        complain(line)
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
-            file.write(for_markup(suite.markdown) + "\n")
-
-
-report_options = option_group(Outputs, "outputs", section="Reports")
+report_options = record(Outputs, argument="outputs", section="Reports")
 """Adds the options of `Outputs`."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
+from migrate.cli.dry_run import models_for, stop_if_dry
+from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, judged_words, warn_of_place
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
@@ -25,24 +24,9 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
 
-@options.command("reembed", example="lead-migrate reembed my-store --target tfidf:64 -o new-store")
-@step_options(Reembed)
-@options.model_options
-@DRY_RUN
-@options.as_json
-@options.quiet
-def command(request: Reembed, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
-    """Embed every text of STORE with another model.
-
-    Kind, ids, order, texts and metric stay the same. What the embedding cache has is not embedded again. The same
-    command goes on where one broke off. Every vector is the model's own then, so that `switch` takes the new store
-    without an audit.
-
-    An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
-
-    With --share only a part is embedded, the documents that matter most, and a stitch translates the others. With
-    --from-cache a translated STORE gets what the cache has; it keeps its other vectors (`backfill` is the same).
-    """
+def command(request: Reembed, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
+    """Embed every text of STORE with another model."""
+    paid = Spending(request.max_cost, is_agreed=yes)
     request.check()
     if request.from_cache:
         fill_from_cache(request, model, dry_run=dry_run, as_json=as_json)
@@ -58,12 +42,12 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
     from migrate.stores.registry import output_of
 
     store, output = str(request.store), str(request.output)
-    refuse_overlap(output_of(output).path, *options.local_paths(store))
+    refuse_overlap(output_of(output).path, *local_paths(store))
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         warn_of_place(opened, output_of(output).path)
-        loaded = model.load(str(request.target), seed=request.seed, asks_again=False)
+        loaded = load_model(model, str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
         step = replace(request, store=opened, target=loaded, progress=progress)
         step.refuse_existing()
@@ -102,7 +86,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         output = output_of(request.output)
-        refuse_overlap(output.path, *options.local_paths(store))
+        refuse_overlap(output.path, *local_paths(store))
         embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
+from migrate.cli.dry_run import models_for, stop_if_dry
+from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import (
     advise_other_queries,
     advise_recommendation,
@@ -21,11 +21,9 @@ from migrate.cli.options import (
     MarginOptions,
     ModelOptions,
     Outputs,
-    report_options,
 )
 from migrate.cli.reembed import show_reembedded
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import (
@@ -46,41 +44,18 @@ if TYPE_CHECKING:
     from migrate.steps.reembed import Reembed
 
 
-@options.command(
-    "run",
-    example="lead-migrate run my-store --target tfidf:64 --judged my-beir -o migration",
-)
-@step_options(Run)
-@options.accept_margin
-@options.model_options
-@report_options
-@DRY_RUN
-@options.as_json
-@options.verbose
-@options.quiet
 def command(
     request: Run,
     accept_margin: float | None,
-    paid: Spending,
+    yes: bool,
     model: ModelOptions,
     outputs: Outputs,
     dry_run: bool,
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Fit a stitch, translate STORE, and audit the result.
-
-    Everything is left in one folder. The audit embeds a pool of documents, no more than the verdict needs; with
-    --reference build, every document is embedded for comparison. Of a small store, of which fit and audit would embed
-    every document, there is nothing to judge, and no queries are needed: it is embedded in full, as `reembed` does,
-    unless --reference is named.
-
-    The same command again goes on where a run broke off; a finished run only prints its verdict again. With another
-    --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew;
-    a store that was embedded in full is translated beside that.
-
-    The arm `stay` is there when the source model is named, or when the store's manifest says it.
-    """
+    """Fit a stitch, translate STORE, and audit the result."""
+    paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.audit.locations import Locations
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
@@ -92,8 +67,8 @@ def command(
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
     margin = MarginOptions(request.margin, accept_margin)
     request.check()
-    options.refuse_missing(store, request.queries_location, target=target)
-    read = options.local_paths(store, request.queries_location)
+    refuse_missing(store, request.queries_location, target=target)
+    read = local_paths(store, request.queries_location)
     refuse_overlap(output, *read)
     outputs.refuse(*read, force=request.force)
     _refuse_own(outputs, output)
@@ -101,7 +76,7 @@ def command(
     with advise_other_queries(), progress_bar() as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
-        embedder = model.load(target, seed=seed)
+        embedder = load_model(model, target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
         old = source_model_of(opened, _text(request.source_model), model)
         step = replace(

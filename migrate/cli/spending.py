@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from migrate.cli.inputs import load_model
 from migrate.cli.next_step import command_line
-from migrate.cli.options import ModelOptions, option
+from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
+from migrate.cost.deal import weigh
+from migrate.cost.estimate import dollars
+from migrate.cost.spending import TARGET
+from migrate.embedders import facts_of
 from migrate.errors import SpendingError
 from migrate.files import cache_folder, read_file
-from migrate.steps.base import COST
+from migrate.manifest import today
+from migrate.report.terminal import wrap
 
 if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
@@ -32,8 +38,6 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
     from migrate.vectors import Progress
 
-AGREED = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
-
 
 class Spending:
     """The estimates of one command, the question about them, and what it did spend.
@@ -41,7 +45,7 @@ class Spending:
     `cap_usd` is what its plan may spend: `--max-cost`, or what was agreed to beyond that, all where it `is_agreed`.
     """
 
-    def __init__(self, max_cost: float, *, is_agreed: bool) -> None:
+    def __init__(self, max_cost: float | None, *, is_agreed: bool) -> None:
         self.max_cost = self.cap_usd = max_cost
         self.is_agreed = is_agreed
         self._estimates: dict[MeteredEmbedder, Estimate] = {}
@@ -63,10 +67,6 @@ class Spending:
 
         One that `is_proven` has an audit in it.
         """
-        from migrate.cost.deal import weigh
-        from migrate.cost.spending import TARGET
-        from migrate.report.terminal import wrap
-
         target = next(model for model in plan.models if model.role == TARGET)
         deal = weigh(target, store, is_proven=is_proven, seed=seed)
         if deal is not None and deal.plan.documents:
@@ -78,8 +78,6 @@ class Spending:
 
     def agree(self, plan: PaidStep[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question."""
-        from migrate.cost.spending import TARGET
-
         if all(model.meter is None for model in plan.models if model.role == TARGET):
             advise("to embed: the target model costs no money")
         self.agree_on(plan.models, progress=progress)
@@ -100,8 +98,8 @@ class Spending:
             caps.append(model.cap)
         warn_of_old_prices(profiles)
         usd = sum(estimate.usd or 0 for estimate in self._estimates.values())
-        if usd > self.max_cost:
-            self._ask(usd)
+        if self.max_cost is not None and usd > self.max_cost:
+            self._ask(usd, self.max_cost)
             most = ((estimate.usd or 0) * (1 + meter.counter.error) for meter, estimate in self._estimates.items())
             self.cap_usd = sum(most) * 1.1  # besides what the counter may be off by, it may cost a tenth more
             for cap in caps:  # of a plan that runs already
@@ -114,12 +112,10 @@ class Spending:
                 "give its price with --price"
             )
 
-    def _ask(self, usd: float) -> None:
-        from migrate.cost.estimate import dollars
-
+    def _ask(self, usd: float, max_cost: float) -> None:
         if self.is_agreed:
             return
-        beyond = f"this would cost {dollars(usd)}, more than --max-cost ({dollars(self.max_cost)})"
+        beyond = f"this would cost {dollars(usd)}, more than --max-cost ({dollars(max_cost)})"
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
         with bar_hidden():
@@ -148,9 +144,6 @@ class Spending:
 
 def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
     """Warn of prices of the registry that are months old: once a day, whatever commands are run."""
-    from migrate.embedders import facts_of
-    from migrate.manifest import today
-
     day, marker = today(), cache_folder() / "warned-of-prices"
     priced = [(profile, facts_of(profile.spec)) for profile in profiles]
     ages = [
@@ -174,7 +167,7 @@ def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLooku
     path = model.cache_file
     if not profile.is_api or path is None or not path.is_file():
         return None
-    embedder = model.load(spec)
+    embedder = load_model(model, spec)
     if not embedder.is_cached:
         return None
     return lambda texts: embedder.are_cached(texts, "document")
@@ -186,6 +179,8 @@ def with_views(fitted: FittedStitch, model: ModelOptions) -> FittedStitch:
     if reader is None:
         return fitted
     models = {
-        spec: model.for_source().load(spec) for spec, view in reader.models.items() if view.profile.is_paid is not False
+        spec: load_model(model.for_source(), spec)
+        for spec, view in reader.models.items()
+        if view.profile.is_paid is not False
     }
     return replace(fitted, reader=reader.with_models(models))

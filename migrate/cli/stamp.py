@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, stop_if_dry
+from migrate.check.stamp import manifest_place, read_finding, refuse_stamped
+from migrate.cli.dry_run import stop_if_dry
+from migrate.cli.inputs import load_model
 from migrate.cli.next_step import advise_next, advise_store, lead_on
 from migrate.cli.options import ModelOptions
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show_result
+from migrate.embedders.kinds import with_settings
+from migrate.report.check import stamp_document, stamp_text
 from migrate.steps.stamp import Stamp, sample_size
+from migrate.stores import open_store
 
 
-@options.command("stamp", example="lead-migrate stamp my-store/ --model tfidf:32")
-@step_options(Stamp)
-@options.model_options
-@DRY_RUN
-@options.as_json
-@options.quiet
 def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -> int:
-    """Record which model the vectors of STORE come from.
-
-    A manifest is written beside the index, so that later checks need no embedding. The store is checked first; exits
-    with 1, and writes nothing, if it does not come from the model. Its own files stay as they are.
-    """
-    from migrate.check.stamp import manifest_place, read_finding, refuse_stamped
-    from migrate.embedders.kinds import with_settings
-    from migrate.report.check import stamp_document, stamp_text
-    from migrate.stores import open_store
-
+    """Record which model the vectors of STORE come from."""
     request.check()
     store, spec = str(request.store), request.model
     opened = open_store(store)
@@ -41,7 +29,7 @@ def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -
         embeds = [f"to embed: {count:,} texts by {spec}, to check that they are its own"] if count else []
         stop_if_dry(dry_run, reads=[store], writes=[manifest_place(opened)], embeds=embeds, as_json=as_json)
     with progress_bar() as progress:
-        embedder = None if spec is None else model.load(str(spec), state=opened.model_folder)
+        embedder = None if spec is None else load_model(model, str(spec), state=opened.model_folder)
         done = replace(request, store=opened, model=embedder, progress=progress).execute()
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, stop_if_dry
+from migrate.cli.dry_run import stop_if_dry
 from migrate.cli.next_step import advise_worker
-from migrate.cli.options import option
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, show_result
 from migrate.errors import UsageError
 from migrate.files import command_ends, real_path
@@ -26,22 +23,8 @@ if TYPE_CHECKING:
 _Done = TypeVar("_Done", bound="Switched | Dropped")
 
 
-@options.command(
-    "switch",
-    example="lead-migrate switch my-store new-store --audit report.json",
-)
-@step_options(Switch)
-@DRY_RUN
-@options.as_json
 def command(request: Switch, dry_run: bool, as_json: bool) -> None:
-    """Put the store NEW in the place of OLD.
-
-    OLD steps aside, and is kept until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, as
-    every vector in it is the model's own.
-
-    Both names change in one step, where the system or the database can do that. A switch that was killed is finished
-    by the same command, or undone by `rollback`.
-    """
+    """Put the store NEW in the place of OLD."""
     from migrate.report.switch import switched_text
 
     if dry_run:
@@ -76,16 +59,9 @@ def _folder_under_shell(done: Switched) -> str | None:
     return str(folder / current.relative_to(moved)) if current.is_relative_to(moved) else None
 
 
-@options.command("rollback", example="lead-migrate rollback my-store")
-@step_options(Rollback)
-@DRY_RUN
-@options.as_json
 @command_ends()
 def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
-    """Undo a switch: put the old store back in its place.
-
-    It answers at OLD again, and the new one where it was before.
-    """
+    """Undo a switch: put the old store back in its place."""
     from migrate.report.switch import rolled_back_text
 
     if dry_run:
@@ -99,18 +75,9 @@ def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
     _show("rollback", request.run(), rolled_back_text, as_json=as_json)
 
 
-@options.command("forget", example="lead-migrate forget my-store --yes")
-@step_options(Forget)
-@option("--yes", is_flag=True, help="Delete without a question.")
-@DRY_RUN
-@options.as_json
 @command_ends()
 def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
-    """Delete the old store after a switch, or a field.
-
-    The old store is the one that stepped aside for what answers at OLD now. A field is named as STORE?vector=FIELD: one
-    that `translate --into` has added, or one that another was added beside. Nothing else is deleted.
-    """
+    """Delete the old store after a switch, or a field."""
     from migrate.report.switch import forgotten_text, what_is_forgotten
 
     deleted = what_is_forgotten(request.planned)

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrate.cli import options
 from migrate.cli.dry_run import models_for
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
-from migrate.cli.options import ModelOptions, option
+from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cli.verdict import load_model_of
 from migrate.steps.sync import Sync
 
 
-@options.command(
-    "sync",
-    example="lead-migrate sync my-store new-store --dry-run",
-)
-@option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
-@step_options(Sync)
-@options.model_options
-@options.as_json
-@options.quiet
-def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, as_json: bool) -> None:
-    """Bring NEW, translated from OLD, up to date with OLD.
-
-    Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
-    vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
-    """
+def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_json: bool) -> None:
+    """Bring NEW, translated from OLD, up to date with OLD."""
+    paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.cost.unread import count_unread
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
     from migrate.steps.sync.place import refuse_switched

@@ -25,13 +25,12 @@ from migrate.requests import running
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from migrate.audit.report import AuditReport
     from migrate.vectors import Progress
 
 PROGRAM = "lead-migrate"
 """The console script."""
 
-_NARROWEST = 40
+NARROWEST = 40
 """Columns that everything is laid out for at least."""
 
 
@@ -182,15 +181,6 @@ def is_quiet() -> bool:
     return context is not None and bool(context.meta.get(QUIET))
 
 
-def summary_text(report: AuditReport, page: Path | None) -> str:
-    """Return the summary of an audit as wide as the terminal; `page` is where the report is shown."""
-    from migrate.report.summary import audit_summary
-    from migrate.report.terminal import WIDTH
-
-    columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    return audit_summary(report, page=page, width=max(columns, _NARROWEST))
-
-
 def coloured_verdict(text: str) -> str:
     """Return the text with verdicts in colour where they begin a line, unless nobody would see it."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
@@ -295,5 +285,5 @@ def _is_watched() -> bool:
     """Return whether stderr is a terminal that can move its cursor, and nobody asked for plain text."""
     environment = os.environ
     plain = environment.get("NO_COLOR") or environment.get("CI", "").lower() not in ("", "0", "false")
-    wide = shutil.get_terminal_size().columns >= _NARROWEST
+    wide = shutil.get_terminal_size().columns >= NARROWEST
     return sys.stderr.isatty() and wide and not plain and environment.get("TERM", "dumb") not in ("dumb", "unknown")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
+from migrate.cli.dry_run import models_for, stop_if_dry
+from migrate.cli.inputs import load_model, refuse_missing
 from migrate.cli.next_step import (
     JUDGED,
     advise_next,
@@ -19,7 +19,6 @@ from migrate.cli.next_step import (
 )
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending, with_views
-from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
@@ -83,27 +82,15 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
         missing = "its model" if recorded is None else f"where {file} is"
         raise UsageError(f"{folder}: the stitch does not say {missing}; name the model with --target SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
-        return model.load(str(spec), state=folder)
+        return load_model(model, str(spec), state=folder)
     if spec is None:
         refuse_recorded_code(recorded, folder, "--target")
-    return model.load(str(spec or recorded.spec), recorded=recorded, state=folder)
+    return load_model(model, str(spec or recorded.spec), recorded=recorded, state=folder)
 
 
-@options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
-@step_options(Translate)
-@options.model_options
-@DRY_RUN
-@options.as_json
-@options.quiet
-def command(request: Translate, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
-    """Translate STORE by STITCH into a new store.
-
-    Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
-    pgvector:postgresql://HOST/DB#TABLE.
-
-    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
-    the new vectors go into a field of the same records, which is STORE?vector=FIELD.
-    """
+def command(request: Translate, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
+    """Translate STORE by STITCH into a new store."""
+    paid = Spending(request.max_cost, is_agreed=yes)
     run_translation(request, paid, model, dry_run=dry_run, as_json=as_json)
 
 
@@ -116,7 +103,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
 
     request.check()
     store, stitch = str(request.store), cast("Path | str", request.stitch)
-    options.refuse_missing(store, stitch, target=request.target)
+    refuse_missing(store, stitch, target=request.target)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)

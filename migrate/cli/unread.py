@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from migrate.audit.pool import DEPTHS
 from migrate.cli.terminal import advise, warn
+from migrate.cost.unread import count_unread, count_unread_of_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +30,6 @@ def warn_of_unread(unread: Unread | None, subject: str, remedy: str) -> None:
 
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
     """Count what a model will leave unread of a store's documents, say so, and return it."""
-    from migrate.cost.unread import count_unread_of_store
-
     if not store.info.has_texts:
         return None
     unread = count_unread_of_store(store, embedder.loaded_profile(), seed=seed)
@@ -38,8 +39,6 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
 
 def count_unread_of_sample(step: Fit) -> Unread | None:
     """Count the same for the sample of a fit, of which `warn_of_store` has warned; only one at random is drawn here."""
-    from migrate.cost.unread import count_unread
-
     target = step.inputs.embedder.loaded_profile()
     is_random = step.query_log is None and step.strategy in (None, "random")
     if not (is_random and step.inputs.store.info.has_texts and target.max_tokens is not None):
@@ -55,10 +54,6 @@ def with_unread(
     A warning of the subjects in `warned` is printed too. The translation and the full re-embed that it is compared with
     are both of what is read.
     """
-    from dataclasses import replace
-
-    from migrate.cost.unread import count_unread, count_unread_of_store
-
     profile = embedder.loaded_profile()
     counted = {
         DOCUMENTS: count_unread_of_store(store, profile, seed=seed) if store.info.has_texts else None,
@@ -75,8 +70,6 @@ def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder) -> Non
 
     Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
     """
-    from migrate.audit.pool import DEPTHS
-
     count = len(query_set.distinct)
     is_many = count >= 100  # worth being divided into those that choose and those that judge
     if embedder.keeps and is_many and store.info.count > DEPTHS[0] * count:

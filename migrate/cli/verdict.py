@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from migrate.cli.inputs import load_model
 from migrate.cli.next_step import OLD, advise_switch, command_line, file_of, is_out_of_sight
-from migrate.cli.terminal import PROGRAM, advise, show, show_json, summary_text
+from migrate.cli.outputs import summary_text, write_reports
+from migrate.cli.terminal import PROGRAM, advise, show, show_json
 from migrate.display import counted
 from migrate.errors import InputError, RemoteError, UsageError
 
@@ -35,7 +37,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
     if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
-        embedder = options.load(str(spec), state=store.model_folder)
+        embedder = load_model(options, str(spec), state=store.model_folder)
         embedder.expect_dim(store.info.dim, store.info.location)
         return embedder
     if spec is None:
@@ -45,7 +47,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
             f"{store.info.location}: {file_of(recorded)}, which its vectors are from, is not in the current folder; "
             f"say where it is with {flag} file:PATH"
         )
-    embedder = options.load(str(spec or recorded.spec), recorded=recorded, state=store.model_folder)
+    embedder = load_model(options, str(spec or recorded.spec), recorded=recorded, state=store.model_folder)
     embedder.expect_dim(store.info.dim, store.info.location, advice=_advice(spec or recorded.spec, recorded.dim, flag))
     try:
         identity = embedder.identity
@@ -102,7 +104,7 @@ def show_report(
     try:
         _show(document, summary_text(report, page), lambda: report_text(sections), as_json=as_json, verbose=verbose)
     finally:
-        outputs.leave(document, lambda: report_page(sections), audit_suite(report), force=force)
+        write_reports(outputs, document, lambda: report_page(sections), audit_suite(report), force=force)
     return EXIT_CODES[report.outcome.value]
 
 
@@ -111,7 +113,7 @@ def show_finished(
 ) -> int:
     """Print what a finished run said, write it where it is wanted, and return its exit code; its `page` is there."""
     _show(finished.document, finished.summary, lambda: finished.details, as_json=as_json, verbose=verbose)
-    outputs.leave(finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=force)
+    write_reports(outputs, finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=force)
     return EXIT_CODES[finished.outcome]
 
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
 import click
 
 from migrate.audit.step import Audit
 from migrate.cli import options
-from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
-from migrate.cli.next_step import JUDGED, TARGET, advise_next, target_words
-from migrate.cli.options import ModelOptions, option
-from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
-from migrate.cli.terminal import advise, progress_bar, show, show_json
-from migrate.cli.verdict import load_model_of, source_model_of, stop_if_same
-from migrate.collections.fitting import FitCollections, save_stitches
-from migrate.errors import UsageError
-from migrate.files import free_path, refuse_output
+from migrate.collections.fitting import FitCollections
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+_reports = options.option(
+    "--reports", type=options.PATH, metavar="FOLDER", help="Folder of the reports of `collections audit`."
+)
 
-    from migrate.collections.auditing import AuditedCollection
-    from migrate.collections.members import Collections
+_store = click.argument("store", type=options.STORE)
 
 
 @click.group("collections", cls=options.OrderedGroup, short_help="Move many collections of one place by one stitch.")
@@ -38,33 +25,13 @@ def command() -> None:
     """
 
 
-_store = click.argument("store", type=options.STORE)
-_reports = option(
-    "--reports", type=options.PATH, metavar="FOLDER", help="Folder of the reports of `collections audit`."
-)
-
-
 @command.add_command
 @options.command("inspect", "List the collections.", example="lead-migrate collections inspect 'chroma:vector_db#*'")
 @_store
 @options.as_json
-def inspect(store: str, as_json: bool) -> None:
+@options.done_by("migrate.collections.action:inspect")
+def inspect() -> None:
     """List the collections that STORE means, and which are left out of a migration, and why."""
-    from migrate.collections.members import find_collections
-    from migrate.report.sections import TextTable
-    from migrate.report.terminal import as_text
-
-    collections = find_collections(store)
-    if as_json:
-        members = [{"name": it.name, "location": it.location, "vectors": it.store.info.count,
-                    "dimension": it.store.info.dim} for it in collections.members]  # fmt: skip
-        show_json({"collections": members, "left_out": collections.left_out}, kind="collections inspect")
-        return
-    rows = [(it.name, f"{it.store.info.count:,}", f"{it.store.info.dim:,}") for it in collections.members]
-    show(as_text(TextTable([("collection", "vectors", "dimension"), *rows], text_columns={0})))
-    for name, reason in collections.left_out.items():
-        show(f"left out: {name}: {reason}")
-    advise_next("collections fit", store, "--target", TARGET, "-o", free_path(Path("stitches")))
 
 
 @command.add_command
@@ -74,57 +41,20 @@ def inspect(store: str, as_json: bool) -> None:
     example="lead-migrate collections fit 'chroma:vector_db#*' --target openai:text-embedding-3-small -o stitches",
 )
 @options.output
-@step_options(FitCollections)
+@options.record(FitCollections)
+@options.agreed
 @options.model_options
 @options.force
-@DRY_RUN
+@options.dry_run
 @options.as_json
 @options.quiet
-def fit(
-    request: FitCollections,
-    output: Path,
-    paid: Spending,
-    model: ModelOptions,
-    force: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@options.done_by("migrate.collections.action:fit")
+def fit() -> None:
     """Learn one map from the vectors of all collections that STORE means.
 
     Collections of fewer than 100 documents are embedded whole, as no audit could find so few SAFE; of the others, the
     sample has some documents of each. The output has a stitch for each, with the same map and its own true vectors.
     """
-    from migrate.collections.members import output_beside
-    from migrate.report.fit import fit_blocks
-    from migrate.report.terminal import as_text
-
-    refuse_output(output, *options.local_paths(request.store.partition("#")[0]), force=force)
-    model = models_for(model, dry_run=dry_run)
-    with progress_bar() as progress:
-        target = model.load(str(request.target), seed=request.seed)
-        step = replace(request, target=target, progress=progress)
-        collections = step.collections
-        _tell(collections)
-        whole = sum(member.store.info.count for member in step.small)
-        if whole:
-            advise(f"{len(step.small):,} of them have fewer than 100 documents, and are embedded whole: {whole:,}")
-        for member in collections.members:
-            stop_if_same("collections fit", member.store, target, as_json=as_json)
-        stop_if_dry(dry_run, reads=[request.store], writes=[output], step=step, as_json=as_json)
-        paid.agree(step, progress=progress)
-        stitches = step.execute()
-        save_stitches(stitches, collections, output, force=force)
-    paid.finish()
-    fitted = next(iter(stitches.values()))
-    if as_json:
-        content = {**fitted.selection.as_details(), "stitches": str(output), "collections": list(stitches)}
-        show_json(content, kind="collections fit")
-        return
-    show(as_text(*fit_blocks(fitted.selection, bare=not collections.members[0].store.info.has_texts)))
-    pairs = fitted.manifest.counts["pairs"]
-    show(f"{output}: {fitted.stitch.spec}, fitted on {pairs:,} documents of {len(stitches):,} collections")
-    translated = output_beside(request.store) or free_path(Path("translated"))
-    advise_next("collections translate", request.store, output, "-o", translated)
 
 
 @command.add_command
@@ -135,41 +65,19 @@ def fit(
 )
 @_store
 @click.argument("stitches", type=options.PATH)
-@option(
+@options.option(
     "--output", "-o", type=options.STORE, required=True, help="Folder to write, or KIND:PLACE with a * for the name."
 )
 @options.force
 @options.as_json
 @options.quiet
-def translate(store: str, stitches: Path, output: str, force: bool, as_json: bool) -> None:
+@options.done_by("migrate.collections.action:translate")
+def translate() -> None:
     """Translate each of the collections into a store of its own, by the output of `collections fit`.
 
     The stores lie in the folder OUTPUT under the names of the collections, or, on a server, where a * in OUTPUT stands
     for what it is in STORE. Each appears when it is complete.
     """
-    from migrate.collections.members import find_collections
-    from migrate.collections.translating import load_stitches, translate_collections
-
-    collections = find_collections(store)
-    _tell(collections)
-    fitted = load_stitches(stitches, collections)
-    done = []
-    with progress_bar() as progress:
-        for collection in translate_collections(collections, fitted, output, force=force, progress=progress):
-            done.append(collection)
-            if not as_json:
-                show(collection.sentence)
-    if as_json:
-        show_json({"collections": done, "left_out": collections.left_out}, kind="collections translate")
-        return
-    if all(collection.is_all_true for collection in done):
-        advise("nothing to judge: all vectors are true ones")
-        advise_next("collections switch", store, output)
-        return
-    model = fitted[collections.members[0].name].manifest.model
-    reports = free_path(Path("reports"))
-    words = ["--source", store, "--judged", JUDGED, *target_words(model), "-o", reports]
-    advise_next("collections audit", output, *words)
 
 
 @command.add_command
@@ -178,80 +86,25 @@ def translate(store: str, stitches: Path, output: str, force: bool, as_json: boo
     "Judge each translated collection.",
     example="lead-migrate collections audit translated --source 'chroma:vector_db#*' --queries queries.txt -o reports",
 )
-@option(
+@options.option(
     "--output", "-o", type=options.PATH, required=True, help="Folder of the reports: a page for each, and the table."
 )
-@step_options(
+@options.record(
     Audit, "store", "source", "reference", "target", "source_model", "judged", "queries", "margin", "price", "seed",
     "force", "max_cost",
 )  # fmt: skip
+@options.agreed
 @options.model_options
-@DRY_RUN
+@options.dry_run
 @options.as_json
 @options.quiet
-def audit(request: Audit, output: Path, paid: Spending, model: ModelOptions, dry_run: bool, as_json: bool) -> int:
+@options.done_by("migrate.collections.action:audit")
+def audit() -> None:
     """Judge each of the collections in STORE, the output of `collections translate`.
 
     --source has the old collections, with a *. Of judged queries, each counts for the collections that have a relevant
     document; other queries are asked of all. The exit code is the worst: 0 if all are SAFE.
     """
-    from migrate.collections.auditing import (
-        collections_document,
-        plan_audits,
-        run_audits,
-        table_of,
-        worst_exit_code,
-        write_table,
-    )
-    from migrate.collections.members import find_collections
-    from migrate.collections.translating import new_location
-    from migrate.report.terminal import as_text
-    from migrate.stores import open_store
-
-    request.check()
-    if request.source is None:
-        raise UsageError("the old collections are not named; give them with --source, with a *")
-    new = str(request.store)
-    collections = find_collections(str(request.source))
-    _tell(collections)
-    model = models_for(model, dry_run=dry_run)
-    first = collections.members[0]
-    target = load_model_of(open_store(new_location(new, first)), cast("str | None", request.target), "--target", model)
-    with progress_bar() as progress:
-        source_model = source_model_of(first.store, cast("str | None", request.source_model), model)
-        step = replace(request, target=target, source_model=source_model, progress=progress)
-        plan = plan_audits(step, collections, new, output, force=request.force)
-        models = plan.models()
-        stop_if_dry(dry_run, reads=[new, request.source], writes=[output], models=models, as_json=as_json)
-        paid.agree_on(models, progress=progress)
-        step.cap.cap_usd = paid.cap_usd
-        rows = list(plan.done.values())
-        for row in run_audits(plan):
-            advise(f"{row.name}: {row.outcome}")
-            rows.append(row)
-    paid.finish()
-    write_table(output, rows, collections.left_out)
-    if as_json:
-        show_json(collections_document(rows, collections.left_out))
-    else:
-        show(as_text(table_of(rows, collections.left_out)), verdict=True)
-        show(f"reports: {output}")
-        _advise_switch(collections, rows, new, output)
-    return worst_exit_code(rows)
-
-
-def _advise_switch(collections: Collections, rows: Sequence[AuditedCollection], new: str, reports: Path) -> None:
-    """Print the switch of collections that are all SAFE, or what to do about those that are not."""
-    words = ["collections switch", collections.pattern, new]
-    unsafe = [row for row in rows if row.exit_code]
-    if unsafe:
-        advise(f"{len(unsafe):,} are not SAFE: the table says why, and the report of each what helps")
-        advise("for all of them, `collections fit` with a larger --sample helps, and the same commands again")
-    elif any(row.provisional for row in rows):
-        advise("provisional, as nothing is judged: judged queries (--judged) make it final; to switch as it is:")
-        advise_next(*words, "--unproven")
-    else:
-        advise_next(*words, "--reports", reports)
 
 
 @command.add_command
@@ -263,32 +116,13 @@ def _advise_switch(collections: Collections, rows: Sequence[AuditedCollection], 
 @click.argument("old", type=options.STORE)
 @click.argument("new", type=options.STORE)
 @_reports
-@option("--unproven", is_flag=True, help="Switch without a proof that the new ones are SAFE.")
+@options.option("--unproven", is_flag=True, help="Switch without a proof that the new ones are SAFE.")
 @options.as_json
-def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bool) -> None:
+@options.done_by("migrate.collections.action:switch")
+def switch() -> None:
     """Let the collections in NEW, the output of `collections translate`, answer for those of OLD.
 
     Collections of a server, and indexes in a folder, are switched one by one; of a database in a folder, all are put
     into one new folder, with those that are not moved as they are, and the two folders trade places. `rollback` undoes
     it.
     """
-    from migrate.collections.members import find_collections
-    from migrate.collections.switching import switch_collections
-    from migrate.report.switch import switched_text
-
-    collections = find_collections(old)
-    _tell(collections)
-    done = list(switch_collections(collections, new, reports, unproven=unproven))
-    if as_json:
-        show_json({"switched": done}, kind="collections switch")
-        return
-    for collection in done:
-        show(switched_text(collection, collection.old))
-
-
-def _tell(collections: Collections) -> None:
-    """Say how many collections are moved, and which are not, for each reason once."""
-    advise(f"{len(collections.members):,} collections, {collections.count:,} vectors")
-    for reason in dict.fromkeys(collections.left_out.values()):
-        names = [name for name, other in collections.left_out.items() if other == reason]
-        advise(f"left out, {reason}: {', '.join(names)}")

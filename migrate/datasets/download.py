@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from migrate.errors import DatasetError, RemoteError, UsageError
-from migrate.files import atomic_folder, cache_folder, output_errors, output_lock, sync_path
+from migrate.files import BEIR_URL, atomic_folder, cache_folder, output_errors, output_lock, sync_path
 from migrate.progress import Progress, no_progress
 from migrate.redirects import check_redirect
 
 ATTEMPTS = 5
-URL_VARIABLE = "LEAD_MIGRATE_BEIR_URL"
-"""Environment variable with another base URL: a mirror with the same archives."""
 
 BEIR_MD5 = {
     "arguana": "8ad3e3c2a5867cdced806d6503f29b99",
@@ -148,7 +146,7 @@ def fetch_beir(name: str, *, cache: Path, progress: Progress = no_progress) -> P
             if not folder.exists():  # another run may have finished while this one took the lock
                 partial = cache / f"{name}.zip.part"
                 official = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
-                url = os.environ.get(URL_VARIABLE) or official
+                url = os.environ.get(BEIR_URL) or official
                 download(f"{url.rstrip('/')}/{name}.zip", partial, progress=progress)
                 _check_hash(partial, name)
                 _unpack(partial, folder, name)

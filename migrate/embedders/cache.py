@@ -20,7 +20,7 @@ import numpy as np
 from migrate.embedders.base import UNKNOWN_QUERY, Embedder, Role, WrappedEmbedder, require_texts
 from migrate.embedders.own_database import OwnDatabase
 from migrate.errors import InputError
-from migrate.files import cache_folder, make_private, output_errors
+from migrate.files import make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
 
 LEAVE_ASIDE = "--cache none or another --cache leaves these vectors aside"
@@ -136,11 +136,6 @@ class CacheFile(OwnDatabase):
         with self.errors():
             query = "SELECT query FROM choosers WHERE choice = ?"
             return frozenset(digest for choice in choices for (digest,) in self._database.execute(query, (choice,)))
-
-
-def default_cache_path() -> Path:
-    """Return the cache that is used unless the user names another."""
-    return cache_folder() / "embeddings.sqlite"
 
 
 class CachedEmbedder(WrappedEmbedder):

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from migrate.embedders import Embedder, Role, load_known
 from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
-from migrate.embedders.cache import CachedEmbedder, default_cache_path
+from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
+from migrate.files import default_cache_path
 from migrate.live.generation import Generation, Texts, generation_of, model_of, open_generation
 from migrate.live.old_store import SEARCHES, Additions, BothFound, OldStore, joined
 from migrate.live.state import OLD_STORE, Counter, LiveState, ServedQuery, state_path, text_hash

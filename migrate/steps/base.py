@@ -115,6 +115,8 @@ GROUP_FIELD = option(
     is_seldom=True,
 )
 MARGIN = option("Share of the full re-embed's quality that must be retained.", "share")
+LOWEST_MARGIN = 0.5
+"""Below it SAFE is said of what loses most of the quality, which is remarked beside the verdict."""
 PLAN = option(
     "Arm that the verdict and the exit code are about: translated, together, bridge, two-stage-N or together-N.",
     "text",

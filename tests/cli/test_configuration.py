@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from migrate.cli.audit import command
+from migrate.cli.commands.audit import audit as command
 from migrate.cli.configuration import find_configuration, read_defaults
 from migrate.cli.main import leaf_commands
 from migrate.files import cache_folder, work_folder

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from migrate.datasets.beir import load_beir
-from migrate.datasets.download import BEIR_MD5, URL_VARIABLE, download, fetch_beir, resolve_beir
+from migrate.datasets.download import BEIR_MD5, download, fetch_beir, resolve_beir
 from migrate.errors import DatasetError, LockedError, OutputError, RemoteError, UsageError
-from migrate.files import output_lock
+from migrate.files import BEIR_URL, output_lock
 
 NOISE = "".join(hashlib.sha256(bytes([i])).hexdigest() for i in range(256))  # 16 kB that deflate cannot shrink away
 FILES = {
@@ -93,7 +93,7 @@ def server(monkeypatch):
     content = zip_of(FILES)
     monkeypatch.setitem(BEIR_MD5, "scifact", hashlib.md5(content).hexdigest())
     with Server(content) as server:
-        monkeypatch.setenv(URL_VARIABLE, f"{server.url}/")
+        monkeypatch.setenv(BEIR_URL, f"{server.url}/")
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server

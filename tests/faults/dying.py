@@ -21,7 +21,7 @@ MOMENTS = {
     "aside": [("after", "migrate.files:exchange_paths")],
     "published": [("before", "migrate.work.outputs:_tidy_shards")],
     "ended": [("before", "migrate.work.outputs:remove_last")],
-    "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.lab.embed.command:show")],
+    "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.lab.embed.action:show")],
     "one published": [("after", "migrate.stores.driver:Driver.publish")],
     "audited": [("after", "migrate.collections.auditing:_write_report")],
     "gathered": [("after", "migrate.collections.switching:_write_into")],

@@ -1,0 +1,21 @@
+"""`lead-migrate stamp`: the model of a store, recorded beside it."""
+
+from __future__ import annotations
+
+from migrate.cli import options
+from migrate.steps.stamp import Stamp
+
+
+@options.command("stamp", example="lead-migrate stamp my-store/ --model tfidf:32")
+@options.record(Stamp)
+@options.model_options
+@options.dry_run
+@options.as_json
+@options.quiet
+@options.done_by("migrate.cli.stamp:command")
+def stamp() -> None:
+    """Record which model the vectors of STORE come from.
+
+    A manifest is written beside the index, so that later checks need no embedding. The store is checked first; exits
+    with 1, and writes nothing, if it does not come from the model. Its own files stay as they are.
+    """

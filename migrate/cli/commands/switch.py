@@ -1,0 +1,51 @@
+"""`lead-migrate switch`, `rollback` and `forget`: the new store under the old name, and back."""
+
+from __future__ import annotations
+
+from migrate.cli import options
+from migrate.steps.switch import Forget, Rollback, Switch
+
+
+@options.command(
+    "switch",
+    example="lead-migrate switch my-store new-store --audit report.json",
+)
+@options.record(Switch)
+@options.dry_run
+@options.as_json
+@options.done_by("migrate.cli.switch:command")
+def switch() -> None:
+    """Put the store NEW in the place of OLD.
+
+    OLD steps aside, and is kept until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, as
+    every vector in it is the model's own.
+
+    Both names change in one step, where the system or the database can do that. A switch that was killed is finished
+    by the same command, or undone by `rollback`.
+    """
+
+
+@options.command("rollback", example="lead-migrate rollback my-store")
+@options.record(Rollback)
+@options.dry_run
+@options.as_json
+@options.done_by("migrate.cli.switch:rollback")
+def rollback() -> None:
+    """Undo a switch: put the old store back in its place.
+
+    It answers at OLD again, and the new one where it was before.
+    """
+
+
+@options.command("forget", example="lead-migrate forget my-store --yes")
+@options.record(Forget)
+@options.option("--yes", is_flag=True, help="Delete without a question.")
+@options.dry_run
+@options.as_json
+@options.done_by("migrate.cli.switch:forget")
+def forget() -> None:
+    """Delete the old store after a switch, or a field.
+
+    The old store is the one that stepped aside for what answers at OLD now. A field is named as STORE?vector=FIELD: one
+    that `translate --into` has added, or one that another was added beside. Nothing else is deleted.
+    """

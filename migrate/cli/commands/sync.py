@@ -1,0 +1,25 @@
+"""`lead-migrate sync`: what was added to the old store since, in the new one."""
+
+from __future__ import annotations
+
+from migrate.cli import options
+from migrate.steps.sync import Sync
+
+
+@options.command(
+    "sync",
+    example="lead-migrate sync my-store new-store --dry-run",
+)
+@options.option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
+@options.record(Sync)
+@options.agreed
+@options.model_options
+@options.as_json
+@options.quiet
+@options.done_by("migrate.cli.sync:command")
+def sync() -> None:
+    """Bring NEW, translated from OLD, up to date with OLD.
+
+    Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
+    vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
+    """

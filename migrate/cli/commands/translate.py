@@ -1,0 +1,25 @@
+"""`lead-migrate translate`: a store through a stitch, with or without a budget of true vectors."""
+
+from __future__ import annotations
+
+from migrate.cli import options
+from migrate.steps.translate import Translate
+
+
+@options.command("translate", example="lead-migrate translate my-store my-stitch -o new-store")
+@options.record(Translate)
+@options.agreed
+@options.model_options
+@options.dry_run
+@options.as_json
+@options.quiet
+@options.done_by("migrate.cli.translate:command")
+def translate() -> None:
+    """Translate STORE by STITCH into a new store.
+
+    Kind, ids, texts and metric stay the same. An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or
+    pgvector:postgresql://HOST/DB#TABLE.
+
+    With --reembed, the documents that matter most get their true vectors, and the stitch learns from them. With --into,
+    the new vectors go into a field of the same records, which is STORE?vector=FIELD.
+    """
