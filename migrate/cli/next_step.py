@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from migrate.audit.recommendation import worker_agreement
 from migrate.check import Cause, leave_finding
 from migrate.cli.terminal import PROGRAM, advise, is_quiet
 from migrate.embedders import find_model, load_embedder, special_options
-from migrate.embedders.kinds import APIS, runs_code, split_settings, split_spec, with_settings
+from migrate.embedders.kinds import APIS, may_cost_money, runs_code, split_settings, split_spec, with_settings
 from migrate.errors import DocumentQueriesError, LeadMigrateError
 from migrate.files import cache_folder, free_path, read_file, real_path
 from migrate.locations import MASK, mask_url, secrets_of
@@ -229,7 +228,8 @@ def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
     flags = model_words("--target", model.spec) if options is None else options
     is_limited = any(str(one).startswith(("--yes", "--budget=")) for one in flags)
-    advise_next("live run", word, *flags, *(() if is_limited else worker_agreement(model.spec)))
+    agreement = ["--yes"] if may_cost_money(model.spec) and not is_limited else []
+    advise_next("live run", word, *flags, *agreement)
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:

@@ -24,6 +24,7 @@ from migrate.collections.auditing import (
 )
 from migrate.collections.fitting import FitCollections, save_stitches
 from migrate.collections.members import find_collections, output_beside
+from migrate.collections.options import CollectionsOptions
 from migrate.collections.switching import switch_collections
 from migrate.collections.translating import load_stitches, new_location, translate_collections
 from migrate.errors import UsageError
@@ -32,6 +33,7 @@ from migrate.report.fit import fit_blocks
 from migrate.report.sections import TextTable
 from migrate.report.switch import switched_text
 from migrate.report.terminal import as_text
+from migrate.steps.base import step_like
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def inspect(store: str, as_json: bool) -> None:
 
 
 def fit(
-    request: FitCollections,
+    request: CollectionsOptions,
     output: Path,
     yes: bool,
     model: ModelOptions,
@@ -71,7 +73,7 @@ def fit(
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         target = load_model(model, str(request.target), seed=request.seed)
-        step = replace(request, target=target, progress=progress)
+        step = step_like(FitCollections, request, target=target, progress=progress)
         collections = step.collections
         _tell(collections)
         whole = sum(member.store.info.count for member in step.small)

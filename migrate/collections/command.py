@@ -6,7 +6,7 @@ import click
 
 from migrate.audit.step import Audit
 from migrate.cli import options
-from migrate.collections.fitting import FitCollections
+from migrate.collections.options import CollectionsOptions
 
 _reports = options.option(
     "--reports", type=options.PATH, metavar="FOLDER", help="Folder of the reports of `collections audit`."
@@ -41,7 +41,7 @@ def inspect() -> None:
     example="lead-migrate collections fit 'chroma:vector_db#*' --target openai:text-embedding-3-small -o stitches",
 )
 @options.output
-@options.record(FitCollections)
+@options.record(CollectionsOptions)
 @options.agreed
 @options.model_options
 @options.force

@@ -7,25 +7,37 @@ collections may use one id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from migrate.audit.verdict import FEWEST_DOCUMENTS
+from migrate.collections.members import find_collections
+from migrate.collections.options import CollectionsOptions
+from migrate.cost.spending import PlannedModel
+from migrate.embedders.again import ASKED_AGAIN
 from migrate.files import atomic_folder
-from migrate.steps.base import PRICE, SEED, PaidStep, argument
-from migrate.steps.fit.options import KIND, SAMPLE, TARGET
+from migrate.manifest import Manifest, StitchFacts
+from migrate.selection import Pairs, draw_sample, embed_all_pairs, random_order
+from migrate.selection.choosers import choosers_of_source
+from migrate.steps.base import PaidStep
+from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
+from migrate.steps.fit.job import fit_pairs
+from migrate.steps.opening import model_at
+from migrate.stitch.fitted import DOCUMENT, TrueVectors
+from migrate.stitch.mixture import find_mixture
+from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
+from migrate.vectors import check_vectors
 
 if TYPE_CHECKING:
     from migrate.collections.members import Collection, Collections
-    from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
-    from migrate.manifest import Manifest
-    from migrate.selection import Pairs, Sample
-    from migrate.steps.base import ModelLike
+    from migrate.selection import Sample
     from migrate.stitch.fitted import FittedStitch
-    from migrate.stitch.text_reader import TextReader
     from migrate.vectors import Document
 
 _FLOOR = 4
@@ -33,16 +45,8 @@ _FLOOR = 4
 
 
 @dataclass(frozen=True, eq=False)
-class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
+class FitCollections(CollectionsOptions, PaidStep[dict[str, "FittedStitch"]]):
     """Fit one stitch on a sample of all collections; the result has it for each, by name."""
-
-    store: str = field(metadata=argument("Collections: a location with a *.", "store"))
-    target: ModelLike = field(metadata=TARGET)
-    _: KW_ONLY
-    kind: str | Sequence[str] = field(default=("auto",), metadata=KIND)
-    sample: int = field(default=1_000, metadata=SAMPLE)
-    price: float | None = field(default=None, metadata=PRICE)
-    seed: int = field(default=0, metadata=SEED)
 
     @property
     def specs(self) -> tuple[str, ...]:
@@ -52,17 +56,11 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     @cached_property
     def collections(self) -> Collections:
         """The collections, opened."""
-        from migrate.collections.members import find_collections
-
         return find_collections(self.store)
 
     @cached_property
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
-        from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
-        from migrate.steps.opening import model_at
-        from migrate.stitch.fitted import DOCUMENT
-
         stitches = named_stitches(self.specs, DOCUMENT)
         embedder = model_at(self.target)
         for member in self.collections.members:
@@ -73,16 +71,11 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     @property
     def small(self) -> list[Collection]:
         """The collections that are embedded whole: no audit could find one of so few documents SAFE."""
-        from migrate.audit.verdict import FEWEST_DOCUMENTS
-
         return [member for member in self.collections.members if member.store.info.count < FEWEST_DOCUMENTS]
 
     @cached_property
     def samples(self) -> Mapping[str, Sample]:
         """The documents of each collection that are embedded: all of a small one, and of the others some of each."""
-        from migrate.audit.verdict import FEWEST_DOCUMENTS
-        from migrate.selection import draw_sample
-
         members = self.collections.members
         sizes = sample_sizes([member.store.info.count for member in members], self.sample, whole=FEWEST_DOCUMENTS)
         return {
@@ -93,9 +86,6 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the samples of all collections."""
-        from migrate.cost.spending import PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN
-
         return (PlannedModel(self.embedder, self.cap, documents=self._documents, again=ASKED_AGAIN),)
 
     def _documents(self) -> Iterator[Document]:
@@ -104,10 +94,6 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
     def execute(self) -> dict[str, FittedStitch]:
         """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
-        from migrate.selection import embed_all_pairs
-        from migrate.stitch.fitted import TrueVectors
-        from migrate.vectors import check_vectors
-
         members = self.collections.members
         for member in members:  # before anything is paid for
             for batch in member.store.scan():
@@ -128,12 +114,6 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
     def _fit(self, pairs: Mapping[str, Pairs]) -> FittedStitch:
         """Fit on the pairs of all collections."""
-        import numpy as np
-
-        from migrate.selection import Pairs
-        from migrate.steps.fit.job import fit_pairs
-        from migrate.stitch.mixture import find_mixture
-
         together = Pairs(
             tuple(f"{name}#{doc_id}" for name, own_pairs in pairs.items() for doc_id in own_pairs.ids),
             np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
@@ -154,9 +134,6 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
     def _reader(self) -> TextReader | None:
         """Learn what stitches need that read texts, from some of each collection."""
-        from migrate.selection import random_order
-        from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
-
         members = self.collections.members
         if not all(member.store.info.has_texts for member in members):
             return None
@@ -169,9 +146,6 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         return TextReader.fit(texts, self.embedder.token_table(), models={}, seed=self.seed)
 
     def _manifest(self, member: Collection, pairs: Mapping[str, Pairs]) -> Manifest:
-        from migrate.manifest import Manifest, StitchFacts
-        from migrate.selection.choosers import choosers_of_source
-
         store = member.store
         own_pairs = pairs[member.name]
         recorded = store.info.manifest.model if store.info.manifest else None

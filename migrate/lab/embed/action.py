@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import TARGET, advise_next
@@ -13,19 +11,21 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cost.unread import count_unread
 from migrate.files import command_ends
+from migrate.lab.embed.options import EmbedOptions
 from migrate.lab.embed.sizes import room
 from migrate.lab.embed.step import Embed
+from migrate.steps.base import step_like
 
 
 @command_ends()
-def command(request: Embed, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
+def command(request: EmbedOptions, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Embed CORPUS into a new store."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    request.check()
+    step_like(Embed, request).check()
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         loaded = load_model(model, str(request.model), seed=request.seed, asks_again=False)
-        step = replace(request, model=loaded, progress=progress)
+        step = step_like(Embed, request, model=loaded, progress=progress)
         target, size = step.embedder.loaded_profile(), step.chunk
         if step.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from migrate.cost.spending import PlannedModel
+from migrate.datasets.beir import load_beir
+from migrate.datasets.download import resolve_beir
+from migrate.datasets.records import read_corpus
+from migrate.embed import embed_corpus
+from migrate.embed.corpus import AGAIN, documents_left
 from migrate.errors import UsageError
 from migrate.files import refuse_overlap
-from migrate.steps.base import (
-    FORCE,
-    PRICE,
-    RESTART,
-    SEED,
-    SPLIT,
-    PaidStep,
-    argument,
-    function,
-    option,
-    parameter,
-)
+from migrate.lab.embed.options import EmbedOptions
+from migrate.lab.embed.sizes import chunk_size, cut_documents
+from migrate.steps.base import PaidStep, function
+from migrate.steps.opening import model_at
+from migrate.work.outputs import OutputFolder
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
     from migrate.embed import Embedding
     from migrate.embedders.base import Embedder
     from migrate.lab.embed.sizes import ChunkSize
-    from migrate.steps.base import ModelLike
     from migrate.vectors import Document
-
-_CHUNKS, _CORPUS = {"section": "Chunks"}, {"section": "Corpus"}
 
 
 @dataclass(frozen=True, eq=False)
-class Embed(PaidStep["Embedding"]):
+class Embed(EmbedOptions, PaidStep["Embedding"]):
     """Embed documents into a new store, a folder with a FAISS index.
 
     The output appears when it is complete; a run that broke off is continued with the same files and options. Documents
@@ -61,51 +56,6 @@ class Embed(PaidStep["Embedding"]):
     <Embedding new-store: 150 vectors of dimension 24>
     """
 
-    corpus: Sequence[Document] | str | Path = field(
-        metadata=argument("Documents, or a BEIR folder, the name of a BEIR set, or a JSONL file.", "text")
-    )
-    model: ModelLike = field(metadata=option("Model to embed with.", "text", metavar="SPEC"))
-    output: str | Path = field(metadata=option("Folder to write.", "path", flags=("--output", "-o")))
-    _: KW_ONLY
-    chunk_tokens: int | None = field(
-        default=None,
-        metadata=option(
-            "Longest chunk, in tokens of the model, without its prefix and special tokens.  [default: what the model "
-            "reads, up to 256]",
-            "count",
-            is_seldom=True,
-            **_CHUNKS,
-        ),
-    )
-    chunk_overlap: int | None = field(
-        default=None,
-        metadata=option(
-            "Tokens that neighbouring chunks share at most.  [default: a tenth of the longest chunk]",
-            "number",
-            is_seldom=True,
-            **_CHUNKS,
-        ),
-    )
-    no_chunks: bool = field(
-        default=False, metadata=option("One vector for each document, however long.", is_seldom=True, **_CHUNKS)
-    )
-    format: Literal["faiss", "langchain"] = field(
-        default="faiss", metadata=option("Store to write.", choices=("faiss", "langchain"), is_seldom=True)
-    )
-    metric: Literal["ip", "l2"] = field(default="ip", metadata=parameter("How the index compares vectors: ip or l2."))
-    max_docs: int | None = field(
-        default=None, metadata=parameter("Cap of a BEIR corpus; relevant documents come first.")
-    )
-    split: str = field(default="test", metadata=SPLIT)
-    skip_bad: bool = field(
-        default=False,
-        metadata=option("Drop documents without text, and list them, instead of failing.", is_seldom=True, **_CORPUS),
-    )
-    price: float | None = field(default=None, metadata=PRICE)
-    seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE)
-    restart: bool = field(default=False, metadata=RESTART)
-
     def check(self) -> None:
         """Make sure that sizes are of chunks, and that the output does not lie in what is read."""
         if self.no_chunks and (self.chunk_tokens, self.chunk_overlap) != (None, None):
@@ -116,8 +66,6 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def embedder(self) -> Embedder:
         """The model, which spends under the cap."""
-        from migrate.steps.opening import model_at
-
         return self.cap.meter(model_at(self.model), self.price)
 
     @property
@@ -129,8 +77,6 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def chunk(self) -> ChunkSize | None:
         """The size of chunks; None where documents are left whole."""
-        from migrate.lab.embed.sizes import chunk_size
-
         is_read = isinstance(self.corpus, str | Path) or self.chunk_tokens is not None
         if self.no_chunks or self.leaves_whole or not is_read:
             return None
@@ -139,8 +85,6 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def documents(self) -> Callable[[], Iterable[Document]]:
         """Starts reading the documents, in chunks where they are cut."""
-        from migrate.lab.embed.sizes import cut_documents
-
         read, target, size = self._source[0], self.embedder.loaded_profile(), self.chunk
         if size is None:
             return read
@@ -150,10 +94,6 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def _source(self) -> tuple[Callable[[], Iterable[Document]], list[Path]]:
         """A function that starts reading whole documents, and the files that these are in."""
-        from migrate.datasets.beir import load_beir
-        from migrate.datasets.download import resolve_beir
-        from migrate.datasets.records import read_corpus
-
         if not isinstance(self.corpus, str | Path):
             return partial(iter, self.corpus), []
         path, max_docs = Path(self.corpus), self.max_docs
@@ -177,18 +117,12 @@ class Embed(PaidStep["Embedding"]):
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The model, for the documents that an unfinished run has not embedded."""
-        from migrate.cost.spending import PlannedModel
-        from migrate.embed.corpus import AGAIN, documents_left
-        from migrate.work.outputs import OutputFolder
-
         OutputFolder(Path(self.output)).require_free(force=self.force)
         documents_left_now = partial(documents_left, self.documents, Path(self.output), restart=self.restart)
         return (PlannedModel(self.embedder, self.cap, documents=documents_left_now, again=AGAIN),)
 
     def execute(self) -> Embedding:
         """Embed the documents, and build the store."""
-        from migrate.embed import embed_corpus
-
         files, capped = self._source[1], None if self.max_docs is None else [self.max_docs, self.split, self.seed]
         return embed_corpus(
             self.documents,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrate.cli import options
-from migrate.lab.labels.step import JudgeLabels
+from migrate.lab.labels.options import LabelOptions
 
 
 @options.command(
@@ -11,7 +11,7 @@ from migrate.lab.labels.step import JudgeLabels
     "Judge vectors by classifiers trained on true ones.",
     example="lead-migrate labels new-store --reference full --labels labels.jsonl",
 )
-@options.record(JudgeLabels)
+@options.record(LabelOptions)
 @options.agreed
 @options.accept_margin
 @options.model_options

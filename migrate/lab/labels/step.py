@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.audit.keys import id_keys
+from migrate.audit.reference import prove_reference, spot_documents
+from migrate.audit.verdict import sentences
+from migrate.cost.spending import PlannedModel
+from migrate.datasets.records import read_ids, read_labels
+from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import UsageError
-from migrate.steps.base import FORCE_REPORTS, MARGIN, PRICE, SEED, PaidStep, argument, option, parameter
+from migrate.lab.labels.judge import audit_downstream, check_dimensions
+from migrate.lab.labels.options import LabelOptions
+from migrate.steps.base import PaidStep
+from migrate.steps.opening import model_of, store_of
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.lab.labels.judge import DownstreamAudit
-    from migrate.steps.base import ModelLike, StoreLike
     from migrate.stores.base import Store
 
 EMBEDDED_NOW = ("build", "pool")
@@ -23,36 +30,8 @@ EMBEDDED_NOW = ("build", "pool")
 
 
 @dataclass(frozen=True, eq=False)
-class JudgeLabels(PaidStep["DownstreamAudit"]):
+class JudgeLabels(LabelOptions, PaidStep["DownstreamAudit"]):
     """Train on the vectors of a full re-embed, and judge those of a translated store by labels of documents."""
-
-    store: StoreLike = field(metadata=argument("The store that `translate` wrote, or its path.", "store"))
-    _: KW_ONLY
-    reference: StoreLike = field(
-        metadata=option("Full re-embed to train on, such as `reembed` writes.", "text", metavar="STORE")
-    )
-    labels: Mapping[str, str] | Path | str = field(
-        metadata=option("Labels of documents: JSONL with id and label, or two columns.", "path", metavar="FILE")
-    )
-    outside: Sequence[str] | Path | str | None = field(
-        default=None,
-        metadata=option(
-            "File of ids, one a line, of documents unlike those with --labels, which a detector is to find.",
-            "path",
-            metavar="FILE",
-        ),
-    )
-    target: ModelLike | None = field(
-        default=None,
-        metadata=option("Model to prove the reference with.  [default: the store's own]", "text", metavar="SPEC"),
-    )
-    margin: float = field(default=0.95, metadata={**MARGIN, "help": "Share of right answers that must be retained."})
-    price: float | None = field(default=None, metadata=PRICE)
-    seed: int = field(default=0, metadata=SEED)
-    force: bool = field(default=False, metadata=FORCE_REPORTS)
-    margin_from: str = field(
-        default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
-    )
 
     def check(self) -> None:
         """Make sure that there is a store to train on, and that the labels can be read."""
@@ -67,56 +46,37 @@ class JudgeLabels(PaidStep["DownstreamAudit"]):
     @cached_property
     def translated(self) -> Store:
         """The store that is judged, opened."""
-        from migrate.steps.opening import store_of
-
         return store_of(self.store, verify=True)
 
     @cached_property
     def full(self) -> Store:
         """The full re-embed, opened."""
-        from migrate.steps.opening import store_of
-
         return store_of(self.reference, verify=True)
 
     @cached_property
     def embedder(self) -> Embedder:
         """The target model, which spends under the cap."""
-        from migrate.steps.opening import model_of
-
         return self.cap.meter(model_of(self.translated, self.target, "target"), self.price)
 
     @cached_property
     def labels_by_id(self) -> Mapping[str, str]:
         """The labels of documents."""
-        from migrate.datasets.records import read_labels
-
         return read_labels(Path(self.labels)) if isinstance(self.labels, Path | str) else self.labels
 
     @cached_property
     def outside_ids(self) -> Sequence[str]:
         """The ids of documents that do not belong among the labelled ones."""
-        from migrate.datasets.records import read_ids
-
         outside = read_ids(Path(self.outside)) if isinstance(self.outside, Path | str) else self.outside
         return outside or ()
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the documents that prove the reference."""
-        from migrate.audit.reference import spot_documents
-        from migrate.cost.spending import PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN
-
         documents = partial(spot_documents, self.full)
         return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)
 
     def execute(self) -> DownstreamAudit:
         """Let the reference prove itself; then train and judge."""
-        from migrate.audit.keys import id_keys
-        from migrate.audit.reference import prove_reference
-        from migrate.audit.verdict import sentences
-        from migrate.lab.labels.judge import audit_downstream, check_dimensions
-
         store, reference = self.translated, self.full
         check_dimensions(store, reference)
         keys = id_keys(store), id_keys(reference)

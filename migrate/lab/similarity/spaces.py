@@ -19,6 +19,7 @@ from migrate.lab.similarity.neighbours import (
     two_nn_dimension,
 )
 from migrate.lab.similarity.stitching import FEWEST, Stitching, gaussian_like, judge_stitching
+from migrate.stitch.confidence import spearman
 from migrate.stitch.nearest import NEIGHBOURS, Nearest, find_nearest
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors, unit_rows
@@ -232,8 +233,6 @@ def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
 
 def compare_described(a: Space, b: Space, forth: Stitching, back: Stitching, *, seed: int = 0) -> Similarity:
     """Compare as `compare_spaces`, spaces that are described already, with the stitches from a to b and back."""
-    from migrate.stitch.confidence import spearman
-
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
     a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
     finite = np.isfinite(a.local) & np.isfinite(b.local)
