@@ -19,7 +19,7 @@ from migrate.stores import open_store
 from migrate.stores.registry import names_kind, path_in
 from migrate.version import __version__
 
-_OUTPUTS: Final = ("output", "report", "save_stitch", "table", "metrics")
+_OUTPUTS: Final = ("output", "report", "save_stitch", "csv", "metrics")
 """Names of parameters that are written; what lies there is made by the command."""
 
 

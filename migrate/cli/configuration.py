@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from migrate.cli.options import PREFIX, variable_of
 from migrate.errors import OutputError
 from migrate.files import BEIR_URL, WORK_FOLDER, describe_os_error
 from migrate.reading import MalformedError, parse_toml, read_small
@@ -19,7 +20,6 @@ from migrate.removed import removed_option
 
 NAME = "pyproject.toml"
 _TOOL = "lead-migrate"
-_PREFIX = "LEAD_MIGRATE_"
 
 
 def find_configuration(folder: Path) -> Path | None:
@@ -31,8 +31,8 @@ def find_configuration(folder: Path) -> Path | None:
     return None
 
 
-def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str, dict[str, Any]]:
-    """Defaults by command, as click takes them.
+def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
+    """Return the `default_map` of click: the defaults by command, and those of a command in a group by group.
 
     Options of the table go to every command that has them, those of `[tool.lead-migrate.COMMAND]` to one. A list goes
     to the commands where the option can be repeated, if there are any.
@@ -43,39 +43,39 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     by_command = {name: value for name, value in table.items() if isinstance(value, dict)}
     shared = {name: value for name, value in table.items() if not isinstance(value, dict)}
     allowed = {name: _options(command) for name, command in commands.items()}
-    _check(path, set(by_command), set(allowed), "command")
-    for command, names in [("", shared), *by_command.items()]:
-        known = set().union(*allowed.values()) if command == "" else set(allowed[command])
-        _refuse_removed(path, command, set(names) - known)
-    _check(path, set(shared), set().union(*allowed.values()), "option")
-    for name, options in by_command.items():
-        _check(path, set(options), set(allowed[name]), f"option of {name}")
+    _refuse_unknown(path, by_command, set(allowed), "command")
+    _refuse_unknown_options(path, shared, set().union(*allowed.values()))
+    for name, values in by_command.items():
+        _refuse_unknown_options(path, values, set(allowed[name]), name)
     repeated = {flag for options in allowed.values() for flag, option in options.items() if option.multiple}
     lists = {flag for flag, value in shared.items() if isinstance(value, list) and flag in repeated}
-    defaults = {}
+    default_map: dict[str, Any] = {}
     for name, options in allowed.items():
-        flags_taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
-        for_all = {flag: value for flag, value in shared.items() if flag in flags_taken}
-        chosen = {**for_all, **by_command.get(name, {})}
-        defaults[name] = {
-            str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in chosen.items()
+        *groups, command = name.split()
+        defaults = default_map
+        for group in groups:
+            defaults = defaults.setdefault(group, {})
+        taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
+        values = {flag: value for flag, value in shared.items() if flag in taken} | by_command.get(name, {})
+        defaults[command] = {
+            str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in values.items()
         }
-    return defaults
+    return default_map
 
 
 def unknown_variables(environment: Iterable[str], commands: Iterable[click.Command]) -> list[str]:
     """A sentence for each variable of ours that nothing reads."""
-    allowed = {f"{_PREFIX}CONFIG", f"{_PREFIX}DEBUG", BEIR_URL, WORK_FOLDER}
+    allowed = {f"{PREFIX}_CONFIG", f"{PREFIX}_DEBUG", BEIR_URL, WORK_FOLDER}
     for command in commands:
-        allowed |= {str(option.envvar) for option in _options(command).values()}
-    strange = sorted(name for name in environment if name.startswith(_PREFIX) and name not in allowed)
+        allowed |= {variable_of(option) for option in _options(command).values()}
+    strange = sorted(name for name in environment if name.startswith(f"{PREFIX}_") and name not in allowed)
     return [f"warning: unknown environment variable {name}{_meant(name, allowed)}" for name in strange]
 
 
 def _meant(name: str, allowed: Iterable[str]) -> str:
     """Return what took the place of the option of a variable, or else the variable that may be meant."""
-    removed = removed_option("--" + name.removeprefix(_PREFIX).lower().replace("_", "-"))
-    return _nearest(name, allowed, _PREFIX) if removed is None else f": {removed}"
+    removed = removed_option("--" + name.removeprefix(f"{PREFIX}_").lower().replace("_", "-"))
+    return _nearest(name, allowed, f"{PREFIX}_") if removed is None else f": {removed}"
 
 
 def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
@@ -114,14 +114,16 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     return typed if option.multiple else typed[0]
 
 
-def _refuse_removed(path: Path, command: str, names: set[str]) -> None:
-    for name in sorted(names):
+def _refuse_unknown_options(path: Path, values: Iterable[str], allowed: set[str], command: str = "") -> None:
+    """Refuse options that a command has not, or that none has; of one that is gone, say what took its place."""
+    for name in sorted(set(values) - allowed):
         if (sentence := removed_option(f"--{name}", command)) is not None:
             raise click.UsageError(f"{path}: {sentence}")
+    _refuse_unknown(path, values, allowed, f"option of {command}" if command else "option")
 
 
-def _check(path: Path, names: set[str], allowed: set[str], noun: str) -> None:
-    strange = sorted(names - allowed)
+def _refuse_unknown(path: Path, names: Iterable[str], allowed: set[str], noun: str) -> None:
+    strange = sorted(set(names) - allowed)
     if strange:
         raise click.UsageError(
             f"{path}: unknown {noun} {strange[0]!r} in [tool.{_TOOL}]{_nearest(strange[0], allowed)}"

@@ -47,7 +47,7 @@ def command(
     source_spec: str | None,
     output: Path | None,
     docs: int | None,
-    size: int | None,
+    sample: int | None,
     seed: int,
     force: bool,
     verbose: bool,
@@ -62,7 +62,7 @@ def command(
         spec = f"file:{folder / f'{new}.npz'}"
         target = load_embedder(spec)
         store = open_store(folder / "source")
-        size = size or min(500, store.info.count // 3)
+        size = sample or min(500, store.info.count // 3)
         advise(
             f"1. the store: {store.info.count:,} docstrings of Python's standard library, embedded with "
             f"{source_spec or old} ({store.info.dim} dimensions)",
@@ -103,7 +103,7 @@ def command(
         show(f"\n{table(candidates_rows(done.stitch.selection))}\n")
         show(report_text(audit_sections(done.report)), verdict=True)
     if output is None:
-        advise_next("demo", "-o", free_path(Path("demo")), also=("hard", "source_spec", "docs", "size", "seed"))
+        advise_next("demo", "-o", free_path(Path("demo")), also=("hard", "source_spec", "docs", "sample", "seed"))
     else:
         advise_recommendation(recommendation_document(done.report))
 

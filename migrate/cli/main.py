@@ -77,8 +77,7 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an interruption goes past click, which would print an empty line."""
-        self._warn_of_variables()
-        ctx.default_map = self._defaults(ctx)
+        _read_settings(ctx)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -87,32 +86,22 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _load(cmd_name) if cmd_name in SUMMARIES or cmd_name in _entry_points() else None
 
-    def _defaults(self, ctx: click.Context) -> dict[str, Any]:
-        """Return the defaults of the pyproject.toml of the project around the current folder."""
-        from migrate.cli.configuration import find_configuration, read_defaults
-        from migrate.cli.options import CONFIGURATION
 
-        path = ctx.params.get("config") or find_configuration(Path.cwd())
-        if path is None:
-            return {}
-        ctx.meta[CONFIGURATION] = path
-        defaults: dict[str, Any] = {}
-        for name, values in read_defaults(path, leaf_commands()).items():
-            *groups, last = name.split()
-            table = defaults
-            for group in groups:
-                table = table.setdefault(group, {})
-            table[last] = values
-        return defaults
+def _read_settings(ctx: click.Context) -> None:
+    """Take the defaults of the pyproject.toml around the current folder, and name variables that nothing reads.
 
-    def _warn_of_variables(self) -> None:
-        """Name what is set for us and would be passed over, such as a misspelled option."""
-        if not any(name.startswith("LEAD_MIGRATE_") for name in os.environ):
-            return
-        from migrate.cli.configuration import unknown_variables
+    Such a variable may be a misspelled option.
+    """
+    from migrate.cli.configuration import find_configuration, read_defaults, unknown_variables
+    from migrate.cli.options import CONFIGURATION, PREFIX
 
+    if any(name.startswith(f"{PREFIX}_") for name in os.environ):
         for sentence in unknown_variables(os.environ, leaf_commands().values()):
             complain(sentence)
+    path = ctx.params.get("config") or find_configuration(Path.cwd())
+    if path is not None:
+        ctx.meta[CONFIGURATION] = path
+        ctx.default_map = read_defaults(path, leaf_commands())
 
 
 def leaf_commands() -> dict[str, click.Command]:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+PREFIX = "LEAD_MIGRATE"
+"""Beginning of the environment variables that options are read from, whatever their command."""
+
 
 def _without_kind(location: str) -> str:
     """Return a location, unless it is one of a store; raises a UsageError before a folder gets that for its name."""
@@ -129,22 +132,6 @@ class _Option(click.Option):
         extra.pop("range", None)
         return extra
 
-    def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> Any:
-        """Read the value; a fault of a hidden option, which nobody types, is told of the variable or the file."""
-        try:
-            return super().handle_parse_result(ctx, opts, args)
-        except click.BadParameter as error:
-            origin = self.origin(ctx, self.consume_value(ctx, opts)[1]) if self.hidden else ""
-            error.param_hint = origin or error.param_hint
-            raise
-
-    def origin(self, ctx: click.Context, source: ParameterSource | None) -> str:
-        """Return the environment variable or the name in a file that the value is from; empty where it is neither."""
-        if source is ParameterSource.ENVIRONMENT:
-            return str(self.envvar)
-        is_in_file = source is ParameterSource.DEFAULT_MAP
-        return f"{self.opts[0].lstrip('-')} in {ctx.meta[CONFIGURATION]}" if is_in_file else ""
-
 
 _FEW = 12
 """Options of a command that are all shown by `--help`."""
@@ -166,6 +153,7 @@ def _help_all(*, hidden: bool) -> click.Option:
         is_flag=True,
         is_eager=True,
         expose_value=False,
+        allow_from_autoenv=False,
         hidden=hidden,
         callback=_show_everything,
         help="Show the options that are seldom needed too, and exit.",
@@ -206,6 +194,8 @@ class _Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with `--help-all` beside `--help`, which is told where it shows more."""
         *params, shows_help = super().get_params(ctx)
+        if isinstance(shows_help, click.Option):
+            shows_help.allow_from_autoenv = False  # no variable asks for help
         return [*params, _help_all(hidden=not self._rare_options()), shows_help]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -232,14 +222,14 @@ class _Command(click.Command):
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return a click option that shows its default and is read from LEAD_MIGRATE_<OPTION> too.
-
-    `section` is the title that it stands under in the help text.
-    """
-    flag = next(name for name in names if name.startswith("--"))
-    variable = "LEAD_MIGRATE_" + flag.split("/")[0].lstrip("-").replace("-", "_").upper()
+    """Return a click option that shows its default; `section` is the title that it stands under in the help text."""
     settings.setdefault("show_default", settings.get("default") is not None)
-    return click.option(*names, cls=_Option, envvar=variable, **settings)
+    return click.option(*names, cls=_Option, allow_from_autoenv="envvar" not in settings, **settings)
+
+
+def variable_of(option: click.Parameter) -> str:
+    """Return the environment variable that an option is read from too."""
+    return str(option.envvar or f"{PREFIX}_{str(option.name).upper()}")
 
 
 def usd(value: object) -> float:
@@ -360,8 +350,13 @@ def done_by(reference: str) -> Decorator:
 
 def command(name: str, summary: str = "", *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a click command with an example at the end of its help, and a summary, by default that of `SUMMARIES`."""
-    short = summary or SUMMARIES.get(name)
-    return click.command(name, cls=_Command, short_help=short, epilog=f"\b\nExample:\n  {example}")
+    return click.command(
+        name,
+        cls=_Command,
+        short_help=summary or SUMMARIES.get(name),
+        epilog=f"\b\nExample:\n  {example}",
+        context_settings={"auto_envvar_prefix": PREFIX},
+    )
 
 
 class OrderedGroup(click.Group):
@@ -387,7 +382,14 @@ quiet = option(
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
 )
-as_json = option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.", section=GENERAL)
+as_json = option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    envvar=f"{PREFIX}_JSON",
+    help="Print one JSON document instead of text.",
+    section=GENERAL,
+)
 output = option("--output", "-o", type=PATH, required=True, help="Folder to write.")
 stitch_output = option(
     "--output", "-o", type=STITCH, required=True, help="Folder to write, or a URL such as s3://BUCKET/FOLDER."
@@ -434,7 +436,7 @@ class MarginOptions:
         """The environment variable or file that the margin is from; empty if it was typed."""
         source = _source_of("margin")
         if source is ParameterSource.ENVIRONMENT:
-            return "LEAD_MIGRATE_MARGIN"
+            return f"{PREFIX}_MARGIN"
         context = click.get_current_context()
         return str(context.meta.get(CONFIGURATION, "")) if source is ParameterSource.DEFAULT_MAP else ""
 
@@ -443,22 +445,24 @@ def _source_of(name: str) -> ParameterSource | None:
     return click.get_current_context().get_parameter_source(name)
 
 
-def _in_spec(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return a setting of models from the environment or a file; on the command line it belongs into a SPEC.
-
-    Raises
-    ------
-    UsageError
-        It was typed.
-    """
-    if context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
-        setting = f"{str(param.name).replace('_', '-')}={value}"
-        raise click.UsageError(f"--{setting} goes into the SPEC of its model: SPEC,{setting}", context)
-    return value
-
-
 def _setting(kind: str) -> Any:
-    return field(default=None, metadata=described("", kind, hidden=True, callback=_in_spec))
+    """Return the field of a setting of models from the environment or a file; on the command line a SPEC has it."""
+
+    def read(context: click.Context, param: click.Parameter, value: str | None) -> Any:
+        source = context.get_parameter_source(str(param.name))
+        if source is ParameterSource.COMMANDLINE:
+            setting = f"{str(param.name).replace('_', '-')}={value}"
+            raise click.UsageError(f"--{setting} goes into the SPEC of its model: SPEC,{setting}", context)
+        if value is None:
+            return None
+        try:
+            return click.types.convert_type(_KINDS[kind]).convert(value, param, context)
+        except click.BadParameter as error:
+            in_file = f"{param.opts[0].lstrip('-')} in {context.meta.get(CONFIGURATION)}"
+            error.param_hint = in_file if source is ParameterSource.DEFAULT_MAP else variable_of(param)
+            raise
+
+    return field(default=None, metadata=described("", "text", hidden=True, callback=read))
 
 
 @dataclass(frozen=True, slots=True)

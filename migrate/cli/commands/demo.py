@@ -14,6 +14,7 @@ from migrate.cli import options
 @options.option(
     "--from",
     "source_spec",
+    envvar=f"{options.PREFIX}_FROM",
     metavar="SPEC",
     help="Embed the texts with another model first, and move from that to all-MiniLM-L6-v2.",
 )
@@ -26,7 +27,6 @@ from migrate.cli import options
 @options.option("--docs", type=click.IntRange(min=300), help="Documents to take.  [default: all]")
 @options.option(
     "--sample",
-    "size",
     type=click.IntRange(min=2),
     help="Documents to embed again and learn from.  [default: 500, or a third of fewer than 1,500]",
 )

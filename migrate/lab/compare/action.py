@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 def command(
     stores: tuple[str, ...],
     outputs: Outputs,
-    table: Path | None,
+    csv: Path | None,
     sample: int,
     labels: Path | None,
     kind: tuple[str, ...],
-    groups: tuple[str, ...],
+    group: tuple[str, ...],
     seed: int,
     force: bool,
     as_json: bool,
 ) -> None:
     """Compare the spaces of two or more STOREs."""
-    stores, positions = _with_groups(stores, groups)
-    _refuse_outputs(outputs, table, local_paths(*stores, labels), force=force)
+    stores, positions = _with_groups(stores, group)
+    _refuse_outputs(outputs, csv, local_paths(*stores, labels), force=force)
     by_id = None if labels is None else read_labels(labels)
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
@@ -49,7 +49,7 @@ def command(
             *stores, sample=sample, kind=kind, labels=by_id, group=positions, seed=seed, progress=progress
         )
     document = compare_document(comparison)
-    _write(comparison, table, force=force)
+    _write(comparison, csv, force=force)
     write_reports(outputs, document, lambda: report_page(compare_sections(comparison)), force=force)
     show_result(document, lambda: report_text(compare_sections(comparison)), as_json=as_json)
 

@@ -19,7 +19,6 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
 @options.report_options
 @options.option(
     "--csv",
-    "table",
     type=options.PATH,
     metavar="FILE.csv|FOLDER",
     help="Table of all figures to write, or a folder for a matrix of each measure.",
@@ -47,7 +46,6 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
 )
 @options.option(
     "--group",
-    "groups",
     multiple=True,
     metavar="NAME=STORE,STORE",
     help="Stores that belong together, such as the layers of a model in their order; can be repeated. They "
