@@ -32,6 +32,7 @@ def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, a
     vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
     """
     from migrate.cost.unread import count_unread
+    from migrate.embedders.abilities import loaded_profile
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
     from migrate.steps.sync.place import refuse_switched
     from migrate.stores import open_store
@@ -47,7 +48,7 @@ def command(request: Sync, dry_run: bool, paid: Spending, model: ModelOptions, a
         if counts.to_embed:
             if not dry_run:
                 advise(counts_text(counts))
-            limits = step.comparison.embedder.loaded_profile()
+            limits = loaded_profile(step.comparison.embedder)
             if limits.max_tokens is not None:
                 unread = count_unread(step.models[0].documents(), limits, progress=progress)
                 warn_of_unread(unread, "new and changed documents", "cut them as the others were cut")

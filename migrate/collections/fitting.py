@@ -130,6 +130,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         """Fit on the pairs of all collections."""
         import numpy as np
 
+        from migrate.embedders.abilities import state_of
         from migrate.selection import Pairs
         from migrate.steps.fit.job import fit_pairs
         from migrate.stitch.mixture import find_mixture
@@ -143,7 +144,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             together,
             self.specs,
             manifest=self._manifest(self.collections.members[0], pairs),
-            state=dict(self.embedder.state()),
+            state=dict(state_of(self.embedder)),
             seed=self.seed,
             texts=[document.text for document in self._documents()],
             reader=self._reader(),
@@ -154,6 +155,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
 
     def _reader(self) -> TextReader | None:
         """Learn what stitches need that read texts, from some of each collection."""
+        from migrate.embedders.abilities import token_table_of
         from migrate.selection import random_order
         from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
 
@@ -166,7 +168,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             for member, size in zip(members, sizes, strict=True)
             for document in islice(member.store.documents(random_order(member.store, self.seed)[:size]), size)
         ]
-        return TextReader.fit(texts, self.embedder.token_table(), models={}, seed=self.seed)
+        return TextReader.fit(texts, token_table_of(self.embedder), models={}, seed=self.seed)
 
     def _manifest(self, member: Collection, pairs: Mapping[str, Pairs]) -> Manifest:
         from migrate.manifest import Manifest, StitchFacts

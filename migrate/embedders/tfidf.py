@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.base import Embedder, Role
+from migrate.embedders.abilities import CorpusModel
+from migrate.embedders.base import Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, UsageError
@@ -129,7 +130,7 @@ def _build(state: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path
     )
 
 
-class TfidfEmbedder(Embedder):
+class TfidfEmbedder(CorpusModel):
     """TF-IDF with sublinear term frequency, truncated SVD, rows of unit length.
 
     A text without any known word would be a zero vector, which no store may hold. It gets the mean direction of the
