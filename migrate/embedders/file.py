@@ -134,7 +134,7 @@ class FileEmbedder(VectorTable):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @cached_property
+    @property
     def identity(self) -> ModelIdentity:
         """The file as artefacts remember it: its base name and its hash."""
         documents = self._tables["document"]
@@ -142,8 +142,13 @@ class FileEmbedder(VectorTable):
             spec=f"file:{self.path.name}",
             dim=documents.vectors.shape[1],
             normalized=documents.normalized,
-            revision=sha256_file(self.path),
+            revision=self._revision,
         )
+
+    # Both cached, as the file may be of gigabytes, and is read only where it is needed
+    @cached_property
+    def _revision(self) -> str:
+        return sha256_file(self.path)
 
     @property
     def profile(self) -> Profile:

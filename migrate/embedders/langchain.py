@@ -83,7 +83,7 @@ class LangChainEmbedder(PrefixedModel):
         names = (getattr(self.embeddings, attribute, None) for attribute in attributes)
         return next((name for name in names if isinstance(name, str) and name), None)
 
-    @cached_property
+    @cached_property  # one call, which may cost money
     def _shape(self) -> tuple[int, bool]:
         """Dimension, and whether vectors are of unit length, by the vector of one word."""
         vectors = self._embed_batch([Document("probe", "word")], "document", self.dimensions)

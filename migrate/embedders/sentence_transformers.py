@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -248,6 +247,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         self.pass_size = batch_size
         self.batch_size = max(batch_size, Embedder.batch_size)
 
+    # Both cached: the hub is asked once, and the weights are read once, when they are needed
     @cached_property
     def source(self) -> ModelSource:
         """Source that the model is loaded from."""
@@ -269,7 +269,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             )
         return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
 
-    @cached_property
+    @property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; of a folder only its base name."""
         model = self.model
@@ -362,10 +362,10 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
     def _changed(self, **settings: Any) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes, another layer or length."""
         identity, changed = self.identity, copy(self)
-        for name, value in settings.items():
+        # Another pooling of the weights has no prompts of its own
+        prefixes = {"document_prefix": identity.document_prefix, "query_prefix": identity.query_prefix}
+        for name, value in {**prefixes, **settings}.items():
             setattr(changed, name, value)
-        prefixes = {name: value for name, value in settings.items() if name.endswith("_prefix")}
-        changed.identity = replace(identity, spec=changed._spec_of(self.source.name), **prefixes)
         return changed
 
     def variants(self) -> Iterator[Variant]:
