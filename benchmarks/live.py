@@ -47,8 +47,8 @@ import migrate
 from migrate.audit.measures import ndcg
 from migrate.embed.corpus import embed_corpus
 from migrate.embedders import Embedder, Role, load_embedder
-from migrate.embedders.base import Keep, WrappedEmbedder
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.base import Keep, WrappedEmbedder, with_model
+from migrate.embedders.cache import CachedEmbedder, are_cached
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.status import status_of
 from migrate.manifest import ModelIdentity
@@ -229,7 +229,7 @@ def both_stores(folder: Path, port: int) -> tuple[Embedder, dict[str, Any]]:
     """The new model, and the old store and its model as arguments of a searcher; queries are in a table."""
     texts, read = json.loads((folder / "query_texts.json").read_text()), np.load(folder / "queries.npz")
     new = embedder_at(port, folder / "cache.sqlite")
-    new = new.with_model(lambda model: QueryTable(model, dict(zip(texts, read["new"], strict=True))))
+    new = with_model(new, lambda model: QueryTable(model, dict(zip(texts, read["new"], strict=True))))
     manifest = open_store(folder / "old").info.manifest
     assert manifest is not None and manifest.model is not None
     old = OldQueries(manifest.model, dict(zip(texts, read["old"], strict=True)))
@@ -524,7 +524,7 @@ def lost_vectors(world: World, answers: Sequence[Answer | None], folder: Path, p
             served |= {row for row, is_exact in zip(rows, exact, strict=True) if is_exact}
     ordered = sorted(served)
     embedder = CachedEmbedder(embedder_at(port, None), folder / "cache.sqlite")
-    known = embedder.are_cached([world.documents[row] for row in ordered], "document")
+    known = are_cached(embedder, [world.documents[row] for row in ordered], "document")
     return len(served), sum(not cached for cached in known)
 
 
@@ -548,7 +548,7 @@ def print_overhead_of_both(folder: Path, port: int, world: World, depth: int) ->
     both = zip(world.new_queries[asked], world.old_queries[asked], strict=True)
     vectors_of = dict(zip(texts, both, strict=True))
     new, beside = both_stores(folder, port)
-    without = new.with_model(lambda model: model)
+    without = with_model(new, lambda model: model)
     assert isinstance(without, CachedEmbedder)
     empty = CachedEmbedder(without.embedder, folder / "empty.sqlite")
     states = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from retrieval import AUTO, SETS, STAYING, TARGET_MODEL, TOGETHER, VECTORS, judge_cell, print_cells, read_set
 
 from migrate.embedders import load_embedder
-from migrate.embedders.base import TokenTable
+from migrate.embedders.abilities import TokenTable, token_table_of
 
 MINILM, MPNET = "minilm", "mpnet"
 TOKENS_READ = 254
@@ -31,8 +31,8 @@ STITCHES = (STAYING, "procrustes", "ridge", "text", "ridge+text", VECTORS, AUTO,
 
 def token_tables(mpnet: Path | None) -> dict[str, TokenTable | None]:
     """The token embeddings of each target, where they are at hand."""
-    found: dict[str, TokenTable | None] = {MINILM: load_embedder(TARGET_MODEL).token_table(), MPNET: None}
-    table = None if mpnet is None else load_embedder(f"sentence-transformers:{mpnet}").token_table()
+    found: dict[str, TokenTable | None] = {MINILM: token_table_of(load_embedder(TARGET_MODEL)), MPNET: None}
+    table = None if mpnet is None else token_table_of(load_embedder(f"sentence-transformers:{mpnet}"))
     if table is not None:
         found[MPNET] = replace(table, limit=TOKENS_READ)
     return found

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from migrate.audit.measures import Qrels, ndcg, overlap
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.embedders import load_embedder
-from migrate.embedders.base import TokenTable
+from migrate.embedders.abilities import TokenTable, token_table_of
 from migrate.report.terminal import table
 from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
 from migrate.search.runs import Rankings, search
@@ -273,7 +273,7 @@ def main() -> None:
     parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings")
     parser.add_argument("--tokens-of", default=TARGET_MODEL, metavar="MODEL", help="whose token embeddings are read")
     arguments = parser.parse_args()
-    tokens = None if arguments.no_tokens else load_embedder(arguments.tokens_of).token_table()
+    tokens = None if arguments.no_tokens else token_table_of(load_embedder(arguments.tokens_of))
     read = [read_set(arguments.data, name, arguments.spaces, tokens) for name in SETS]
     means: dict[int, dict[str, float]] = {}
     for pairs in arguments.pairs:

@@ -28,6 +28,7 @@ import numpy as np
 
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
+from migrate.embedders.abilities import token_table_of
 from migrate.embedders.base import Embedder
 from migrate.stitch.persistence import load_stitch
 from migrate.vectors import Document
@@ -85,7 +86,7 @@ def fit(data: Path, store: Path, stitch: Path, documents: Sequence[Document], mo
     opened = open_store(store)
     details = {"fingerprint": opened.snapshot().fingerprint}
     started = time.perf_counter()
-    reader = TextReader.fit([document.text for document in documents], model.token_table())
+    reader = TextReader.fit([document.text for document in documents], token_table_of(model))
     manifest = Manifest(kind="stitch", model=model.identity, details=details)
     ids = tuple(f"pair-{document.id}" for document in some)
     fitted = fit_pairs(Pairs(ids, old, new), (), manifest=manifest, state={}, seed=0, texts=texts, reader=reader)

@@ -9,7 +9,7 @@ from worker_tools import Hashed, Other
 import migrate
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import CachedEmbedder, are_cached
 from migrate.errors import StoreError, UsageError, VectorError
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
@@ -161,5 +161,5 @@ def test_a_cached_vector_of_another_dimension_is_told(translated, tmp_path):
 
 
 def test_half_a_surrogate_pair_is_in_no_cache(embedder):
-    assert embedder.are_cached([Document("x", "\ud800")], "document") == [False]
+    assert are_cached(embedder, [Document("x", "\ud800")], "document") == [False]
     assert embedder.find([Document("x", "\ud800")], "document") == {}

@@ -28,6 +28,7 @@ from migrate.audit.verdict import Finding, margin_remarks
 from migrate.check.again import prove_model
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import is_kept
 from migrate.manifest import Manifest, ReportFacts
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -113,7 +114,7 @@ def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | N
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         reference_at=None if inputs.full is None else inputs.full.info.location,
-        is_kept=inputs.embedder.keeps,
+        is_kept=is_kept(inputs.embedder),
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
         rules=rules,

@@ -21,7 +21,7 @@ from migrate.audit.rules import Rules
 from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import Finding, doubt
 from migrate.display import counted, percent
-from migrate.embedders.base import UNKNOWN_QUERY
+from migrate.embedders.cache import UNKNOWN_QUERY
 from migrate.search.runs import Rankings
 from migrate.selection.choosers import Choosers, look_for_the_chosen
 from migrate.stores.all_true import TRUE

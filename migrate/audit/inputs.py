@@ -34,6 +34,7 @@ from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import cache_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
@@ -294,7 +295,7 @@ def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
     It takes the vectors of the queries: nothing is done where no cache has these for the audit then.
     """
     query_set, embedder, store = inputs.query_set, inputs.embedder, inputs.translated
-    if query_set.is_judged or query_set.exclude_self or not embedder.is_cached:
+    if query_set.is_judged or query_set.exclude_self or cache_of(embedder) is None:
         return
     check_target(store, embedder)
     without_documents(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from migrate.embedders import special_options
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import cache_of
 from migrate.embedders.kinds import with_settings
 from migrate.files import free_path
 from migrate.stores.base import Store
@@ -64,7 +65,7 @@ def locations_of(
         old_model=old_model,
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
-        can_serve=embedder.cacheable or embedder.is_cached,
+        can_serve=embedder.cacheable or cache_of(embedder) is not None,
         server=None if source is None or translated.successor("new") else source.successor("new"),
     )
 

@@ -43,7 +43,9 @@ from migrate.audit.verdict import Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars, token_count
 from migrate.display import percent
+from migrate.embedders.abilities import needs_texts
 from migrate.embedders.again import prove_answers, some_places
+from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH
 from migrate.selection.choosers import digests_of
@@ -320,7 +322,7 @@ def grow_pool(retriever: Retriever, most: int, *, announce: Callable[[PoolStep],
         for depth in sorted({*DEPTHS, most}):
             if max(first, depth_asked) < depth <= most and not state.is_settled and state.matters.any():
                 state = pool.step(depth, state.matters)
-        if retriever.embedder.keeps and state.may_serve:
+        if is_kept(retriever.embedder) and state.may_serve:
             state = pool.step(_STAGES)
     except SpendingError as error:
         stopped = str(error)
@@ -334,7 +336,7 @@ def _check(retriever: Retriever, most: int) -> None:
     if most < least:
         reason = "" if is_judged else ", as nothing is judged"
         raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
-    if not translated.info.has_texts and retriever.embedder.needs_texts:
+    if not translated.info.has_texts and needs_texts(retriever.embedder):
         raise StoreError(
             f"{translated.info.location} has no texts to embed for a pool; {translated.info.way_to_texts}, or "
             "name a file of vectors with --target file:PATH"
@@ -439,7 +441,7 @@ class _Pool:
     def _embed(self, rows: Rows) -> None:
         if not len(rows):
             return
-        embedder = self.embedder.chosen_by(digests_of(self.query_set.queries))
+        embedder = with_choosers(self.embedder, digests_of(self.query_set.queries))
         documents = list(known_documents(self.translated, rows))
         vectors = embedder.embed_documents(documents, progress=self.progress)
         self.vector_row[rows] = len(self.vectors) + np.arange(len(rows))

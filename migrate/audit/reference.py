@@ -30,7 +30,9 @@ from migrate.check.facts import manifest_finding
 from migrate.display import percent
 from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
+from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import with_choosers
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, StoreError
 from migrate.manifest import ModelIdentity
@@ -395,7 +397,7 @@ def _spot_check(
     store: Store, embedder: Embedder, order: NDArray[np.int64], progress: Progress, *, remedy: str = _MADE_ELSE
 ) -> str | None:
     """Return that the first texts of `order`, embedded again, have the store's vectors; None where they cannot be."""
-    if not store.info.has_texts and embedder.needs_texts:
+    if not store.info.has_texts and needs_texts(embedder):
         return None
     drawn = list(distinct_texts(store, order, SPOT_CHECKS))
     if not drawn:
@@ -403,7 +405,7 @@ def _spot_check(
     stored = store.get(np.array([candidate.row for candidate in drawn], dtype=np.int64)).vectors
     try:
         documents = [candidate.document for candidate in drawn]
-        new_vectors = embedder.chosen_by(()).embed_documents(documents, progress=progress)
+        new_vectors = with_choosers(embedder, ()).embed_documents(documents, progress=progress)
     except InputError:  # a file of vectors that has others
         return None
     location, spec = store.info.location, embedder.identity.spec

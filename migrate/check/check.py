@@ -34,6 +34,7 @@ from migrate.check.retrieval import RetrievalCost
 from migrate.embedders import special_options
 from migrate.embedders.again import prove_known
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import with_choosers
 from migrate.errors import MissingVectorError, RemoteError
 from migrate.manifest import ModelIdentity
 from migrate.stores.base import Store
@@ -163,7 +164,7 @@ def _by_sample(
     sample, stored = draw(store, size, seed)
     # What the cache has may be of the host that made the store
     prove_known(embedder, sample.documents, source=store.info.location)
-    reembedded = embedder.chosen_by(()).embed_documents(sample.documents, progress=progress)
+    reembedded = with_choosers(embedder, ()).embed_documents(sample.documents, progress=progress)
     compared = Reembedded(sample.rows, sample.documents, stored, reembedded, tolerance_of(store.info))
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, progress)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import with_choosers
 from migrate.selection import Sample, draw_sample
 from migrate.stores.base import Store, StoreInfo
 from migrate.vectors import Document, Vectors, check_vectors, squared_norms, unit_rows
@@ -183,7 +184,7 @@ def holds_vectors_of(store: Store, embedder: Embedder, size: int, seed: int = 0)
     sample, stored = draw(store, size, seed)
     for rows in (slice(0, 4), slice(4, len(sample.documents))):
         if documents := sample.documents[rows]:
-            reembedded = embedder.chosen_by(()).embed_documents(documents)[:, : store.info.dim]
+            reembedded = with_choosers(embedder, ()).embed_documents(documents)[:, : store.info.dim]
             if not agree(stored[rows], np.ascontiguousarray(reembedded), tolerance_of(store.info)).all():
                 return False
     return True

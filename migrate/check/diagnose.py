@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from migrate.check.comparison import Mask, Reembedded, Share, agree, pairwise, spread
 from migrate.check.model import Cause, Trial
 from migrate.display import percent
+from migrate.embedders.abilities import variants_of, with_prefixes
 from migrate.embedders.base import Embedder
 from migrate.search.runs import TopK
 from migrate.stores.base import Store
@@ -40,7 +41,7 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
         yield from _prefixes(embedder)
     causes = {"pooling": Cause.POOLING, "length": Cause.LENGTH}
     longest = max(len(document.text) for document in documents)
-    for variant in embedder.variants():
+    for variant in variants_of(embedder):
         if longest >= variant.fewest_characters:
             yield Hypothesis(causes[variant.kind], variant.meaning, variant.embedder, has_spec=variant.has_spec)
 
@@ -54,7 +55,7 @@ def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
         ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
         (document + document, Cause.DOUBLED_PREFIX, f"with the prefix {document!r} twice"),
     ):
-        if (prefixed := embedder.with_prefixes(prefix, query)) is not None:
+        if (prefixed := with_prefixes(embedder, prefix, query)) is not None:
             yield Hypothesis(cause, meaning, prefixed)
 
 

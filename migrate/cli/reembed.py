@@ -77,6 +77,7 @@ def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_
 def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.embedders.again import ASKED_AGAIN, needs_proof
+    from migrate.embedders.cache import cache_of
     from migrate.steps.reembed.fill import count_true
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
@@ -88,7 +89,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
         output = output_of(request.output)
         refuse_overlap(output.path, *local_paths(store))
         embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
-        if model.cache_file is None or not embedder.is_cached:
+        if model.cache_file is None or cache_of(embedder) is None:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(
                 f"{store}: the vectors of the model are not cached, {why}; `reembed` without --from-cache embeds them"

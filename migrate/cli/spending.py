@@ -164,13 +164,15 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
 
 def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:
     """Return a lookup of documents in the embedding cache; None if there is none, or it would load a model."""
+    from migrate.embedders.cache import are_cached, cache_of
+
     path = model.cache_file
     if not profile.is_api or path is None or not path.is_file():
         return None
     embedder = load_model(model, spec)
-    if not embedder.is_cached:
+    if cache_of(embedder) is None:
         return None
-    return lambda texts: embedder.are_cached(texts, "document")
+    return lambda texts: are_cached(embedder, texts, "document")
 
 
 def with_views(fitted: FittedStitch, model: ModelOptions) -> FittedStitch:

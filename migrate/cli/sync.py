@@ -18,6 +18,7 @@ def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_jso
     """Bring NEW, translated from OLD, up to date with OLD."""
     paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.cost.unread import count_unread
+    from migrate.embedders.abilities import loaded_profile
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
     from migrate.steps.sync.place import refuse_switched
     from migrate.stores import open_store
@@ -33,7 +34,7 @@ def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_jso
         if counts.to_embed:
             if not dry_run:
                 advise(counts_text(counts))
-            limits = step.comparison.embedder.loaded_profile()
+            limits = loaded_profile(step.comparison.embedder)
             if limits.max_tokens is not None:
                 unread = count_unread(step.models[0].documents(), limits, progress=progress)
                 warn_of_unread(unread, "new and changed documents", "cut them as the others were cut")

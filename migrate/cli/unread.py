@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from migrate.audit.pool import DEPTHS
 from migrate.cli.terminal import advise, warn
 from migrate.cost.unread import count_unread, count_unread_of_store
+from migrate.embedders.abilities import loaded_profile
+from migrate.embedders.cache import is_kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +34,14 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
     """Count what a model will leave unread of a store's documents, say so, and return it."""
     if not store.info.has_texts:
         return None
-    unread = count_unread_of_store(store, embedder.loaded_profile(), seed=seed)
+    unread = count_unread_of_store(store, loaded_profile(embedder), seed=seed)
     warn_of_unread(unread, DOCUMENTS, CHUNKS)
     return unread
 
 
 def count_unread_of_sample(step: Fit) -> Unread | None:
     """Count the same for the sample of a fit, of which `warn_of_store` has warned; only one at random is drawn here."""
-    target = step.inputs.embedder.loaded_profile()
+    target = loaded_profile(step.inputs.embedder)
     is_random = step.query_log is None and step.strategy in (None, "random")
     if not (is_random and step.inputs.store.info.has_texts and target.max_tokens is not None):
         return None
@@ -54,7 +56,7 @@ def with_unread(
     A warning of the subjects in `warned` is printed too. The translation and the full re-embed that it is compared with
     are both of what is read.
     """
-    profile = embedder.loaded_profile()
+    profile = loaded_profile(embedder)
     counted = {
         DOCUMENTS: count_unread_of_store(store, profile, seed=seed) if store.info.has_texts else None,
         QUERIES: count_unread(questions.queries, profile.for_queries()),
@@ -72,7 +74,7 @@ def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder) -> Non
     """
     count = len(query_set.distinct)
     is_many = count >= 100  # worth being divided into those that choose and those that judge
-    if embedder.keeps and is_many and store.info.count > DEPTHS[0] * count:
+    if is_kept(embedder) and is_many and store.info.count > DEPTHS[0] * count:
         advise(
             f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "
             "in with it (`backfill`); to keep half of them for that, add --hold-out 50%: bounds get about 1.4 "

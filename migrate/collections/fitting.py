@@ -19,6 +19,7 @@ from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.collections.members import find_collections
 from migrate.collections.options import CollectionsOptions
 from migrate.cost.spending import PlannedModel
+from migrate.embedders.abilities import token_table_of
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.files import atomic_folder
 from migrate.manifest import Manifest, StitchFacts
@@ -123,7 +124,7 @@ class FitCollections(CollectionsOptions, PaidStep[dict[str, "FittedStitch"]]):
             together,
             self.specs,
             manifest=self._manifest(self.collections.members[0], pairs),
-            state=dict(self.embedder.state()),
+            state=dict(state_of(self.embedder)),
             seed=self.seed,
             texts=[document.text for document in self._documents()],
             reader=self._reader(),
@@ -143,7 +144,7 @@ class FitCollections(CollectionsOptions, PaidStep[dict[str, "FittedStitch"]]):
             for member, size in zip(members, sizes, strict=True)
             for document in islice(member.store.documents(random_order(member.store, self.seed)[:size]), size)
         ]
-        return TextReader.fit(texts, self.embedder.token_table(), models={}, seed=self.seed)
+        return TextReader.fit(texts, token_table_of(self.embedder), models={}, seed=self.seed)
 
     def _manifest(self, member: Collection, pairs: Mapping[str, Pairs]) -> Manifest:
         store = member.store

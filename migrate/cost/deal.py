@@ -15,6 +15,7 @@ from migrate.cost.estimate import Estimate, dollars, duration
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import are_cached
 from migrate.embedders.kinds import split_spec
 from migrate.selection.sample import known_documents
 from migrate.stores.base import Store
@@ -92,11 +93,10 @@ def weigh(
         # the part of the store that is in the cache, by some of its documents
         rows = np.random.default_rng(seed).permutation(count)[:2_000].astype(np.int64)
         drawn = list(known_documents(store, rows))
-        uncached = [
-            text for text, is_cached in zip(drawn, embedder.are_cached(drawn, "document"), strict=True) if not is_cached
-        ]
+        cached = are_cached(embedder, drawn, "document")
+        uncached = [text for text, is_cached in zip(drawn, cached, strict=True) if not is_cached]
         n_uncached = ceil(count * len(uncached) / len(drawn))
-        to_embed = min(embedder.are_cached(planned, "document").count(False), n_uncached)
+        to_embed = min(are_cached(embedder, planned, "document").count(False), n_uncached)
         rate = _documents_per_s(embedder, uncached)
         ours, whole = (Estimate(n, minutes=None if rate is None else n / rate / 60) for n in (to_embed, n_uncached))
     proof = 0 if is_proven else min(PROOF_DOCUMENTS, whole.documents - ours.documents)

@@ -11,7 +11,9 @@ import numpy as np
 
 from migrate.cost.estimate import dollars
 from migrate.cost.rates import usd_of
-from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
+from migrate.embedders.abilities import usage_tokens
+from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder, with_model
+from migrate.embedders.cache import is_kept
 from migrate.embedders.tokens import Counts, TokenCounter, whole
 from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, Vectors, no_progress
@@ -86,7 +88,7 @@ class MeteredEmbedder(WrappedEmbedder):
         self.keeps_answers = keeps_answers
         self.allowed = 0.0
         self._counted = 0
-        self._charged_before = embedder.usage_tokens
+        self._charged_before = usage_tokens(embedder)
 
     def around(self, embedder: Embedder) -> MeteredEmbedder:
         """Return another embedder, metered at the same price under the same cap."""
@@ -95,7 +97,7 @@ class MeteredEmbedder(WrappedEmbedder):
     @property
     def tokens(self) -> int:
         """Tokens that were paid for since the meter began: the server's figure, or that of the counter."""
-        return self.embedder.usage_tokens - self._charged_before or self._counted
+        return usage_tokens(self.embedder) - self._charged_before or self._counted
 
     @property
     def usd(self) -> float | None:
@@ -185,8 +187,8 @@ def put_meter(
     meters: list[MeteredEmbedder] = []
 
     def meter(model: Embedder) -> Embedder:
-        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, cap=cap, keeps_answers=embedder.keeps))
+        meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, cap=cap, keeps_answers=is_kept(embedder)))
         return meters[-1]
 
-    metered = embedder.with_model(meter)
+    metered = with_model(embedder, meter)
     return metered, meters[0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import with_choosers
 from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import rate_limits
 from migrate.errors import UsageError
@@ -101,7 +102,7 @@ def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = Fal
 
     `again` is past any cache.
     """
-    embedder, warm = embedder.chosen_by(()), 4
+    embedder, warm = with_choosers(embedder, ()), 4
     embed = partial(embedder.embed_again, role="document") if again else embedder.embed_documents
     embed(texts[:warm])
     timed = texts[warm:] or texts

@@ -12,6 +12,7 @@ from migrate.cost.estimate import Estimate, dollars
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
 from migrate.cost.rates import tier_rate, usd_of
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import are_cached, cache_of
 from migrate.embedders.openai import MANY_TEXTS
 from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, no_progress
@@ -71,12 +72,12 @@ class PlannedModel:
 
     def _count(self, meter: MeteredEmbedder, progress: Progress) -> Estimate:
         embedder, profile = self.embedder, self.embedder.profile.at_price(meter.price)
-        once = embedder.is_cached
-        lookup = partial(embedder.are_cached, role="document") if once else None
+        once = cache_of(embedder) is not None
+        lookup = partial(are_cached, embedder, role="document") if once else None
         documents = count_texts(self.documents(), profile, lookup=lookup, once=once, progress=progress)
         queries = TextCount()
         if self.queries:
-            lookup = partial(embedder.are_cached, role="query") if once else None
+            lookup = partial(are_cached, embedder, role="query") if once else None
             queries = count_texts(self.queries, profile.for_queries(), lookup=lookup, once=once)
         count, cached = documents.to_embed + queries.to_embed, documents.cached + queries.cached
         texts_again = self.again if count + cached else 0

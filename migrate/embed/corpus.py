@@ -16,8 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from migrate.embedders.abilities import save_state
 from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp, beside
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
@@ -91,10 +93,10 @@ class Batches:
         source: str,
         done: Sequence[Document] = (),
     ) -> None:
-        self._embedder = embedder.chosen_by(())
+        self._embedder = with_choosers(embedder, ())
         self._documents = iter(documents)
         self._report = report
-        self._ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if embedder.keeps else 1
+        self._ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if is_kept(embedder) else 1
         self._read: deque[list[Document]] = deque()
         self._embedded: deque[tuple[list[Document], Vectors]] = deque()
         self._done = 0
@@ -189,7 +191,7 @@ def embedding_manifest(
 ) -> tuple[Manifest, dict[str, Any]]:
     """Write the state of the model; return the manifest, and the facts that `as_embedding` takes."""
     identity, rows = stored_identity(work, embedder), work.rows
-    embedder.save_state(beside(work.content))
+    save_state(embedder, beside(work.content))
     counted = {"documents": rows, **counts}
     manifest = Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=details.as_details())
     return manifest, {"count": rows, "dim": identity.dim}

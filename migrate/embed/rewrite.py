@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.abilities import save_state
 from migrate.embedders.base import Embedder
 from migrate.files import beside
 from migrate.manifest import Manifest, StoreFacts
@@ -135,7 +136,7 @@ class PatchJob(RewriteJob):
 
     def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
         """Write the state of the model, and return the manifest."""
-        self.embedder.save_state(beside(work.content))
+        save_state(self.embedder, beside(work.content))
         return self.manifest, {}
 
     def note_published(self) -> None:

@@ -92,7 +92,7 @@ def load_embedder(
     document_prefix, query_prefix
         The prefix of each text; None takes that of the model registry or of the model itself.
     state
-        A folder that `Embedder.save_state` wrote, for `tfidf:`.
+        A folder that `migrate.embedders.abilities.save_state` wrote, for `tfidf:`.
     cache
         A file to keep paid-for vectors in, for kinds whose vectors depend on the text alone.
     seed
@@ -143,7 +143,7 @@ def load_embedder(
     embedder = kind.load(name, options)
     if cache is None or not embedder.cacheable:
         return embedder
-    from migrate.embedders.cache import CachedEmbedder
+    from migrate.embedders.cache import CachedEmbedder  # which loads SQLite
 
     return CachedEmbedder(embedder, Path(cache))
 

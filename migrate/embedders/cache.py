@@ -10,18 +10,21 @@ import hashlib
 import os
 import stat
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from migrate.embedders.base import UNKNOWN_QUERY, Embedder, Role, WrappedEmbedder, require_texts
+from migrate.embedders.base import Embedder, Role, WrappedEmbedder, require_texts
 from migrate.embedders.own_database import OwnDatabase
 from migrate.errors import InputError
 from migrate.files import make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
+
+UNKNOWN_QUERY = ""
+"""Stands among digests of queries that chose documents for those that nobody can name."""
 
 LEAVE_ASIDE = "--cache none or another --cache leaves these vectors aside"
 
@@ -138,42 +141,64 @@ class CacheFile(OwnDatabase):
             return frozenset(digest for choice in choices for (digest,) in self._database.execute(query, (choice,)))
 
 
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Reason to embed texts: `key` names the queries that chose them, None where chance or the whole collection did.
+
+    `queries` has their digests, `UNKNOWN_QUERY` where nobody can name them.
+    """
+
+    key: bytes | None
+    queries: frozenset[str]
+
+
+UNCHOSEN = Provenance(None, frozenset())
+"""Of texts that chance or the whole collection chose, and of queries."""
+
+UNEXPLAINED = Provenance(b"", frozenset({UNKNOWN_QUERY}))
+"""Of texts that are embedded without a word on their choice nobody knows why they were."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Counters that the copies of a cached embedder share: of texts, and which queries of a choice the file has."""
+
+    hits: int = 0
+    misses: int = 0
+    written: dict[bytes, frozenset[str]] = field(default_factory=dict)
+
+
 class CachedEmbedder(WrappedEmbedder):
     """An embedder that passes to another only the texts that are not cached for the same model and prefix.
 
     A text that occurs twice is embedded once. What is new is on disk as soon as the other hands it over, so that an
-    interrupted run keeps it; with `keeps` the file outlives this run as well.
+    interrupted run keeps it; with `keeps` the file outlives this run as well. The file remembers the `provenance` of
+    documents.
     """
 
-    def __init__(self, embedder: Embedder, path: Path, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        path: Path,
+        *,
+        keeps: bool = True,
+        provenance: Provenance = UNEXPLAINED,
+        run: _Run | None = None,
+    ) -> None:
         super().__init__(embedder)
         self.cacheable = False
-        self.is_cached = True
         self.keeps = keeps
         self.path = path
-        self._counts = Counter[str]()
-        self._choice: bytes | None = b""
-        self._choosers: frozenset[str] = frozenset({UNKNOWN_QUERY})
-        self._noted: dict[bytes, frozenset[str]] = {}
+        self.provenance = provenance
+        self._run = run or _Run()
 
     def around(self, embedder: Embedder) -> CachedEmbedder:
-        """Another embedder behind the same cache."""
-        wrapper = CachedEmbedder(embedder, self.path, keeps=self.keeps)
-        wrapper._counts = self._counts  # whoever holds this one sees what a metered copy embeds
-        wrapper._choice, wrapper._choosers, wrapper._noted = self._choice, self._choosers, self._noted
-        return wrapper
+        """Another embedder behind the same cache: whoever holds this one sees what a metered copy embeds."""
+        return CachedEmbedder(embedder, self.path, keeps=self.keeps, provenance=self.provenance, run=self._run)
 
-    def chosen_by(self, queries: Collection[str], *, group: str | None = None) -> CachedEmbedder:
-        """Return this embedder for texts that queries, given by digests, have chosen: the cache remembers these.
-
-        Of texts that are embedded without such a word nobody knows why they were.
-        """
-        wrapper = self.around(self.embedder)
-        named = "\n".join(sorted(queries)) if group is None else f"group {group}"
-        wrapper._choice, wrapper._choosers = hashlib.sha256(named.encode()).digest(), frozenset(queries)
-        if not queries:
-            wrapper._choice = None
-        return wrapper
+    def with_provenance(self, provenance: Provenance) -> CachedEmbedder:
+        """Return the same embedder for texts of another choice."""
+        return CachedEmbedder(self.embedder, self.path, keeps=self.keeps, provenance=provenance, run=self._run)
 
     def choices(self, texts: Sequence[Text], role: Role) -> list[bytes | None]:
         """Return by which choice of queries each text came into the cache; None where none did, or it is not there."""
@@ -192,12 +217,12 @@ class CachedEmbedder(WrappedEmbedder):
     @property
     def hits(self) -> int:
         """Texts that were not embedded, because they were on disk or occurred before."""
-        return self._counts["hits"]
+        return self._run.hits
 
     @property
     def misses(self) -> int:
         """Texts that were embedded."""
-        return self._counts["misses"]
+        return self._run.misses
 
     def find(self, texts: Sequence[Text], role: Role) -> dict[int, Vectors]:
         """The vectors that are on disk, (dim,), by the position of their texts; nothing is embedded.
@@ -228,7 +253,7 @@ class CachedEmbedder(WrappedEmbedder):
             if vectors and missing:  # a server may have another model under the same name by now
                 dim = len(next(iter(vectors.values())))
                 self.embedder.expect_dim(dim, str(self.path), advice=LEAVE_ASIDE)
-            self._counts["hits"] += len(texts) - len(missing)
+            self._run.hits += len(texts) - len(missing)
             if texts:
                 progress("embed", len(texts) - len(missing), len(texts))
             vectors.update(self._embed_missing(file, missing, role, progress, len(texts)))
@@ -249,11 +274,12 @@ class CachedEmbedder(WrappedEmbedder):
 
         def keep(positions: Sequence[int], vectors: Vectors) -> None:
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
-            choice = self._choice if role == "document" else None
-            file.write(rows, choice, self._choosers - self._noted.get(choice or b"", frozenset()))
-            if choice is not None:
-                self._noted[choice] = self._choosers
-            self._counts["misses"] += len(rows.keys() - embedded.keys())
+            provenance = self.provenance if role == "document" else UNCHOSEN
+            written = self._run.written.get(provenance.key or b"", frozenset())
+            file.write(rows, provenance.key, provenance.queries - written)
+            if provenance.key is not None:
+                self._run.written[provenance.key] = provenance.queries
+            self._run.misses += len(rows.keys() - embedded.keys())
             embedded.update(rows)
 
         def report(stage: str, done: int, _total: int | None) -> None:
@@ -272,3 +298,36 @@ class CachedEmbedder(WrappedEmbedder):
             digest.update(text.text.encode(errors="surrogatepass"))  # half a surrogate pair is in no cache
             keys.append(digest.digest())
         return keys
+
+
+def cache_of(embedder: Embedder) -> CachedEmbedder | None:
+    """Return the cache in front of an embedder, which embeds a text that comes twice only once; None without one."""
+    return embedder if isinstance(embedder, CachedEmbedder) else None
+
+
+def is_kept(embedder: Embedder) -> bool:
+    """Return True if what is embedded is in a cache that outlives the run, so that nothing is paid for twice."""
+    cache = cache_of(embedder)
+    return cache is not None and cache.keeps
+
+
+def are_cached(embedder: Embedder, texts: Sequence[Text], role: Role) -> list[bool]:
+    """Return for each text if its vector is in the cache, so that embedding it costs nothing."""
+    cached = embedder.find(texts, role)
+    return [position in cached for position in range(len(texts))]
+
+
+def with_choosers(embedder: Embedder, queries: Collection[str], *, group: str | None = None) -> Embedder:
+    """Return an embedder for texts that queries have chosen, so that its cache, if any, remembers who did.
+
+    `queries` are digests (`migrate.selection.choosers`), `UNKNOWN_QUERY` where nobody can name them, empty where
+    chance or the whole collection chose. `group` names queries that become more as time goes on; None where these
+    are all.
+    """
+    cache = cache_of(embedder)
+    if cache is None:
+        return embedder
+    if not queries:
+        return cache.with_provenance(UNCHOSEN)
+    named = "\n".join(sorted(queries)) if group is None else f"group {group}"
+    return cache.with_provenance(Provenance(hashlib.sha256(named.encode()).digest(), frozenset(queries)))

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from migrate.embedders.base import Embedder, Role
+from migrate.embedders.abilities import VectorTable
+from migrate.embedders.base import Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, MissingVectorError, OutputError, VectorError
@@ -120,7 +121,7 @@ class _Table:
         return self.row_of_text.get(text.text)
 
 
-class FileEmbedder(Embedder):
+class FileEmbedder(VectorTable):
     """A file of vectors as an embedder.
 
     Vectors stored in half precision come back as float32. Where every norm is 1 within what float16 rounds off the
@@ -133,7 +134,7 @@ class FileEmbedder(Embedder):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @cached_property
+    @property
     def identity(self) -> ModelIdentity:
         """The file as artefacts remember it: its base name and its hash."""
         documents = self._tables["document"]
@@ -141,8 +142,13 @@ class FileEmbedder(Embedder):
             spec=f"file:{self.path.name}",
             dim=documents.vectors.shape[1],
             normalized=documents.normalized,
-            revision=sha256_file(self.path),
+            revision=self._revision,
         )
+
+    # Both cached, as the file may be of gigabytes, and is read only where it is needed
+    @cached_property
+    def _revision(self) -> str:
+        return sha256_file(self.path)
 
     @property
     def profile(self) -> Profile:
@@ -150,9 +156,9 @@ class FileEmbedder(Embedder):
         return Profile(f"file:{self.path}", kind="file", is_paid=False, embeds_new_texts=False)
 
     @property
-    def needs_texts(self) -> bool:
-        """True if documents are found by their texts, and not by their ids."""
-        return self._tables["document"].row_of_text is not None
+    def finds_by_id(self) -> bool:
+        """True if documents are found by their ids, and not by their texts."""
+        return self._tables["document"].row_of_text is None
 
     @cached_property
     def _tables(self) -> dict[Role, _Table]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from migrate.embedders.base import BUILT_WITH, Embedder, Role, other_dimension, require_texts
+from migrate.embedders.abilities import PrefixedModel
+from migrate.embedders.base import BUILT_WITH, Role, in_batches, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import RemoteError, UsageError, VectorError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
 
-class LangChainEmbedder(Embedder):
+class LangChainEmbedder(PrefixedModel):
     """A LangChain `Embeddings`. Documents go through `embed_documents`, queries one by one through `embed_query`.
 
     `spec` None names it by module and class. `dimensions` None asks for one word's vector, which may cost a call.
@@ -82,7 +83,7 @@ class LangChainEmbedder(Embedder):
         names = (getattr(self.embeddings, attribute, None) for attribute in attributes)
         return next((name for name in names if isinstance(name, str) and name), None)
 
-    @cached_property
+    @cached_property  # one call, which may cost money
     def _shape(self) -> tuple[int, bool]:
         """Dimension, and whether vectors are of unit length, by the vector of one word."""
         vectors = self._embed_batch([Document("probe", "word")], "document", self.dimensions)
@@ -114,7 +115,7 @@ class LangChainEmbedder(Embedder):
         """
         require_texts(texts, model=self.spec)
         dim = self.dimensions or self._shape[0]
-        return self.in_batches(texts, dim, lambda batch: self._embed_batch(batch, role, dim), progress)
+        return in_batches(texts, self.batch_size, dim, lambda batch: self._embed_batch(batch, role, dim), progress)
 
     def _embed_batch(self, texts: Sequence[Text], role: Role, dim: int | None) -> Vectors:
         inputs = [self.prefixes[role] + text.text for text in texts]

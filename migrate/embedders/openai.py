@@ -15,12 +15,13 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from copy import copy
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import chain
 
 import numpy as np
 
-from migrate.embedders.base import BUILT_WITH, Embedder, Keep, Role, other_dimension, require_texts
+from migrate.embedders.abilities import PrefixedModel, RemoteModel
+from migrate.embedders.base import BUILT_WITH, Keep, Role, gather, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.openai_requests import (
     UNUSABLE_VECTOR,
@@ -196,7 +197,7 @@ def _note(sentence: str) -> None:
     _log.warning("%s", sentence)
 
 
-class OpenAIEmbedder(Embedder):
+class OpenAIEmbedder(RemoteModel, PrefixedModel):
     """A model of an OpenAI-compatible server, or of another `api`; options as of `load_embedder`.
 
     The key is read from OPENAI_API_KEY, or the variable of the API.
@@ -341,7 +342,7 @@ class OpenAIEmbedder(Embedder):
         """
         if not texts:
             return np.empty((0, self.identity.dim), dtype=np.float32)
-        return self.gather(texts, role, progress)
+        return gather(self, texts, role, progress)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed texts, and hand over the vectors of each answer as it comes; errors as of `embed`.
@@ -370,7 +371,7 @@ class OpenAIEmbedder(Embedder):
                 raise self._bad_text(texts[min(lacking)], UNUSABLE_VECTOR)
             return len(usable)
 
-        settings = self.name, self.base_url, self._key, self.dimensions, self.timeout_s, self.attempts
+        settings = self.name, self.base_url, self._read_key(), self.dimensions, self.timeout_s, self.attempts
         asked = self._limit, self._charges.append, self.api, self.task(role)
         with self._one_call, Client(*settings, *asked, self._server) as client:
             try:
@@ -470,8 +471,7 @@ class OpenAIEmbedder(Embedder):
             raise other_dimension(self.spec, self._served.dim, dim, source, advice)
         self._served.expect(dim, f"as {source} has", f"{advice}, or check `base_url`")
 
-    @cached_property
-    def _key(self) -> str:
+    def _read_key(self) -> str:
         variable = self.api.key_variable
         key = os.environ.get(variable, "").strip()
         if not key and self.base_url is None:

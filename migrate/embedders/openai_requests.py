@@ -190,7 +190,7 @@ class Client:
         query = dict(parse_qsl(parameters, keep_blank_values=True))
         self._headers: dict[str, Any] = {}
         if AZURE_VERSION in query:
-            self._headers = {"api-key": self.key, "Authorization": openai.omit}
+            self._headers = {"api-key": self.key, "Authorization": None}
         self._openai = openai.OpenAI(
             api_key=self.key,
             base_url=address or None,
@@ -321,13 +321,9 @@ class Client:
         """Send a request, in the form of the API; its answer is read later."""
         import openai
 
-        if self.api.is_openai:
-            options = self.api.extras(self.dimensions, self.task)
-            return client.embeddings.with_streaming_response.create(
-                input=inputs, model=self.model, encoding_format=encoding, extra_headers=self._headers, **options
-            )
-        headers = {name: openai.omit if it is None else it for name, it in self.api.headers(self.key).items()}
-        body = self.api.body(inputs, self.model, self.dimensions, self.task)
+        body = self.api.body(inputs, self.model, encoding, self.dimensions, self.task)
+        headers = {**self._headers, **self.api.headers(self.key)}
+        headers = {name: openai.omit if it is None else it for name, it in headers.items()}
         headers["X-Stainless-Raw-Response"] = "stream"  # as the library's own calls with a streaming response have it
         answer = client.post(self.api.path(self.model), cast_to=object, body=body, options={"headers": headers})
         return closing(cast("APIResponse[Any]", answer))

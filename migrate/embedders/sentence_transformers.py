@@ -12,18 +12,18 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from migrate.embedders.base import Embedder, Role, TokenTable, Variant, require_texts
+from migrate.embedders.abilities import LocalModel, PrefixedModel, TokenTable, Variant
+from migrate.embedders.base import Embedder, Role, in_batches, require_texts
 from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
 from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import LOCAL, ModelFacts, find_model
-from migrate.embedders.tokens import make_counter, read_tokenizer
+from migrate.embedders.tokens import read_tokenizer
 from migrate.embedders.weights import (
     PACKAGED_MODEL,
     ModelSource,
@@ -216,7 +216,7 @@ def _read(folder: Path | None, name: str) -> dict[str, Any]:
         return {}
 
 
-class SentenceTransformersEmbedder(Embedder):
+class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
     """A sentence-transformers model, loaded when it is first needed; options as of `load_embedder`.
 
     `name` is one of the hub, without the organisation for models of the registry, or a folder; `packaged` takes all-
@@ -247,6 +247,7 @@ class SentenceTransformersEmbedder(Embedder):
         self.pass_size = batch_size
         self.batch_size = max(batch_size, Embedder.batch_size)
 
+    # Both cached: the hub is asked once, and the weights are read once, when they are needed
     @cached_property
     def source(self) -> ModelSource:
         """Source that the model is loaded from."""
@@ -268,7 +269,7 @@ class SentenceTransformersEmbedder(Embedder):
             )
         return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
 
-    @cached_property
+    @property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; of a folder only its base name."""
         model = self.model
@@ -354,21 +355,6 @@ class SentenceTransformersEmbedder(Embedder):
             counter=read_tokenizer(tokenizer) if tokenizer and tokenizer.is_file() else estimate_word_pieces(),
         )
 
-    def loaded_profile(self) -> Profile:
-        """Return the profile; where there is no tokenizer file, the model is loaded."""
-        profile = self.profile
-        table = None if profile.counter.exact else self.token_table()
-        if table is None:
-            return profile
-        counter, model = make_counter(table.tokenizer), self.identity
-        return replace(
-            profile,
-            document_prefix=model.document_prefix,
-            query_prefix=model.query_prefix,
-            max_tokens=None if table.limit is None else table.limit + counter.special,
-            counter=counter,
-        )
-
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes."""
         return self._changed(document_prefix=document_prefix, query_prefix=query_prefix)
@@ -376,10 +362,10 @@ class SentenceTransformersEmbedder(Embedder):
     def _changed(self, **settings: Any) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes, another layer or length."""
         identity, changed = self.identity, copy(self)
-        for name, value in settings.items():
+        # Another pooling of the weights has no prompts of its own
+        prefixes = {"document_prefix": identity.document_prefix, "query_prefix": identity.query_prefix}
+        for name, value in {**prefixes, **settings}.items():
             setattr(changed, name, value)
-        prefixes = {name: value for name, value in settings.items() if name.endswith("_prefix")}
-        changed.identity = replace(identity, spec=changed._spec_of(self.source.name), **prefixes)
         return changed
 
     def variants(self) -> Iterator[Variant]:
@@ -402,7 +388,8 @@ class SentenceTransformersEmbedder(Embedder):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""
         require_texts(texts, model=self.identity.spec)
-        return self.in_batches(texts, self.identity.dim, lambda batch: self._encode(batch, role), progress)
+        size, dim = self.batch_size, self.identity.dim
+        return in_batches(texts, size, dim, lambda batch: self._encode(batch, role), progress)
 
     def _encode(self, texts: Sequence[Text], role: Role) -> Vectors:
         """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""

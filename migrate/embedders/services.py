@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,6 @@ class Service:
     max_tokens: int
     tasks: tuple[str, str] | None = None
 
-    is_openai: ClassVar[bool] = True
-    """True where requests and answers are of OpenAI's form."""
-
     @property
     def key_variable(self) -> str:
         """The environment variable of the key."""
@@ -51,21 +48,19 @@ class Service:
         """Return what it is told of a text in this role."""
         return None if self.tasks is None else self.tasks[role == "query"]
 
-    def extras(self, dimensions: int | None, task: str | None) -> dict[str, Any]:
-        """Return options of the openai library's call."""
-        return {} if dimensions is None else {"dimensions": dimensions}
-
     def path(self, model: str) -> str:
-        """Return the path of requests, for a form of its own."""
-        raise ValueError(f"{self.title} is asked by the openai library's call")
+        """Return the path of requests."""
+        return "/embeddings"
 
     def headers(self, key: str) -> Mapping[str, Any]:
         """Return further headers of requests; those with None for a value are left out."""
         return {}
 
-    def body(self, inputs: Sequence[str], model: str, dimensions: int | None, task: str | None) -> dict[str, Any]:
-        """Return the content of a request, for a form of its own."""
-        raise ValueError(f"{self.title} is asked by the openai library's call")
+    def body(
+        self, inputs: Sequence[str], model: str, encoding: str, dimensions: int | None, task: str | None
+    ) -> dict[str, Any]:
+        """Return the content of a request; vectors may come in `encoding`, base64 or float."""
+        return {"input": inputs, "model": model, "encoding_format": encoding, **_given(dimensions=dimensions)}
 
     def as_openai(self, answer: Any) -> Any:
         """Return an answer in OpenAI's form; raises KeyError or TypeError for what is no answer."""
@@ -77,27 +72,29 @@ class VoyageService(Service):
 
     __slots__ = ()
 
-    def extras(self, dimensions: int | None, task: str | None) -> dict[str, Any]:
-        """Return options of the openai library's call."""
-        options = {"input_type": task, "output_dimension": dimensions, "truncation": False}
-        return {"extra_body": {name: value for name, value in options.items() if value is not None}}
+    def body(
+        self, inputs: Sequence[str], model: str, encoding: str, dimensions: int | None, task: str | None
+    ) -> dict[str, Any]:
+        """Return the content of a request."""
+        content = {"input": inputs, "model": model, "encoding_format": encoding, "truncation": False}
+        return {**content, **_given(input_type=task, output_dimension=dimensions)}
 
 
 class CohereService(Service):
     """Cohere's API v2. Texts that are too long are refused."""
 
     __slots__ = ()
-    is_openai = False
 
     def path(self, model: str) -> str:
         """Return the path of requests."""
         return "/embed"
 
-    def body(self, inputs: Sequence[str], model: str, dimensions: int | None, task: str | None) -> dict[str, Any]:
+    def body(
+        self, inputs: Sequence[str], model: str, encoding: str, dimensions: int | None, task: str | None
+    ) -> dict[str, Any]:
         """Return the content of a request."""
-        content = {"model": model, "texts": list(inputs), "embedding_types": ["float"], "truncate": "NONE"}
-        options = {"input_type": task, "output_dimension": dimensions}
-        return {**content, **{name: value for name, value in options.items() if value is not None}}
+        content = {"model": model, "texts": inputs, "embedding_types": ["float"], "truncate": "NONE"}
+        return {**content, **_given(input_type=task, output_dimension=dimensions)}
 
     def as_openai(self, answer: Any) -> Any:
         """Return an answer in OpenAI's form."""
@@ -109,7 +106,6 @@ class GeminiService(Service):
     """Google's Gemini API."""
 
     __slots__ = ()
-    is_openai = False
 
     def path(self, model: str) -> str:
         """Return the path of requests."""
@@ -119,16 +115,22 @@ class GeminiService(Service):
         """Return the key in the header that the API wants, and none in the usual one."""
         return {"x-goog-api-key": key, "Authorization": None}
 
-    def body(self, inputs: Sequence[str], model: str, dimensions: int | None, task: str | None) -> dict[str, Any]:
+    def body(
+        self, inputs: Sequence[str], model: str, encoding: str, dimensions: int | None, task: str | None
+    ) -> dict[str, Any]:
         """Return the content of a request."""
-        options = {"taskType": task, "outputDimensionality": dimensions}
-        shared = {"model": f"models/{model}", **{name: value for name, value in options.items() if value is not None}}
+        shared = {"model": f"models/{model}", **_given(taskType=task, outputDimensionality=dimensions)}
         return {"requests": [{**shared, "content": {"parts": [{"text": text}]}} for text in inputs]}
 
     def as_openai(self, answer: Any) -> Any:
         """Return an answer in OpenAI's form; how many tokens it is charged for, the API need not say."""
         rows = [item["values"] for item in answer["embeddings"]]
         return _answer(rows, answer.get("usageMetadata", {}).get("promptTokenCount"))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None: an API's own defaults hold for these."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _answer(rows: Sequence[Any], tokens: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.base import Embedder, Role
+from migrate.embedders.abilities import CorpusModel
+from migrate.embedders.base import Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, UsageError
@@ -36,7 +37,7 @@ FORMAT_VERSION = 1
 _SMALLEST_NORM = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TfidfState:
     """State that `TfidfEmbedder.fit` learned.
 
@@ -61,25 +62,6 @@ class TfidfState:
         }
         weights: dict[str, NDArray[Any]] = {"components": self.components, "fallback": self.fallback, "idf": self.idf}
         return canonical_json(state).encode() + b"\n", save(weights)
-
-    @cached_property
-    def revision(self) -> str:
-        """Hash of the state."""
-        return hashlib.sha256(b"".join(self.to_files())).hexdigest()
-
-    @cached_property
-    def directions(self) -> NDArray[np.float64]:
-        """The components as columns, (w, dim), converted once: they are large."""
-        return self.components.T.astype(np.float64)
-
-    @cached_property
-    def vectorizer(self) -> TfidfVectorizer:
-        """The vectorizer of scikit-learn with these words and weights."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        vectorizer = TfidfVectorizer(sublinear_tf=True, vocabulary=list(self.vocabulary))
-        vectorizer.idf_ = self.idf
-        return vectorizer
 
 
 def read_state(folder: Path, *, dim: int) -> TfidfState:
@@ -129,7 +111,7 @@ def _build(state: dict[str, Any], weights: dict[str, NDArray[Any]], folder: Path
     )
 
 
-class TfidfEmbedder(Embedder):
+class TfidfEmbedder(CorpusModel):
     """TF-IDF with sublinear term frequency, truncated SVD, rows of unit length.
 
     A text without any known word would be a zero vector, which no store may hold. It gets the mean direction of the
@@ -142,13 +124,19 @@ class TfidfEmbedder(Embedder):
     def __init__(self, dim: int, *, seed: int = 0, state: Path | None = None) -> None:
         self.dim = dim
         self.seed = seed
-        self._learned = read_state(state, dim=dim) if state is not None else None
+        self._learned: TfidfState | None = None
+        self._revision: str | None = None
+        if state is not None:
+            self._keep(read_state(state, dim=dim))
+
+    def _keep(self, learned: TfidfState) -> None:
+        self._learned = learned
+        self._revision = hashlib.sha256(b"".join(learned.to_files())).hexdigest()
 
     @property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; its revision is the hash of what it learned, None before `fit`."""
-        revision = self._learned.revision if self._learned else None
-        return ModelIdentity(spec=f"tfidf:{self.dim}", dim=self.dim, normalized=True, revision=revision)
+        return ModelIdentity(spec=f"tfidf:{self.dim}", dim=self.dim, normalized=True, revision=self._revision)
 
     @property
     def profile(self) -> Profile:
@@ -161,7 +149,7 @@ class TfidfEmbedder(Embedder):
         Raises InputError: the corpus has fewer documents or words than the dimension.
         """
         if self._learned is None:
-            self._learned = learn(corpus, dim=self.dim, seed=self.seed)
+            self._keep(learn(corpus, dim=self.dim, seed=self.seed))
 
     def state(self) -> Mapping[str, bytes]:
         """Learned state as files; equal states are equal bytes."""
@@ -176,13 +164,24 @@ class TfidfEmbedder(Embedder):
             )
         return self._learned
 
+    # Cached, and made for the first text only: scikit-learn takes a second to load, and the directions are large
+    @cached_property
+    def _projection(self) -> tuple[TfidfVectorizer, NDArray[np.float64]]:
+        """The vectorizer with the words that were learned, and the components as columns, (w, dim)."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        learned = self._fitted
+        vectorizer = TfidfVectorizer(sublinear_tf=True, vocabulary=list(learned.vocabulary))
+        vectorizer.idf_ = learned.idf
+        return vectorizer, learned.components.T.astype(np.float64)
+
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts; documents and queries alike, and each text the same in any company."""
         learned = self._fitted
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
-        weights = learned.vectorizer.transform([text.text for text in texts])
-        projected = np.asarray(weights @ learned.directions)
+        vectorizer, directions = self._projection
+        projected = np.asarray(vectorizer.transform([text.text for text in texts]) @ directions)
         projected[np.linalg.norm(projected, axis=1) < _SMALLEST_NORM] = learned.fallback
         progress("embed", len(texts), len(texts))
         return unit_rows(as_vectors(projected))

@@ -15,7 +15,7 @@ import numpy as np
 
 from migrate.cost import usd_of
 from migrate.cost.count import Tally
-from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder
+from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder, gather
 from migrate.embedders.rates import parse_rate
 from migrate.errors import SpendingError, UsageError
 from migrate.live.state import LiveState
@@ -170,7 +170,7 @@ class PayingEmbedder(WrappedEmbedder):
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed as the embedder inside; raises as `embed_each`."""
-        return self.gather(texts, role, progress) if texts else self.embedder.embed(texts, role)
+        return gather(self, texts, role, progress) if texts else self.embedder.embed(texts, role)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""

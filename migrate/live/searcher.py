@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders import Embedder, Role, load_known
-from migrate.embedders.base import UNKNOWN_QUERY, Keep, WrappedEmbedder
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.abilities import warm_up
+from migrate.embedders.base import Keep, WrappedEmbedder, with_model
+from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
 from migrate.files import default_cache_path
 from migrate.live.generation import Generation, Texts, generation_of, model_of, open_generation
@@ -237,7 +238,7 @@ class LiveSearcher:
             if old is not None or old_model is not None:
                 self._old = self._old_store(old, old_model, cache_path)
             for embedder in embedders:
-                embedder.warm_up()
+                warm_up(embedder)
         except BaseException:
             self._stop()
             raise
@@ -556,7 +557,7 @@ class LiveSearcher:
                 f"{place}: old_model is {embedder.identity.spec}, the model of the new store; name the one before the "
                 "migration"
             )
-        embedder.warm_up()
+        warm_up(embedder)
         vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
         noted = self._state.value(OLD_STORE) or {}
         return OldStore(place, vectors, Additions(**noted), new=self._vectors_there, count=self._count)
@@ -653,7 +654,7 @@ def _embedders(store: Store, identity: ModelIdentity, models: Models, cache: Pat
         if model.cacheable:
             model = CachedEmbedder(model, cache or default_cache_path())
         embedders.append(
-            model.with_model(lambda inner: _AsNoted(inner, identity) if _is_noted(inner, identity) else inner)
+            with_model(model, lambda inner: _AsNoted(inner, identity) if _is_noted(inner, identity) else inner)
         )
     return embedders
 

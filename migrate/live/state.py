@@ -18,7 +18,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.base import UNKNOWN_QUERY
+from migrate.embedders.cache import UNKNOWN_QUERY
 from migrate.embedders.own_database import OwnDatabase
 from migrate.files import real_path, state_folder
 from migrate.locations import hide_secrets

@@ -16,8 +16,9 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.abilities import usage_tokens, with_attempts
 from migrate.embedders.base import Embedder
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import CachedEmbedder, with_choosers
 from migrate.errors import InputError
 from migrate.live.state import Counter, text_hash
 from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors
@@ -109,7 +110,7 @@ class LiveVectors:
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="live-cache")
         # The cache is written to for each text that is new in it, which a query should not wait for.
         model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-        self._model = model.with_model(lambda inner: inner.with_attempts(attempts=3))
+        self._model = with_attempts(model, attempts=3)
         self._own = threading.local()
         self._count = count
         self._lock = threading.Lock()
@@ -239,8 +240,8 @@ class LiveVectors:
         try:
             with self._turn:
                 embedder = self._embedder
-                tokens_before = embedder.usage_tokens
-                rows = embedder.chosen_by({chooser}).embed_documents(list(documents.values()))
+                tokens_before = usage_tokens(embedder)
+                rows = with_choosers(embedder, {chooser}).embed_documents(list(documents.values()))
         except InputError as error:
             if len(documents) == 1:
                 self.embedder.find(list(documents.values()), "document")  # if the cache is to blame, it fails again
@@ -252,7 +253,7 @@ class LiveVectors:
         source = embedder.profile.spec
         as_vectors(rows, dim=embedder.identity.dim, source=source)
         check_vectors([one.id for one in documents.values()], rows, source=source)
-        self._count({"embedded_by_queries": len(rows), "tokens": embedder.usage_tokens - tokens_before})
+        self._count({"embedded_by_queries": len(rows), "tokens": usage_tokens(embedder) - tokens_before})
         return dict(zip(documents, rows, strict=True))
 
     @property
@@ -260,7 +261,7 @@ class LiveVectors:
         """The embedder of this thread: a call that hangs keeps no other waiting."""
         if not hasattr(self._own, "embedder"):
             # Nobody waits for a third attempt: there is a pause instead, for all queries at once.
-            self._own.embedder = self.embedder.with_model(lambda model: model.with_attempts(attempts=2))
+            self._own.embedder = with_attempts(self.embedder, attempts=2)
         embedder: Embedder = self._own.embedder
         return embedder
 

@@ -26,7 +26,8 @@ from migrate.cost import tally_of, usd_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
-from migrate.embedders.base import Embedder
+from migrate.embedders.base import Embedder, with_model
+from migrate.embedders.cache import are_cached, cache_of, is_kept, with_choosers
 from migrate.errors import (
     InputError,
     LeadMigrateError,
@@ -143,7 +144,7 @@ class Worker:
         try:
             tally = tally_of(embedder, self.options.price)
             self.account = Account(self.state, tally, budget, pace, room=self._room, sleep=self._wait)
-            self.embedder = embedder.with_model(lambda model: PayingEmbedder(model, self.account))
+            self.embedder = with_model(embedder, lambda model: PayingEmbedder(model, self.account))
             self.control = control_at_start(self.state, self.options)
             self.account.limit(self.control.budget_of(self.options), self.control.pace_of(self.options))
             self.writer = VectorWriter(self.state)
@@ -409,7 +410,7 @@ class Worker:
     def _fill(self, documents: Sequence[Document]) -> str | None:
         """Embed documents and hand them to the writer; return why that is the end of it, where it is."""
         self._note_choosers()
-        cached = self.embedder.are_cached(documents, "document")
+        cached = are_cached(self.embedder, documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
         fits = self.account.fits(new)
         unpaid = {document.id for document in new[fits:]}
@@ -432,7 +433,7 @@ class Worker:
 
     def _note_choosers(self) -> None:
         """Have the cache remember that what is embedded from now on was chosen by the queries that were served."""
-        self.embedder = self.embedder.chosen_by(self.state.choosers(), group=str(self.state.path))
+        self.embedder = with_choosers(self.embedder, self.state.choosers(), group=str(self.state.path))
 
     def _embedded(self, documents: Sequence[Document]) -> Iterator[tuple[Sequence[Document], Vectors]]:
         """Yield the documents with their vectors; what the model refuses is noted, and left out."""
@@ -562,7 +563,7 @@ def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> P
     def documents() -> Iterator[Document]:
         n_sent, n_tokens, stream = spent.documents + again, spent.tokens, iter(store.documents())
         while batch := list(islice(stream, _BATCH)):
-            cached = embedder.are_cached(batch, "document") if embedder.is_cached else [False] * len(batch)
+            cached = are_cached(embedder, batch, "document")
             for document in (one for one, is_known in zip(batch, cached, strict=True) if not is_known):
                 n_sent, n_tokens = n_sent + 1, n_tokens + int(tally.tokens([document])[0])
                 if budget is not None and _is_beyond(budget, n_sent, n_tokens, store.info.count, tally.price):
@@ -594,12 +595,12 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
     if not store.info.has_texts:
         raise StoreError(f"{location}: the store has no texts to embed; serve one with texts")
     require_model(location, model, embedder.identity)
-    if not embedder.is_cached and not embedder.cacheable:
+    if cache_of(embedder) is None and not embedder.cacheable:
         raise UsageError(
             f"{location}: a worker writes what is cached, and no cache keeps the vectors of {embedder.profile.spec}, "
             "which cost nothing to have again; embed the whole store at once with `reembed`"
         )
-    if not embedder.is_cached or not embedder.keeps:
+    if not is_kept(embedder):
         raise UsageError(f"{location}: a worker writes what is cached, and nothing would be; name a file with --cache")
 
 

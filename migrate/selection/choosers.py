@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.again import SAME
-from migrate.embedders.base import UNKNOWN_QUERY, Embedder
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder, cache_of
 from migrate.manifest import MADE_BY_STAMP, Manifest
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -130,18 +131,24 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
         return Choosers(queries)
     rows = ~is_true if accounts else np.ones(store.info.count, bool)
     unexplained = np.full(store.info.count, not accounts)
-    equal = _EQUAL if accounts else SAME if store.info.exact else _CODED
+    equal = _EQUAL if accounts else _least_cosine(store)
     queries_of: dict[bytes | None, frozenset[str]] = {None: frozenset()}
-    if store.info.has_texts:
-        for row, choice in _cached_rows(store, embedder, rows, equal):
+    cache = cache_of(embedder)
+    if store.info.has_texts and cache is not None:
+        for row, choice in _cached_rows(store, cache, rows, equal):
             if choice is not None and choice not in queries_of:
-                queries_of[choice] = embedder.choosers([choice])
+                queries_of[choice] = cache.choosers([choice])
             unexplained[row] = UNKNOWN_QUERY in queries_of[choice]
     return Choosers(queries.union(*queries_of.values()), unexplained, equal)
 
 
+def _least_cosine(store: Store) -> float:
+    """Return the cosine from which on a vector of unknown origin is taken for the one in the cache."""
+    return SAME if store.info.exact else _CODED
+
+
 def _cached_rows(
-    store: Store, embedder: Embedder, rows: NDArray[np.bool_], equal: float
+    store: Store, cache: CachedEmbedder, rows: NDArray[np.bool_], equal: float
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
     documents, start = store.documents(), 0
@@ -149,9 +156,9 @@ def _cached_rows(
         texts = list(islice(documents, len(batch)))
         positions = np.flatnonzero(rows[start : start + len(batch)])
         texts_read = [texts[position] for position in positions]
-        cached = embedder.find(texts_read, "document") if texts_read else {}
-        choices = embedder.choices(texts_read, "document") if cached else []
-        for number, vector in cached.items():
+        cached_vectors = cache.find(texts_read, "document") if texts_read else {}
+        choices = cache.choices(texts_read, "document") if cached_vectors else []
+        for number, vector in cached_vectors.items():
             if _is_same(batch.vectors[positions[number]], vector, equal):
                 yield start + int(positions[number]), choices[number]
         start += len(batch)

@@ -5,10 +5,10 @@ A `KernelPart` is the kernel of one view of the documents; a `KernelSystem` solv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from functools import partial
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ _KERNEL_ROWS: Final = 768
 
 A multiple of what products of matrices do together, so that each row has the same digits in a block of any size.
 """
+
+Product: TypeAlias = Callable[[View], Vectors]
+"""The product of a kernel and coefficients, (m, r), for the documents of a view; can be pickled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,31 +54,17 @@ class KernelPart:
         """With some of the fit documents."""
         return replace(self, rows=self.rows[rows])
 
-    def columns(self, view: View, alpha: Vectors) -> Vectors:
-        """`k(x) @ alpha`, (m, r), for the documents of a view: over the features, or the fit documents if fewer."""
-        if alpha.shape[1] <= len(alpha):
-            return view.dot(self._table(alpha))
-        product: Vectors = view.dot(self._fit_documents) @ alpha
-        return product
+    def product(self, alpha: Vectors) -> Product:
+        """Return what gives `k(x) @ alpha`, (m, r): over the features, or over the fit documents if they are fewer."""
+        if alpha.shape[1] > len(alpha):
+            return partial(_times_both, np.ascontiguousarray(_dense(self.rows).T * np.float32(self.scale)), alpha)
+        with one_thread():  # so that it is the same wherever the stitch was loaded
+            table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
+        return partial(_times, table)
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
         return np.float32(self.scale) * view.squares()
-
-    def _table(self, alpha: Vectors) -> Vectors:
-        """(f, r); cached, since every batch of a translation uses the same coefficients."""
-        if self._kept.get("alpha") is not alpha:
-            with one_thread():  # so that it is the same wherever the stitch was loaded
-                table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
-            self._kept.update(alpha=alpha, table=table)
-        return self._kept["table"]
-
-    _kept: dict[str, Vectors] = field(default_factory=dict, init=False, repr=False)
-
-    @cached_property
-    def _fit_documents(self) -> Vectors:
-        """(f, n)."""
-        return np.ascontiguousarray(_dense(self.rows).T * np.float32(self.scale))
 
     def arrays(self) -> Arrays:
         """Scale and rows, under names that begin with the name of the view and its form."""
@@ -103,22 +92,18 @@ class GaussianPart(KernelPart):
 
     def cross(self, rows: NDArray[np.int64]) -> Matrix:
         """The kernel between all fit documents and some of them, (n, m), float64."""
-        return self.take(rows)._kernel(self.rows).astype(np.float64)
+        return self.take(rows).among(np.asarray(self.rows)).astype(np.float64)
 
-    def columns(self, view: View, alpha: Vectors) -> Vectors:
-        """`k(x) @ alpha`, (m, r)."""
-        rows = view.matrix()
-        products = np.empty((len(view), alpha.shape[1]), np.float32)
-        for start in range(0, len(rows), _KERNEL_ROWS):
-            block = slice(start, start + _KERNEL_ROWS)
-            np.matmul(self._kernel(rows[block]), alpha, out=products[block])
-        return products
+    def product(self, alpha: Vectors) -> Product:
+        """Return what gives `k(x) @ alpha`, (m, r)."""
+        return partial(_times_kernel, self, alpha)
 
     def diagonal(self, view: View) -> Vectors:
         """`k(x, x)`, (m,)."""
         return np.full(len(view), self.scale, dtype=np.float32)
 
-    def _kernel(self, rows: Vectors) -> Vectors:
+    def among(self, rows: Vectors) -> Vectors:
+        """Return the kernel between rows, (m, f), and the fit documents, (m, n)."""
         kernel = gaussian(rows, np.asarray(self.rows), self.width)
         kernel *= np.float32(self.scale)
         return kernel
@@ -126,6 +111,27 @@ class GaussianPart(KernelPart):
     def arrays(self) -> Arrays:
         """Return the arrays of any view, and the width of the kernel."""
         return {**super().arrays(), f"{self.name}/{self.form}/bandwidth": np.array([self.width], dtype=np.float64)}
+
+
+def _times(table: Vectors, view: View) -> Vectors:
+    """The view times a table, (f, r)."""
+    return view.dot(table)
+
+
+def _times_both(documents: Vectors, alpha: Vectors, view: View) -> Vectors:
+    """The view times the fit documents, (f, n), and these times `alpha`, (n, r)."""
+    product: Vectors = view.dot(documents) @ alpha
+    return product
+
+
+def _times_kernel(kernel_part: GaussianPart, alpha: Vectors, view: View) -> Vectors:
+    """The kernel of the view, block by block, times `alpha`, (n, r)."""
+    rows = view.matrix()
+    products = np.empty((len(view), alpha.shape[1]), np.float32)
+    for start in range(0, len(rows), _KERNEL_ROWS):
+        block = slice(start, start + _KERNEL_ROWS)
+        np.matmul(kernel_part.among(rows[block]), alpha, out=products[block])
+    return products
 
 
 def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
@@ -188,7 +194,7 @@ class Solution:
     residuals: Matrix
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class KernelSystem:
     """A Gram matrix (n, n), not centred, and the targets (n, q), both float64; or float32, for a search.
 
@@ -197,25 +203,24 @@ class KernelSystem:
     share is taken out of the diagonal of the inverse (Rifkin & Lippert 2007, "Notes on regularized least squares",
     for the leave-one-out formula without intercept). That share would be 1/(n λ), in which what is left would drown;
     the constant vector gets the mean eigenvalue first, which changes nothing else.
+
+    Attributes
+    ----------
+    means : (n,), row means of the Gram matrix
+    mean : (q,), mean of the targets
+    centred : (n, n), the Gram matrix of the centred features
     """
 
     gram: AnyMatrix
     target: AnyMatrix
+    means: AnyMatrix
+    mean: AnyMatrix
+    centred: AnyMatrix
 
-    @cached_property
-    def means(self) -> Matrix:
-        """Row means of the Gram matrix, (n,)."""
-        return np.asarray(self.gram.mean(axis=0))
-
-    @cached_property
-    def mean(self) -> Matrix:
-        """Mean of the targets, (q,)."""
-        return np.asarray(self.target.mean(axis=0))
-
-    @cached_property
-    def centred(self) -> Matrix:
-        """The Gram matrix of the centred features."""
-        return centre(self.gram)
+    @classmethod
+    def of(cls, gram: AnyMatrix, target: AnyMatrix) -> Self:
+        """Centre both sides."""
+        return cls(gram, target, np.asarray(gram.mean(axis=0)), np.asarray(target.mean(axis=0)), centre(gram))
 
     def solve(self, penalty: float) -> Solution:
         """Solve for one penalty λ > 0: one Cholesky factor, one triangular inverse.
@@ -231,7 +236,7 @@ class KernelSystem:
         shifted[np.diag_indices_from(shifted)] += penalty
         factor, failed = factorise(shifted, lower=1, overwrite_a=1, clean=1)
         if failed and self.gram.dtype != np.float64:
-            return KernelSystem(self.gram.astype(np.float64), self.target.astype(np.float64)).solve(penalty)
+            return KernelSystem.of(self.gram.astype(np.float64), self.target.astype(np.float64)).solve(penalty)
         alpha, _ = substitute(factor, self.target - self.mean, lower=1)
         inverse, _ = invert(factor, lower=1)
         diagonal = np.einsum("ij,ij->j", inverse, inverse) - 1 / (n * (constant + penalty))

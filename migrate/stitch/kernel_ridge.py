@@ -27,6 +27,7 @@ from migrate.stitch.kernel import (
     GaussianPart,
     KernelPart,
     KernelSystem,
+    Product,
     combined,
     gaussian,
     in_order,
@@ -139,6 +140,8 @@ class Additive(StretchableStitch):
     companions_ : (c, n, q) float32, coefficients of the prediction of each companion
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
     parts_ : the views, with the fit documents as they see them
+    products_ : what multiplies the parts with their coefficients; made by the first prediction, since a stitch that is
+        only loaded, saved or shown needs none
     """
 
     reads_vectors: ClassVar[bool] = True
@@ -153,6 +156,7 @@ class Additive(StretchableStitch):
     dim_: int
     penalty_: float
     parts_: tuple[KernelPart, ...]
+    products_: tuple[Product, ...] | None = None
 
     def __init__(self, weighing: Weighing | None = None, *, landmarks: int | None = None) -> None:
         self.weighing = weighing
@@ -187,7 +191,7 @@ class Additive(StretchableStitch):
         kernels = self._kernels(source, texts)
         weighing = self.weighing = self.weighing or self._weigh(kernels, source, target, texts)
         truth = target.astype(np.float64)
-        system = KernelSystem(kernels.total(weighing), truth)
+        system = KernelSystem.of(kernels.total(weighing), truth)
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
             search = Search({"all": system.gram}, truth)
@@ -195,7 +199,7 @@ class Additive(StretchableStitch):
         solved = [(system.coefficients(penalty), system.means)]
         factor = penalty / weighing.total_penalty
         for _, companion_weighing in weighing.companions:
-            companion = KernelSystem(kernels.total(companion_weighing), system.target)
+            companion = KernelSystem.of(kernels.total(companion_weighing), system.target)
             solved.append((companion.coefficients(companion_weighing.total_penalty * factor), companion.means))
         self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
         return self
@@ -211,7 +215,7 @@ class Additive(StretchableStitch):
             solve_on_landmarks(every.parts(regression), rows, truth, regression.total_penalty)
             for _, regression in weighing.regressions
         ]
-        system = KernelSystem(kernels.total(weighing), truth)
+        system = KernelSystem.of(kernels.total(weighing), truth)
         self._keep(kernels.parts(weighing), weighing, system, solved, weighing.total_penalty)
         return self
 
@@ -228,7 +232,7 @@ class Additive(StretchableStitch):
             vectors = np.zeros((len(held_out), target.shape[1]))
             predictions: list[Prediction] = []
             for share, regression, total in several:
-                system = KernelSystem(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
+                system = KernelSystem.of(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
                 prior = np.diag(total)[held_out] if with_variance and not predictions else None
                 predictions.append(_predict(system, total[np.ix_(held_out, fit_rows)], prior, regression.total_penalty))
                 vectors += share * predictions[-1].vectors
@@ -279,6 +283,7 @@ class Additive(StretchableStitch):
         self.offset_ = offset.astype(np.float32)
         self.penalty_ = penalty
         self.parts_ = in_order(parts)
+        self.products_ = None
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Vectors and their posterior variance, in units of the prior's, up to the noise."""
@@ -286,8 +291,11 @@ class Additive(StretchableStitch):
         views = self._views(vectors, texts, self.mean_)
         columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
         prior = np.zeros(len(vectors), dtype=np.float32)
-        for kernel, alpha in zip(self.parts_, self._coefficients, strict=True):
-            columns += kernel.columns(views[kernel.name], alpha)
+        products = self.products_
+        if products is None:
+            products = self.products_ = self._products()  # as a whole, since several threads predict at once
+        for kernel, product in zip(self.parts_, products, strict=True):
+            columns += product(views[kernel.name])
             prior += kernel.diagonal(views[kernel.name])
         q = self.dim_
         prior += self.offset_[q] - 2 * columns[:, q]
@@ -295,24 +303,18 @@ class Additive(StretchableStitch):
         predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
         return Prediction(predicted, prior - explained)
 
-    @property
-    def _coefficients(self) -> list[Vectors]:
-        """Factors of each part, (n, q + 1 + r); kept, since parts keep what they make of it."""
-        kept = self.__dict__.get("_mixed")
-        if kept is None or kept[0] is not self.alpha_ or kept[1] is not self.companions_:
-            tables: list[Vectors] = []
-            for kernel in self.parts_:
-                mixed, q = self.alpha_, self.dim_
-                if kernel.shares:
-                    mixed = mixed.copy()
-                    mixed[:, :q] *= np.float32(kernel.shares[0])
-                    for share, alpha in zip(kernel.shares[1:], self.companions_, strict=True):
-                        mixed[:, :q] += np.float32(share) * alpha
-                tables.append(mixed)
-            # as a whole, since several threads predict at once
-            kept = self.__dict__["_mixed"] = (self.alpha_, self.companions_, tables)
-        coefficients: list[Vectors] = kept[2]
-        return coefficients
+    def _products(self) -> tuple[Product, ...]:
+        """Return what multiplies each part with its coefficients, (n, q + 1 + r), averaged over the regressions."""
+        products = []
+        for kernel in self.parts_:
+            mixed, q = self.alpha_, self.dim_
+            if kernel.shares:
+                mixed = mixed.copy()
+                mixed[:, :q] *= np.float32(kernel.shares[0])
+                for share, alpha in zip(kernel.shares[1:], self.companions_, strict=True):
+                    mixed[:, :q] += np.float32(share) * alpha
+            products.append(kernel.product(mixed))
+        return tuple(products)
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply the coefficients and the offset of the prediction."""
@@ -320,6 +322,7 @@ class Additive(StretchableStitch):
         self.companions_ = (self.companions_ @ spread.matrix).astype(np.float32)
         self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
         self.offset_ = np.r_[spread.of(self.offset_[:q]).astype(np.float32), self.offset_[q:]]
+        self.products_ = None
         return self
 
     @property
@@ -350,6 +353,7 @@ class Additive(StretchableStitch):
         self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
         self.dim_ = int(arrays["dim"][0])
         self.parts_ = restore_parts(arrays, len(self.alpha_))
+        self.products_ = None
         none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
         self.companions_ = arrays.get("companions", none)
         counts = {len(kernel.shares) for kernel in self.parts_} - {1 + len(self.companions_)}

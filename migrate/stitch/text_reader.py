@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders import Embedder, load_embedder
-from migrate.embedders.base import TokenTable
+from migrate.embedders.abilities import TokenTable
 from migrate.embedders.kinds import runs_code
 from migrate.reading import expect, parse_json
 from migrate.stitch.base import Arrays, Stitch

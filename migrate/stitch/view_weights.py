@@ -74,7 +74,7 @@ class Search:
         return max(tried, key=lambda weighing: weighing.overlap)
 
     def _system(self, weights: Mapping[str, float]) -> KernelSystem:
-        return KernelSystem(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
+        return KernelSystem.of(combined([self.grams[name] for name in weights], list(weights.values())), self.target)
 
     def best(self, start: Mapping[str, float]) -> Weighing:
         """One pass over the views: leave each out, or give it a third or three times its weight, where that helps.

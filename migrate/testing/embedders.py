@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from migrate.cost.meter import put_meter
+from migrate.embedders.abilities import needs_texts, state_of, token_table_of, variants_of, with_prefixes
 from migrate.embedders.base import Embedder, Role
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import CachedEmbedder, are_cached
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import WORD_PIECES, EstimateCounter
 from migrate.errors import LeadMigrateError, VectorError
@@ -168,32 +169,32 @@ class EmbedderTests:
         self.same(wrapped.embed(self.inputs("query"), "query"), plain.embed(self.inputs("query"), "query"))
         assert wrapped.identity == plain.identity, "another identity"
         assert wrapped.profile == plain.profile, "another profile"
-        assert wrapped.needs_texts == plain.needs_texts, "needs_texts differs"
+        assert needs_texts(wrapped) == needs_texts(plain), "needs_texts differs"
         for role in _roles():
             assert wrapped.cache_scope(role) == plain.cache_scope(role), "another cache scope"
-        assert (wrapped.token_table() is None) == (plain.token_table() is None), "token tables differ"
-        assert (wrapped.with_prefixes("a ", "b ") is None) == (plain.with_prefixes("a ", "b ") is None), "prefixes"
-        kinds = [variant.meaning for variant in plain.variants()]
-        assert [variant.meaning for variant in wrapped.variants()] == kinds, "variants differ"
-        assert dict(wrapped.state()) == dict(plain.state()), "states differ"
+        assert (token_table_of(wrapped) is None) == (token_table_of(plain) is None), "token tables differ"
+        assert (with_prefixes(wrapped, "a ", "b ") is None) == (with_prefixes(plain, "a ", "b ") is None), "prefixes"
+        kinds = [variant.meaning for variant in variants_of(plain)]
+        assert [variant.meaning for variant in variants_of(wrapped)] == kinds, "variants differ"
+        assert dict(state_of(wrapped)) == dict(state_of(plain)), "states differ"
 
     def test_a_cache_is_asked_before_the_model(self, make: Make, tmp_path: Path) -> None:
         embedder = make()
         if not embedder.cacheable:
             pytest.skip(NOT_CACHEABLE)
         cached = CachedEmbedder(embedder, tmp_path / "cache.sqlite")
-        assert cached.are_cached(self.documents(), "document") == [False] * len(self.texts), (
+        assert are_cached(cached, self.documents(), "document") == [False] * len(self.texts), (
             "an empty cache knows texts"
         )
         vectors = cached.embed_documents(self.documents())
         reopened = CachedEmbedder(make(), tmp_path / "cache.sqlite")
-        assert all(reopened.are_cached(self.documents(), "document")), "a text was not kept"
+        assert all(are_cached(reopened, self.documents(), "document")), "a text was not kept"
         assert (reopened.embed_documents(self.documents()) == vectors).all(), "another vector than was kept"
         assert reopened.misses == 0, f"{reopened.misses} texts embedded again"
 
     def test_a_cache_keeps_prefixes_apart(self, embedder: Embedder) -> None:
         identity = embedder.identity
-        prefixed = embedder.with_prefixes("passage: ", "query: ")
+        prefixed = with_prefixes(embedder, "passage: ", "query: ")
         if prefixed is None:
             pytest.skip("it takes no prefixes")
         assert embedder.identity == identity, "the first embedder has other prefixes now"

@@ -13,8 +13,7 @@ import migrate
 from migrate.audit.bounds import Outcome
 from migrate.audit.query_set import QuerySet, hold_out
 from migrate.check import stamp_store
-from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder, with_choosers
 from migrate.errors import InconclusiveError, StoreError
 from migrate.manifest import MANIFEST_NAME, Manifest
 from migrate.selection.choosers import choosers_in, choosers_of_source, digests_of, is_chooser
@@ -247,7 +246,7 @@ def test_digests_of_the_version_before_are_known():
 def test_a_perfect_translation_is_not_taken_for_true_vectors(stranger, tmp_path):
     """A stitch from a model to itself gives nearly the vectors that the cache has; no query chose them."""
     documents = DOCUMENTS[:200]
-    vectors = stranger.chosen_by(digests_of(QUERIES)).embed_documents(documents)
+    vectors = with_choosers(stranger, digests_of(QUERIES)).embed_documents(documents)
     noise = np.random.default_rng(7).normal(size=vectors.shape).astype(np.float32)
     known = Manifest("store", model=TARGET.identity, details={"index": "index.faiss"})
     for scale, chosen in ((1e-5, frozenset()), (0, digests_of(QUERIES))):
@@ -262,14 +261,14 @@ def test_rows_that_no_cache_explains_are_known_by_their_place(stranger, tmp_path
     documents = [replace(document, id=f"{document.id}-{row}") for row, document in enumerate(documents)]
     vectors = np.random.default_rng(3).normal(size=(len(documents), DIM)).astype(np.float32)
     known = [3, 70, 5_000, 7_999]
-    vectors[known] = stranger.chosen_by(digests_of(QUERIES[:2])).embed_documents([documents[row] for row in known])
+    vectors[known] = with_choosers(stranger, digests_of(QUERIES[:2])).embed_documents([documents[row] for row in known])
     found = choosers_in(make_store(tmp_path / "bare", documents=documents, vectors=vectors), stranger)
     assert found.queries == digests_of(QUERIES[:2]) and np.flatnonzero(~found.unexplained).tolist() == known
 
 
 def test_rows_that_are_said_to_be_true_are_accounted_for_and_others_are_looked_up(stranger, tmp_path):
     documents = DOCUMENTS[:200]
-    vectors = stranger.chosen_by(digests_of(QUERIES)).embed_documents(documents)
+    vectors = with_choosers(stranger, digests_of(QUERIES)).embed_documents(documents)
     translated = vectors + np.random.default_rng(7).normal(size=vectors.shape).astype(np.float32)
     known = Manifest("store", model=TARGET.identity, details={"index": "index.faiss"})
     for n_equal, chosen in ((20, frozenset()), (21, digests_of(QUERIES))):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from migrate.embedders.abilities import with_prefixes
 from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.stores import open_store
@@ -24,7 +25,7 @@ def minilm(tmp_path_factory):
 @pytest.fixture(scope="session")
 def prefixed(minilm):
     """The same model, as one that was trained with prefixes would be used."""
-    return minilm.with_prefixes("passage: ", "query: ")
+    return with_prefixes(minilm, "passage: ", "query: ")
 
 
 @pytest.fixture(scope="session")

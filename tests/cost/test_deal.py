@@ -7,7 +7,7 @@ from migrate.cost.estimate import Estimate
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders import load_embedder
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import CachedEmbedder, are_cached
 from migrate.stores import open_store
 
 
@@ -32,7 +32,7 @@ def test_a_local_model_is_timed_on_texts_that_the_cache_keeps(store, tmp_path):
     assert deal.full.minutes == pytest.approx(150 / deal.documents_per_s / 60)
     assert deal.plan.minutes < deal.full.minutes
     documents = list(store.documents())
-    assert 0 < embedder.are_cached(documents, "document").count(True) <= 40
+    assert 0 < are_cached(embedder, documents, "document").count(True) <= 40
     embedder.embed_documents(documents)
     paid = weigh(planned(store, embedder, 60), store)
     assert (paid.plan.documents, paid.full.documents, paid.documents_per_s) == (0, 0, None)

@@ -6,6 +6,7 @@ import pytest
 
 from migrate.cost.unread import count_unread, count_unread_of_store
 from migrate.embedders import load_embedder
+from migrate.embedders.abilities import loaded_profile
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder
 from migrate.embedders.weights import packaged_model_path
 from migrate.stores import open_store
@@ -30,7 +31,7 @@ def long(corpus):
 def test_a_model_without_a_tokenizer_file_is_loaded_for_its_tokenizer(copied_model, long):
     (copied_model / "tokenizer.json").unlink()
     embedder = load_embedder(f"sentence-transformers:{copied_model}")
-    target = embedder.loaded_profile()
+    target = loaded_profile(embedder)
     assert target.counter.exact and target.max_tokens == 256
     assert target.count(long).tolist() == load_embedder(MINILM).profile.count(long).tolist()
 

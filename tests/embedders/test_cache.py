@@ -17,7 +17,7 @@ import pytest
 
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
-from migrate.embedders.cache import CachedEmbedder, CacheFile
+from migrate.embedders.cache import CachedEmbedder, CacheFile, are_cached
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.errors import InputError, LockedError, OutputError, RemoteError
 from migrate.manifest import ModelIdentity
@@ -57,7 +57,7 @@ def test_asks_only_for_what_it_has_not_seen_and_once_for_what_occurs_twice(path,
     np.testing.assert_array_equal(second[[2, 0, 2]], first[[0, 3, 2]])
     np.testing.assert_array_equal(second, CountingEmbedder().embed_documents(documents("c", "x", "a")))
     assert second.dtype == np.float32
-    assert cached.are_cached(documents("a", "z", "a"), "document") == [True, False, True]
+    assert are_cached(cached, documents("a", "z", "a"), "document") == [True, False, True]
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,8 @@ def test_a_zip_bomb_is_not_unpacked(path):
 
 
 def test_only_vectors_that_are_found_by_text_need_the_texts(path):
-    assert not save(path, **ONE).needs_texts
-    assert save(path, **ONE, doc_texts=["one"]).needs_texts
+    assert save(path, **ONE).finds_by_id
+    assert not save(path, **ONE, doc_texts=["one"]).finds_by_id
 
 
 HUGE = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000), }"

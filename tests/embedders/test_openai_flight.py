@@ -10,7 +10,7 @@ import openai_server as fake
 import pytest
 
 from migrate.embed import embed_corpus
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import CachedEmbedder, are_cached
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.embedders.openai_requests import Client, RequestLimit
 from migrate.errors import InputError, RemoteError
@@ -163,7 +163,7 @@ def test_what_is_in_flight_when_a_run_is_stopped_is_kept(where, error, server, t
     with pytest.raises(error):
         cached.embed(asked, "document", progress=progress)
     assert 0 < len(server.billed) < len(texts)
-    assert sum(cached.are_cached(texts, "document")) == len(server.billed) == cached.misses
+    assert sum(are_cached(cached, texts, "document")) == len(server.billed) == cached.misses
     assert api.usage_tokens == server.billed_tokens
     assert 1 < server.most_in_flight <= 8
     server.gate = None

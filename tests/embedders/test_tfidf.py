@@ -10,6 +10,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
+from migrate.embedders.abilities import save_state
 from migrate.embedders.tfidf import STATE_NAME, WEIGHTS_NAME, TfidfEmbedder
 from migrate.errors import InputError, UsageError
 from migrate.vectors import Document
@@ -33,7 +34,7 @@ def fit(corpus, seed=3):
 
 def saved(embedder, folder):
     folder.mkdir()
-    embedder.save_state(folder)
+    save_state(embedder, folder)
     return b"".join((folder / name).read_bytes() for name in (STATE_NAME, WEIGHTS_NAME))
 
 
@@ -53,7 +54,7 @@ def test_a_text_without_a_known_word_gets_the_mean_direction(fitted):
 
 @pytest.mark.slow
 def test_a_saved_state_embeds_the_same_in_another_process(fitted, tmp_path):
-    fitted.save_state(tmp_path)
+    save_state(fitted, tmp_path)
     script = f"""
 import sys, numpy as np
 from pathlib import Path
@@ -87,7 +88,7 @@ def test_says_what_to_do_before_it_has_learned():
     with pytest.raises(UsageError, match="give it the corpus to fit"):
         embedder.embed_documents(CORPUS)
     with pytest.raises(UsageError, match="learned nothing"):
-        embedder.save_state(None)
+        save_state(embedder, None)
     assert embedder.identity.revision is None
 
 
@@ -126,7 +127,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_state_is_refused(damage, fitted, tmp_path):
-    fitted.save_state(tmp_path)
+    save_state(fitted, tmp_path)
     damage(tmp_path)
     with pytest.raises(InputError) as caught:
         TfidfEmbedder(24, state=tmp_path)

@@ -14,6 +14,7 @@ from openai_server import OpenAIServer
 from safetensors.numpy import load_file, save_file
 
 from migrate.embedders import load_embedder
+from migrate.embedders.abilities import save_state
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.files import sha256_file
@@ -72,7 +73,7 @@ def server(place, *answers):
 def refit_vocabulary(place):
     other = load_embedder("tfidf:32")
     other.fit(list(open_store(place / "store").documents())[:100])
-    other.save_state(place / "store")
+    save_state(other, place / "store")
 
 
 @spoiler

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from worker_tools import Hashed, translate
 
-from migrate.embedders.base import UNKNOWN_QUERY
-from migrate.embedders.cache import CachedEmbedder
+from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder
 from migrate.live.searcher import LiveLimits, LiveSearcher
 from migrate.live.worker import Worker, WorkerOptions
 from migrate.selection.choosers import choosers_in, digests_of

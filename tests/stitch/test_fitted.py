@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from migrate.embedders.base import TokenTable
+from migrate.embedders.abilities import TokenTable
 from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.files import sha256_file
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity, read_manifest

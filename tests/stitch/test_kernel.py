@@ -43,7 +43,7 @@ def test_predictions_and_leave_one_out_residuals_are_those_of_scikit_learn(n, p,
     """For tiny penalties too, where the constant vector, which centring leaves in the null space, would fake them."""
     x, y = make_rows(n, p)
     asked = make_rows(7, p, seed=9)[0]
-    system = KernelSystem(x @ x.T, y)
+    system = KernelSystem.of(x @ x.T, y)
     solution = system.solve(penalty)
     found = system.mean + (asked @ x.T - system.means) @ solution.alpha
     np.testing.assert_allclose(found, judge_predictions(x, y, asked, penalty), rtol=1e-5, atol=1e-5)
@@ -65,7 +65,7 @@ def test_all_directions_give_the_posterior_variance_of_scikit_learns_gaussian_pr
     """With fewer features than rows too: directions without variance must not take the constant vector in."""
     x, y = make_rows(n, p)
     asked = make_rows(7, p, seed=9)[0]
-    system = KernelSystem(x @ x.T, y)
+    system = KernelSystem.of(x @ x.T, y)
     found = variance(system, asked @ x.T, np.square(asked).sum(axis=1), system.directions(penalty, n))
     mean = x.mean(axis=0)
     process = GaussianProcessRegressor(DotProduct(0.0, "fixed"), alpha=penalty, optimizer=None).fit(x - mean, y[:, 0])
@@ -123,14 +123,14 @@ PARTS = {
 
 @pytest.mark.parametrize("form", PARTS)
 def test_other_coefficients_give_another_answer(form):
-    """What is kept between batches belongs to the coefficients it was made of."""
+    """A product belongs to the coefficients it was made of."""
     part, view = PARTS[form]
     one, two = np.random.default_rng(2).normal(size=(2, 20, 3)).astype(np.float32)
-    first = part.columns(view, one)
-    np.testing.assert_array_equal(part.columns(view, one), first)
-    assert not np.allclose(part.columns(view, two), first, atol=1e-3)
-    np.testing.assert_array_equal(part.columns(view, one), first)
-    np.testing.assert_allclose(replace(part, scale=2 * part.scale).columns(view, one), 2 * first, atol=1e-5)
+    first = part.product(one)(view)
+    np.testing.assert_array_equal(part.product(one)(view), first)
+    assert not np.allclose(part.product(two)(view), first, atol=1e-3)
+    np.testing.assert_array_equal(part.product(one)(view), first)
+    np.testing.assert_allclose(replace(part, scale=2 * part.scale).product(one)(view), 2 * first, atol=1e-5)
 
 
 def test_rows_without_features_keep_their_width():

@@ -9,12 +9,13 @@ from threadpoolctl import threadpool_limits
 
 from migrate.errors import StitchError
 from migrate.stitch import kernel_ridge
+from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch, cross_predict, fold_rows
 from migrate.stitch.kernel import KernelPart
 from migrate.stitch.kernel_ridge import RidgeNear, RidgeText, TextAlone
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import select_stitch
-from migrate.stitch.text_features import TextRows
+from migrate.stitch.text_features import DenseView, TextRows
 from migrate.stitch.view_weights import Weighing
 from migrate.vectors import unit_rows
 
@@ -203,19 +204,26 @@ def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_clos
 
 def test_who_asks_while_coefficients_are_made_gets_those_of_all_parts(world):
     """As another thread may."""
-    fitted, found = made(RidgeNear).fit(*mixed(world), None), []
+    x, y = mixed(world)
+    fitted, found = made(RidgeNear).fit(x, y, None), []
 
     class AskedMeanwhile(tuple):
         def __iter__(self):
             if not found:
                 found.append(None)
-                found[0] = len(fitted._coefficients)
+                found[0] = fitted.transform(x)
             return super().__iter__()
 
     fitted.parts_ = AskedMeanwhile(fitted.parts_)
-    vars(fitted).pop("_mixed", None)
-    assert len(fitted._coefficients) == 1
-    assert found == [1]
+    np.testing.assert_array_equal(fitted.transform(x), found[0])
+
+
+def test_a_stitch_that_has_predicted_can_be_stretched(world):
+    x, y = mixed(world)
+    fitted = made(RidgeNear).fit(x, y, None)
+    before = fitted.transform(x)
+    fitted.stretch(AffineMap(2 * np.eye(y.shape[1]), np.ones(y.shape[1])))
+    np.testing.assert_allclose(fitted.transform(x), 2 * before + 1, atol=1e-5)
 
 
 def test_what_a_part_keeps_is_the_same_with_any_number_of_threads():
@@ -224,5 +232,5 @@ def test_what_a_part_keeps_is_the_same_with_any_number_of_threads():
     tables = []
     for threads in (1, 2):
         with threadpool_limits(limits=threads, user_api="blas"):
-            tables.append(KernelPart("vector", rows, 1.0)._table(alpha))
+            tables.append(KernelPart("vector", rows, 1.0).product(alpha)(DenseView(np.eye(48, dtype=np.float32))))
     assert np.array_equal(*tables)

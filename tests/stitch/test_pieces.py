@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from migrate.embedders.base import TokenTable
+from migrate.embedders.abilities import TokenTable
 from migrate.stitch.text_reader import Pieces, split_words
 
 HARD = [

@@ -4,7 +4,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from tokenizers import Tokenizer
 
-from migrate.embedders.base import TokenTable
+from migrate.embedders.abilities import TokenTable
 from migrate.stitch.text_reader import TextReader, ngram_counts, split_words, word_counts
 
 WITH_TABLE, WITHOUT_TABLE = {"ngrams", "pieces", "tokens", "topics"}, {"ngrams", "topics"}

@@ -76,7 +76,7 @@ def test_a_view_that_counts_too_much_or_too_little_is_put_right():
 
 def test_a_penalty_that_float32_cannot_tell_from_none_is_solved_in_float64():
     rows = np.random.default_rng(0).normal(size=(50, 3))
-    rough = KernelSystem((rows @ rows.T).astype(np.float32), rows.astype(np.float32)).solve(1e-9)
+    rough = KernelSystem.of((rows @ rows.T).astype(np.float32), rows.astype(np.float32)).solve(1e-9)
     assert rough.residuals.dtype == np.float64
     assert np.isfinite(rough.residuals).all()
 

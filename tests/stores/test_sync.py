@@ -16,6 +16,7 @@ import migrate
 from migrate import sync
 from migrate.embed import reembed_store
 from migrate.embed.reference import is_reembedded
+from migrate.embedders.abilities import VectorTable
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import InputError, LockedError, StoreError, UsageError
 from migrate.files import output_lock
@@ -441,8 +442,8 @@ def test_deletions_need_no_texts_and_no_model(tmp_path):
 
     write(range(80))
 
-    class ById(Hashed):
-        needs_texts = False
+    class ById(Hashed, VectorTable):
+        finds_by_id = True
 
         def embed(self, texts, role, *, progress=None):
             return super().embed([replace(text, text=f"text {text.id}") for text in texts], role)

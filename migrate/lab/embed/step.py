@@ -14,6 +14,7 @@ from migrate.datasets.download import resolve_beir
 from migrate.datasets.records import read_corpus
 from migrate.embed import embed_corpus
 from migrate.embed.corpus import AGAIN, documents_left
+from migrate.embedders.abilities import loaded_profile
 from migrate.errors import UsageError
 from migrate.files import refuse_overlap
 from migrate.lab.embed.options import EmbedOptions
@@ -71,8 +72,10 @@ class Embed(EmbedOptions, PaidStep["Embedding"]):
     @property
     def leaves_whole(self) -> bool:
         """True where documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
+        from migrate.embedders.abilities import loaded_profile
+
         sizes = (self.chunk_tokens, self.chunk_overlap)
-        return not self.no_chunks and sizes == (None, None) and self.embedder.loaded_profile().kind == "file"
+        return not self.no_chunks and sizes == (None, None) and loaded_profile(self.embedder).kind == "file"
 
     @cached_property
     def chunk(self) -> ChunkSize | None:
@@ -80,12 +83,12 @@ class Embed(EmbedOptions, PaidStep["Embedding"]):
         is_read = isinstance(self.corpus, str | Path) or self.chunk_tokens is not None
         if self.no_chunks or self.leaves_whole or not is_read:
             return None
-        return chunk_size(self.embedder.loaded_profile(), self.chunk_tokens, self.chunk_overlap)
+        return chunk_size(loaded_profile(self.embedder), self.chunk_tokens, self.chunk_overlap)
 
     @cached_property
     def documents(self) -> Callable[[], Iterable[Document]]:
         """Starts reading the documents, in chunks where they are cut."""
-        read, target, size = self._source[0], self.embedder.loaded_profile(), self.chunk
+        read, target, size = self._source[0], loaded_profile(self.embedder), self.chunk
         if size is None:
             return read
         cut_documents((), target, size)  # a size that cannot be is refused here
@@ -111,7 +114,9 @@ class Embed(EmbedOptions, PaidStep["Embedding"]):
     @property
     def chunks(self) -> dict[str, object] | None:
         """The size of chunks and who counts their tokens, as JSON has them."""
-        counter = self.embedder.loaded_profile().counter
+        from migrate.embedders.abilities import loaded_profile
+
+        counter = loaded_profile(self.embedder).counter
         return None if self.chunk is None else {**asdict(self.chunk), "counted_by": counter.source}
 
     @cached_property

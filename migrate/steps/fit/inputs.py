@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from migrate.embedders import load_embedder
+from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_settings
 from migrate.embedders.registry import find_model
@@ -107,7 +108,7 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
 
     Raises StoreError: it has none, and they are needed; or it has no vectors either.
     """
-    if store.info.has_texts or (embedder is not None and not embedder.needs_texts):
+    if store.info.has_texts or (embedder is not None and not needs_texts(embedder)):
         return
     if not store.info.count:
         raise StoreError(

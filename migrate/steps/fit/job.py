@@ -9,7 +9,9 @@ from functools import partial
 import numpy as np
 
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
-from migrate.embedders.base import Embedder, TokenTable
+from migrate.embedders.abilities import TokenTable, state_of, token_table_of
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import with_choosers
 from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
@@ -53,10 +55,10 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     if store.info.has_texts:
         embedder.fit(store.documents())
     log = digests_of(inputs.log.looked_up if inputs.log else ())
-    pairs = embed_pairs(store, embedder.chosen_by(log), sample, progress=progress)
+    pairs = embed_pairs(store, with_choosers(embedder, log), sample, progress=progress)
     chosen_by = log | choosers_of_source(store, embedder, pairs.source, pairs.target)
     manifest = _manifest(options, inputs, sample, chosen_by)
-    state = dict(embedder.state())
+    state = dict(state_of(embedder))
     with threads_for(len(pairs.source)):
         mixture = find_mixture(pairs.source, pairs.target, seed=seed)
     if options.direction == QUERY:
@@ -70,7 +72,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     reader, tokens = None, None
     if store.info.has_texts and reads_texts(options.specs):
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, embedder.token_table(), views, seed=seed)
+            reader = fit_reader(store, token_table_of(embedder), views, seed=seed)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
     fitted = fit_pairs(
@@ -227,7 +229,7 @@ def _with_free_tokens(
 ) -> tuple[TextReader, TriedTokens | None]:
     """Return the reader, with the token embeddings of the free local model if the texts alone find more by them."""
     free = inputs.free
-    table = None if free is None else free.token_table()
+    table = None if free is None else token_table_of(free)
     if free is None or table is None:
         return plain, None
     reader = fit_reader(inputs.store, table, plain.models, seed=seed)

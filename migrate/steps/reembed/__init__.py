@@ -171,6 +171,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         """Embed all, or the share, and translate the rest; or fill in what the cache has."""
         from migrate.embed import Embedding, reembed_store
         from migrate.embed.reference import finish_reembedded
+        from migrate.embedders.cache import cache_of
         from migrate.steps.reembed.fill import backfill_store
         from migrate.stores.registry import output_of
 
@@ -179,7 +180,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         if not self.from_cache and self.is_done:
             finish_reembedded(self.output)
             return Embedding(output_of(self.output).display_name, self.source.info.count, self.embedder.identity.dim)
-        if self.from_cache and not self.embedder.is_cached:
+        if self.from_cache and cache_of(self.embedder) is None:
             raise UsageError(
                 f"{self.source.info.location}: the vectors of {self.embedder.identity.spec} are in no cache; load the "
                 "model with one (`migrate.load_embedder(SPEC, cache=FILE)`), or embed again without `from_cache`"

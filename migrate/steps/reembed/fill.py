@@ -20,7 +20,8 @@ from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.again import ASKED_AGAIN, prove_known
-from migrate.embedders.base import UNKNOWN_QUERY, Embedder
+from migrate.embedders.base import Embedder
+from migrate.embedders.cache import UNKNOWN_QUERY, are_cached, cache_of
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
@@ -82,6 +83,8 @@ def backfill_store(
     old = stored_confidence(store)
     confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old.copy()
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
+    cache = cache_of(embedder)
+    choosers = cache.choosers(choices) if cache is not None else frozenset()
     if prove:
         sample = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
         prove_known(embedder, list(store.documents(sample)), source=store.info.location)
@@ -93,7 +96,7 @@ def backfill_store(
     is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)
     details = StoreFacts(
         filled_in=RECORDED if is_recorded else manifest.store.filled_in,
-        chosen_by=tuple(sorted(choosers_of(manifest) | embedder.choosers(choices))),
+        chosen_by=tuple(sorted(choosers_of(manifest) | choosers)),
     )
     new = replace(
         manifest,
@@ -143,12 +146,15 @@ def _cached_rows(
     store: Store, embedder: Embedder, rows: int, is_new: NDArray[np.bool_], progress: Progress
 ) -> tuple[NDArray[np.bool_], set[bytes]]:
     """Return whether the cache has the vector of each document, (n,), and by which choices it has those of new ones."""
+    cache = cache_of(embedder)
     is_cached = np.zeros(store.info.count, dtype=bool)
     choices = set[bytes]()
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        cached = is_cached[start : start + len(documents)] = embedder.are_cached(documents, "document")
-        chosen = zip(embedder.choices(documents, "document"), cached, is_new[start:].tolist(), strict=False)
+        cached = is_cached[start : start + len(documents)] = are_cached(embedder, documents, "document")
+        if cache is None:
+            continue
+        chosen = zip(cache.choices(documents, "document"), cached, is_new[start:].tolist(), strict=False)
         choices.update(choice for choice, is_known, new in chosen if choice is not None and is_known and new)
     return is_cached, choices
 

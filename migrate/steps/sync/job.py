@@ -19,6 +19,7 @@ from migrate.check.facts import require_model
 from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
+from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
@@ -219,7 +220,7 @@ def _refuse_other_corpus(old: Store, new: Store, changes: Changes) -> None:
 
 def _refuse_blank(old: Store, embedder: Embedder, changes: Changes) -> None:
     """Make sure, before anything is spent, that what needs a true vector can have one."""
-    if not embedder.needs_texts or not changes.counts.to_embed:
+    if not needs_texts(embedder) or not changes.counts.to_embed:
         return
     if not old.info.has_texts:
         raise InputError(

@@ -15,8 +15,10 @@ from migrate.cost import tally_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders import load_known
+from migrate.embedders.abilities import token_table_of
 from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
+from migrate.embedders.cache import with_choosers
 from migrate.embedders.kinds import runs_code
 from migrate.errors import StitchError, UsageError
 from migrate.files import refuse_existing, sha256_json
@@ -130,7 +132,7 @@ class Refit:
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
         store, fitted, seed = self.store, self.fitted, self.request.seed
         query_digests = digests_of(self.log[:MOST_QUERIES])
-        true = self.embedder.chosen_by(query_digests).embed_documents(choice.sample.documents, progress=progress)
+        true = with_choosers(self.embedder, query_digests).embed_documents(choice.sample.documents, progress=progress)
         prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
         paid = choice.survey.paid.copy()
         paid[choice.sample.rows] = True
@@ -141,7 +143,7 @@ class Refit:
             fitted,
             extended(store, fitted.sample, choice.sample.documents, true),
             np.flatnonzero(paid),
-            reader=fitted.reader or fit_reader(store, self.embedder.token_table(), seed=seed),
+            reader=fitted.reader or fit_reader(store, token_table_of(self.embedder), seed=seed),
             details=StitchFacts(
                 reembedding={"asked": self.options, **chosen, "tokens, about": choice.cost.tokens},
                 chosen_by=tuple(sorted(choosers)),
