@@ -1,7 +1,7 @@
 """The form of a step: fields that are parameters and options at once, an estimate, a run, a function made of it.
 
-A step is a request: it holds what was asked for, and never changes. `open` gives the job: a record of the opened stores,
-models and stitches, with what the models will be asked for, and the work.
+A step is a request: it holds what was asked for, and never changes. `open` gives the job: a record of the opened
+stores, models and stitches, with what the models will be asked for, and the work.
 
 The module of a step imports no library, as `--help` reads the options from its fields; what does the work comes late.
 """
