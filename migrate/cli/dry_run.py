@@ -10,12 +10,12 @@ import click
 
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cost.estimate import dollars
-from migrate.cost.spending import PlanEstimate
+from migrate.cost.spending import estimate_of
 
 if TYPE_CHECKING:
     from migrate.cli.options import ModelOptions
     from migrate.cost.spending import PlannedModel
-    from migrate.steps.base import PaidStep
+    from migrate.steps.base import Job, PaidStep
 
 
 def models_for(model: ModelOptions, *, dry_run: bool) -> ModelOptions:
@@ -29,7 +29,7 @@ def stop_if_dry(
     *,
     reads: Sequence[object],
     writes: Sequence[object],
-    step: PaidStep[Any] | None = None,
+    step: PaidStep[Any] | Job[Any] | None = None,
     models: Sequence[PlannedModel] = (),
     embeds: Sequence[str] = (),
     as_json: bool,
@@ -41,8 +41,7 @@ def stop_if_dry(
     if not dry_run:
         return
     models = models if step is None else step.models
-    estimates = [model.estimate() for model in models]
-    estimate = PlanEstimate(tuple(filter(None, estimates))) if step is None else step.estimate()
+    estimate = estimate_of(models) if step is None else step.estimate()
     sentences = [model.sentence for model in estimate.models]
     sentences += [*_free_sentences(models), *_beyond(estimate.usd, None if step is None else step.max_cost)]
     sentences = [*embeds, *sentences] or ["to embed: nothing"]

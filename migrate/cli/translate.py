@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from migrate.cli.dry_run import models_for, stop_if_dry
-from migrate.cli.inputs import load_model, refuse_missing
+from migrate.cli.inputs import load_model, refuse_missing, text_of
 from migrate.cli.next_step import (
     JUDGED,
     advise_next,
@@ -23,14 +23,13 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
 from migrate.files import command_ends
-from migrate.steps.translate import Translate, engine_called
+from migrate.steps.translate import Translate
 from migrate.steps.translate.options import Announce
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.manifest import Manifest, ModelIdentity
-    from migrate.steps.base import ModelLike
     from migrate.steps.translate.choice import Choice
     from migrate.steps.translate.job import Translation
     from migrate.stitch.fitted import FittedStitch
@@ -72,7 +71,7 @@ class _Reporter:
         advise(f"{self.folder}: {refitted.stitch.spec}, fitted on {pairs:,} pairs")
 
 
-def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | None, model: ModelOptions) -> Embedder:
+def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:
     """The model that a stitch leads to, or the one that was named for it."""
     from migrate.embedders import is_spec_of
 
@@ -81,7 +80,7 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: ModelLike | N
     if spec is None and (recorded is None or file is not None):
         missing = "its model" if recorded is None else f"where {file} is"
         raise UsageError(f"{folder}: the stitch does not say {missing}; name the model with --target SPEC")
-    if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
+    if recorded is None or not is_spec_of(spec, recorded):
         return load_model(model, str(spec), state=folder)
     if spec is None:
         refuse_recorded_code(recorded, folder, "--target")
@@ -98,57 +97,57 @@ def command(request: Translate, yes: bool, model: ModelOptions, dry_run: bool, a
 def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     from migrate.cost.spending import VIEW
+    from migrate.steps.translate.job import output_for, refit_folder, refuse_outputs, translate_job
     from migrate.stitch.persistence import load_stitch, stitch_folder
     from migrate.stores import open_store
 
     request.check()
-    store, stitch = str(request.store), cast("Path | str", request.stitch)
-    refuse_missing(store, stitch, target=request.target)
+    store, stitch, named = str(request.store), str(request.stitch), text_of(request.target)
+    refuse_missing(store, stitch, target=named)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        loaded, folder = load_stitch(stitch), stitch_folder(stitch)
-        fitted = with_views(loaded, model)
-        step = replace(request, store=opened, stitch=fitted, progress=progress)
-        if step.reembed is not None:
-            request.job.refuse_outputs()
-            reporter = _Reporter(paid, fitted, request.policy, step.job.refit_folder, progress)
-            step = replace(step, announce=reporter.announce())
-        if step.target is not None or step.reembed is not None:
-            step = replace(step, target=load_model_of_stitch(fitted, folder, request.target, model))
-            step.job.check_target()
-        if step.engine is not None:
-            engine_called(step.engine).check(step)
+        folder = stitch_folder(stitch)
+        fitted = with_views(load_stitch(stitch), model)
+        output = output_for(request, opened)
+        target, refitted, announce = None, None, None
+        if request.reembed is not None:
+            refuse_outputs(request, output)
+            refitted = refit_folder(request, output)
+            announce = _Reporter(paid, fitted, request.policy, refitted, progress).announce()
+        if named is not None or request.reembed is not None:
+            target = load_model_of_stitch(fitted, folder, named, model)
+        job = translate_job(request, opened, fitted, target, announce)
         if dry_run:
-            step.job.check_source()
-        written = request.output if request.into is None else step.job.output.display_name
-        writes = [written, None if step.reembed is None else step.job.refit_folder]
-        reads = [store, stitch, request.query_log]
-        stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
+            job.check_source()
+        written = request.output if request.into is None else output.display_name
+        reads = [store, stitch, text_of(request.query_log)]
+        stop_if_dry(dry_run, reads=reads, writes=[written, refitted], step=job, as_json=as_json)
         # the target's texts are not chosen yet
-        paid.agree_on([planned for planned in step.models if planned.role == VIEW], progress=progress)
-        if step.job.caution is not None:
-            advise(f"note: {step.job.caution}")
-        step.cap.cap_usd = paid.cap_usd
-        done = step.execute()
+        paid.agree_on([planned for planned in job.models if planned.role == VIEW], progress=progress)
+        caution = None if request.into is None else output.caution(fitted.dim)
+        if caution is not None:
+            advise(f"note: {caution}")
+        request.cap.cap_usd = paid.cap_usd
+        done = job.execute()
     paid.finish()
     if as_json:
         show_json(done, kind="translate")
         return
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path)):
-        _advise_audit(opened, fitted, store, done.path, request.target, stitch)
+        _advise_audit(opened, fitted, store, done.path, named, stitch)
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: ModelLike | None, stitch: Path | str
+    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: str | None, stitch: str
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers.
 
     A model that is a file is looked for beside the stitch, and beside the store.
     """
     model = fitted.manifest.model
-    arguments = target_words(model, str(target) if target else None, beside=(stitch, store))
+    arguments = target_words(model, target, beside=(stitch, store))
     manifest = source.info.manifest
     recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
     by = "pool" if source.info.has_texts else "build"

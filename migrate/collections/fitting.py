@@ -19,7 +19,7 @@ from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.collections.members import find_collections
 from migrate.collections.options import CollectionsOptions
 from migrate.cost.spending import PlannedModel
-from migrate.embedders.abilities import token_table_of
+from migrate.embedders.abilities import state_of, token_table_of
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.files import atomic_folder
 from migrate.manifest import Manifest, StitchFacts

@@ -33,8 +33,7 @@ from migrate.engines.row_ranges import (
 )
 from migrate.errors import LeadMigrateError, RemoteError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import hidden_sibling, output_errors, output_lock, sha256_json
-from migrate.steps.translate import Translate
-from migrate.steps.translate.job import Translation
+from migrate.steps.translate.job import TranslateJob, Translation
 from migrate.stores.base import Store
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import RemoteFiles
@@ -63,38 +62,37 @@ class Engine(ABC):
     def map(self, function: Callable[[RowRange], str], row_ranges: Sequence[RowRange]) -> Generator[str, None, None]:
         """Yield what a function, which can be pickled, returns for each part, in any order."""
 
-    def check(self, step: Translate) -> None:
+    def check(self, job: TranslateJob) -> None:
         """Make sure that store and output are Parquet, and that the stitch needs no further model.
 
         Raises UsageError, StitchError: they are not, or it does.
         """
-        store = _require_parquet(step.job.source)
-        output = step.job.output
+        store = _require_parquet(job.source)
+        output = job.output
         # a path without a kind is a store like the source
         if type(output) is not Output and not isinstance(output, ParquetOutput | ObjectOutput):
             raise UsageError(f"{output}: engines translate Parquet to Parquet; name an output parquet:LOCATION")
-        batch(step.job.fitted, texts=TEXT if store.info.has_texts else None)
+        batch(job.fitted, texts=TEXT if store.info.has_texts else None)
 
-    def translate(self, step: Translate) -> Translation:
+    def translate(self, job: TranslateJob) -> Translation:
         """Have all parts made, and the new store of them."""
         begun = time.perf_counter()
-        job = step.job
-        self.check(step)
-        job.check_target()
+        options = job.options
+        self.check(job)
         has_true_vectors = job.check_source()
         store = _require_parquet(job.source)
         output = job.output
         function = batch(job.fitted, texts=TEXT if store.info.has_texts else None, any_store=not has_true_vectors)
         row_ranges = row_ranges_of(store, function.rows, 4 * max(store.info.dim, function.fitted.dim))
         if not row_ranges:
-            return job.run()
-        output.require_free(force=step.force)
+            return job.translate()
+        output.require_free(force=options.force)
         store.verify()
         root = _made_beside(output)
         digest = sha256_json([store.snapshot().as_json(), function.fitted.digest(), has_true_vectors, __version__])[:32]
         folder = RemoteFiles(f"{root.location}/{digest}", f"{root.named}/{digest}")
         with output_lock(output.path.with_name(f"{output.path.name}.made")):
-            if step.restart:
+            if options.restart:
                 _remove(root)
             if folder.path is not None:
                 with output_errors(folder.path):
@@ -102,16 +100,16 @@ class Engine(ABC):
             names = {TEXT: store.columns.text} if function.fitted.reads_texts else {}
             columns = {ID: store.columns.id, VECTOR: store.columns.vector, **names}
             read = {name: column for name, column in columns.items() if column is not None}
-            self._make_ranges(RangeFunction(function, store.files, read, folder), row_ranges, step.progress)
+            self._make_ranges(RangeFunction(function, store.files, read, folder), row_ranges, options.progress)
             try:
                 _check_files(folder, row_ranges)
                 done = function.finish(
                     store,
                     folder.location,
-                    str(step.output),
-                    force=step.force,
-                    restart=step.restart,
-                    progress=step.progress,
+                    str(options.output),
+                    force=options.force,
+                    restart=options.restart,
+                    progress=options.progress,
                 )
             except (StitchError, StoreError, VectorError):  # what was made is not to be used again
                 _remove(root)

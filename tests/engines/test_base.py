@@ -97,7 +97,7 @@ def contents(folder):
 
 
 def by(engine, old, fitted, output, **options):
-    return engine.translate(Translate(f"parquet:{old}", fitted, f"parquet:{output}", **options))
+    return engine.translate(Translate(f"parquet:{old}", fitted, f"parquet:{output}", **options).open())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -31,7 +31,7 @@ def reembed(store, fitted, target, tmp_path):
             of, stitch, tmp_path / "not written",
             target=model, reembed=budget, policy=policy, save_stitch=tmp_path / name, **options,
         )  # fmt: skip
-        return step.job.refit.execute()
+        return step.open().refit.execute()
 
     return make
 

@@ -150,7 +150,7 @@ class Reembed(PaidStep["Embedding | Translation | Backfill"]):
         from migrate.embed.corpus import AGAIN
 
         if self.partial is not None or self.from_cache:
-            return () if self.partial is None else self.partial.models
+            return () if self.partial is None else self.partial.open().models
         self.refuse_existing()
         return (PlannedModel(self.embedder, self.cap, documents=self.documents_left, again=AGAIN),)
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
 from migrate.pace import LEAST
-from migrate.plugins import installed
-from migrate.steps.base import PaidStep, function
+from migrate.steps.base import JobStep, function
 from migrate.steps.translate.options import TranslateOptions
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
-    from migrate.steps.translate.job import TranslateJob, Translation
+    from migrate.steps.translate.job import TranslateJob
 
 
 @dataclass(frozen=True, eq=False)
-class Translate(TranslateOptions, PaidStep["Translation"]):
+class Translate(TranslateOptions, JobStep["Translation"]):
     """Write a store, translated by a stitch, to a new one; ids, order, texts, metric and format are kept.
 
     Instead of an output, `into` names a field for the new vectors in the records of the store itself: no other field is
@@ -75,9 +72,11 @@ class Translate(TranslateOptions, PaidStep["Translation"]):
             raise UsageError("`output=` and `into=` exclude each other; leave one of them out")
         if self.pace is not None and not (isinstance(self.pace, int | float) and LEAST <= self.pace <= 1):
             raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
-        if self.into is None:
-            self.job.refuse_overlap()
         self._check_workers()
+        if self.output is not None:
+            from migrate.steps.translate.job import refuse_output_in
+
+            refuse_output_in(self, self.output)
 
     def _check_workers(self) -> None:
         """Make sure that who does the work can do it that way."""
@@ -89,45 +88,15 @@ class Translate(TranslateOptions, PaidStep["Translation"]):
             if self.engine is not None and getattr(self, name) is not None:
                 raise UsageError(f"`engine=` and `{name}=` exclude each other; leave one of them out")
         if self.engine is not None:
+            from migrate.steps.translate.job import engine_called
+
             engine_called(self.engine)
 
-    @cached_property
-    def job(self) -> TranslateJob:
-        """The work: store, stitch and models, opened when they are needed."""
-        from migrate.steps.translate.job import TranslateJob
+    def open(self) -> TranslateJob:
+        """Open the store, the stitch and the models, and make sure that they go together. Nothing is embedded."""
+        from migrate.steps.translate.job import open_translation
 
-        return TranslateJob(self)
-
-    @property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The views, for the documents that are still to be translated; and what the budget is spent on."""
-        return self.job.models
-
-    def execute(self) -> Translation:
-        """Spend the budget where there is one, and translate."""
-        return self.job.run() if self.engine is None else engine_called(self.engine).translate(self)
-
-
-class StepEngine(Protocol):
-    """A program that runs functions on many machines; see `migrate.engines`."""
-
-    def check(self, step: Translate) -> None:
-        """Make sure that it can do what the step says."""
-        ...
-
-    def translate(self, step: Translate) -> Translation:
-        """Do what the step says."""
-        ...
-
-
-def engine_called(name: str) -> StepEngine:
-    """Return the engine of `NAME:ADDRESS`; raises a UsageError where there is none, or it has no such address."""
-    kind, _, address = name.partition(":")
-    engines = installed("lead_migrate.engines")
-    if kind not in engines:
-        raise UsageError(f"there is no engine {kind!r}; name one of {', '.join(engines)}")
-    engine: StepEngine = engines[kind].load()(address)
-    return engine
+        return open_translation(self)
 
 
 translate = function(Translate)

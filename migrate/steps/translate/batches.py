@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StitchError, StoreError
-from migrate.steps.opening import store_of
-from migrate.steps.translate.job import StoreTranslation, TranslateJob, Translation
+from migrate.files import refuse_overlap
+from migrate.steps.opening import stitch_at, store_of
+from migrate.steps.translate.job import StoreTranslation, Translation, output_for, paths_read, write_translation
 from migrate.steps.translate.options import TranslateOptions
+from migrate.steps.translate.stitch import with_metered_views
+from migrate.stitch.fitted import FallbackUse, FittedStitch
 from migrate.stores import open_store
-from migrate.stores.base import BATCH_SIZE, Store
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store
 from migrate.stores.export import IdIndex, IdLookup
+from migrate.stores.outputs import Output
 from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import path_in
 from migrate.stores.sources import vector_checksums
@@ -34,47 +36,15 @@ _ROUNDING: Final = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class BatchVectors:
-    """The vectors that an engine has written for the documents of `source`, with a column of their confidence.
+    """The vectors that an engine has written for the documents of a source.
 
-    `rows` are theirs in the order of the source, None where both have one order.
-
-    Raises StoreError: a document has no vector, or a vector no document.
+    `rows` are theirs in the order of the source, None where both have one order. `confidence` is that of each of the
+    files' rows, in their own order.
     """
 
     files: ParquetStore
-    source: Store
-    column: str
-
-    @cached_property
-    def confidence(self) -> Vectors:
-        """The confidence of each of its rows, in their own order."""
-        return self.files.numbers(self.column)
-
-    @cached_property
-    def rows(self) -> NDArray[np.int64] | None:
-        """The row of each document of the source."""
-        files, source = self.files, self.source
-        counts = files.info.count, source.info.count
-        spans = _spans(counts[1])
-        if counts[0] == counts[1] and all(source.ids(span) == files.ids(span) for span in spans):
-            return None
-        index = IdIndex.of((files.ids(span) for span in _spans(counts[0])), files.info.location)
-        lookup, rows = IdLookup(index), np.empty(counts[1], np.int64)
-        for span in spans:
-            rows[span.start : span.stop] = lookup.rows_of(source.ids(span))
-        absent = np.flatnonzero(rows < 0)
-        if absent.size:
-            (example,) = source.ids(absent[:1])
-            raise StoreError(
-                f"{files.info.location}: no vector for {absent.size:,} of the {counts[1]:,} documents of "
-                f"{source.info.location}, such as {example!r}; let the engine write all of them"
-            )
-        if counts[0] != counts[1]:
-            raise StoreError(
-                f"{files.info.location}: {counts[0]:,} vectors for the {counts[1]:,} documents of "
-                f"{source.info.location}; write those of this store alone, to a folder that is empty before"
-            )
-        return index.order[rows]
+    rows: NDArray[np.int64] | None
+    confidence: Vectors
 
     def batches(self, start: int, stop: int, size: int) -> Iterator[tuple[Vectors, Vectors]]:
         """Yield the vectors of documents `start` to `stop` of the source, so many at a time, and their confidence."""
@@ -87,28 +57,37 @@ class BatchVectors:
                 yield self.files.get(rows[span]).vectors, self.confidence[rows[span]]
 
 
+def _rows_in(files: ParquetStore, source: Store) -> NDArray[np.int64] | None:
+    """Return the row of each document of a source in the files of an engine, None where both have one order.
+
+    Raises StoreError: a document has no vector, or a vector no document.
+    """
+    counts = files.info.count, source.info.count
+    spans = _spans(counts[1])
+    if counts[0] == counts[1] and all(source.ids(span) == files.ids(span) for span in spans):
+        return None
+    index = IdIndex.of((files.ids(span) for span in _spans(counts[0])), files.info.location)
+    lookup, rows = IdLookup(index), np.empty(counts[1], np.int64)
+    for span in spans:
+        rows[span.start : span.stop] = lookup.rows_of(source.ids(span))
+    absent = np.flatnonzero(rows < 0)
+    if absent.size:
+        (example,) = source.ids(absent[:1])
+        raise StoreError(
+            f"{files.info.location}: no vector for {absent.size:,} of the {counts[1]:,} documents of "
+            f"{source.info.location}, such as {example!r}; let the engine write all of them"
+        )
+    if counts[0] != counts[1]:
+        raise StoreError(
+            f"{files.info.location}: {counts[0]:,} vectors for the {counts[1]:,} documents of "
+            f"{source.info.location}; write those of this store alone, to a folder that is empty before"
+        )
+    return index.order[rows]
+
+
 def _spans(count: int) -> list[range]:
     """Return the rows of a store, some at a time."""
     return [range(first, min(first + BATCH_SIZE, count)) for first in range(0, count, BATCH_SIZE)]
-
-
-@dataclass(frozen=True, eq=False)
-class BatchesJob(TranslateJob):
-    """A translation whose vectors an engine has made."""
-
-    made: BatchVectors
-    compared: int | None
-
-    @property
-    def _read(self) -> list[Path]:
-        """The files and folders that are read."""
-        folder = path_in(self.made.files.info.location)
-        return [*super()._read, *([] if folder is None else [folder])]
-
-    def store_job(self, job: StoreTranslation) -> StoreTranslation:
-        """Return the job that takes these vectors."""
-        parts = {entry.name: getattr(job, entry.name) for entry in fields(job)}
-        return _FromBatches(**{**parts, "patch": not self.request.any_store}, made=self.made, compared=self.compared)
 
 
 @dataclass(eq=False)
@@ -170,7 +149,7 @@ class _FromBatches(StoreTranslation):
         return np.linspace(0, count - 1, number).astype(np.int64)
 
 
-def finish_store(request: TranslateOptions, made: str, column: str, compared: int | None) -> Translation:
+def finish_store(options: TranslateOptions, made: str, column: str, compared: int | None) -> Translation:
     """Write the new store of a translation with the vectors in the files at `made`, and their confidence in `column`.
 
     Of each batch `compared` are made again, None for the default: all, or a few by a stitch that reads texts.
@@ -178,11 +157,22 @@ def finish_store(request: TranslateOptions, made: str, column: str, compared: in
     Raises as `Translate`; StoreError, VectorError or StitchError where the vectors are not those of its documents.
     """
     files = cast("ParquetStore", open_store(made))
-    job = BatchesJob(request, BatchVectors(files, store_of(request.store), column), compared)
-    job.refuse_overlap()
-    if files.info.dim != job.fitted.dim:
+    source = store_of(options.store)
+    fitted = with_metered_views(stitch_at(options.stitch), options.cap)
+    output = output_for(options, source)
+    folder = path_in(files.info.location)
+    refuse_overlap(output.path, *paths_read(options), *([] if folder is None else [folder]))
+    if files.info.dim != fitted.dim:
         raise StoreError(
             f"{files.info.location}: the vectors have dimension {files.info.dim}, and the stitch makes "
-            f"{job.fitted.dim}; let the engine write those that the function returns"
+            f"{fitted.dim}; let the engine write those that the function returns"
         )
-    return job.run()
+    vectors = BatchVectors(files, _rows_in(files, source), files.numbers(column))
+
+    def make_job(
+        store: Store, output: Output, before: Snapshot, fitted: FittedStitch, fallback: FallbackUse | None, _: bool
+    ) -> StoreTranslation:
+        patch = not options.any_store
+        return _FromBatches(store, output, before, fitted, fallback, patch, vectors, compared)
+
+    return write_translation(options, source, fitted, output, make_job)

@@ -5,23 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import VIEW, PlannedModel
 from migrate.display import notebook_html
 from migrate.embed.rewrite import RewriteJob
-from migrate.embedders.base import other_dimension
+from migrate.embedders.base import Embedder, other_dimension
 from migrate.errors import StitchError, UsageError
 from migrate.files import beside, real_path, refuse_overlap, refuse_unwritable, write_bytes
 from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
+from migrate.plugins import installed
 from migrate.selection.choosers import choosers_of
+from migrate.steps.base import Job
 from migrate.steps.opening import stitch_at, store_of
-from migrate.steps.translate.options import TranslateOptions
+from migrate.steps.translate.options import Announce, TranslateOptions
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stores import index_recall, open_store
@@ -96,156 +99,182 @@ class Translation:
         return self.count / self.wall_s if self.wall_s else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class TranslateJob:
-    """The store, the stitch and the models of a translation, opened when they are needed."""
+class StepEngine(Protocol):
+    """A program that runs functions on many machines; see `migrate.engines`."""
 
-    request: TranslateOptions
+    def check(self, job: TranslateJob) -> None:
+        """Make sure that it can do the work."""
+        ...
 
-    @cached_property
-    def output(self) -> Output:
-        """The new store, to be written; or the field of the store."""
-        if self.request.into is not None:
-            return field_of(self.source, self.request.into, self.request.progress)
-        return output_of(cast("str | Path", self.request.output))
+    def translate(self, job: TranslateJob) -> Translation:
+        """Do the work."""
+        ...
 
-    @property
-    def caution(self) -> str | None:
-        """A note on what programs must do before the work begins; None where there is nothing."""
-        return None if self.request.into is None else self.output.caution(self.fitted.dim)
 
-    @cached_property
-    def source(self) -> Store:
-        """The store, opened."""
-        return store_of(self.request.store)
+def engine_called(name: str) -> StepEngine:
+    """Return the engine of `NAME:ADDRESS`; raises a UsageError where there is none, or it has no such address."""
+    kind, _, address = name.partition(":")
+    engines = installed("lead_migrate.engines")
+    if kind not in engines:
+        raise UsageError(f"there is no engine {kind!r}; name one of {', '.join(engines)}")
+    engine: StepEngine = engines[kind].load()(address)
+    return engine
 
-    @cached_property
-    def fitted(self) -> FittedStitch:
-        """The stitch, whose models spend under the cap."""
-        return with_metered_views(stitch_at(self.request.stitch), self.request.cap)
 
-    @property
-    def refit_folder(self) -> Path:
-        """The folder of the stitch that is fitted again."""
-        return self.output.sibling("stitch") if self.request.save_stitch is None else Path(self.request.save_stitch)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TranslateJob(Job[Translation]):
+    """A translation whose store and stitch are open.
 
-    @cached_property
-    def refit(self) -> Refit | None:
-        """The stitch that is to come of the budget; None where there is no budget."""
-        if self.request.reembed is None:
-            return None
-        self.refuse_outputs()
-        return refit_of(self.request, self.source, self.fitted, self.refit_folder)
+    Attributes
+    ----------
+    fitted
+        The stitch, whose models spend under the cap.
+    output
+        The new store, to be written; or the field of the store.
+    refit
+        The stitch that is to come of the budget; None where there is no budget.
+    engine
+        Who does the work; None for this machine.
+    """
 
-    def check_target(self) -> None:
-        """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
-        if self.request.target is None or self.request.reembed is not None:  # a budget is not spent on another model
-            return
-        profile = target_of(self.request, self.fitted).profile
-        if profile.dim not in (None, self.fitted.dim):
-            advice = "name the model that it was fitted for, or leave out `target=`"
-            raise other_dimension(profile.spec, profile.dim, self.fitted.dim, "the stitch", advice)
+    options: TranslateOptions
+    source: Store
+    fitted: FittedStitch
+    output: Output
+    refit: Refit | None
+    engine: StepEngine | None
 
-    def check_source(self) -> bool:
-        """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `run`."""
-        is_same = _check_fits(self.source, self.source.snapshot(), self.fitted, any_store=self.request.any_store)
-        if not self.source.info.has_texts:
-            self.fitted.without_texts(source=self.source.info.location)
-        return is_same
+    def execute(self) -> Translation:
+        """Spend the budget where there is one, and translate."""
+        return self.translate() if self.engine is None else self.engine.translate(self)
 
-    def refuse_overlap(self) -> None:
-        """Make sure that the output does not lie in what is read; raises a UsageError."""
-        refuse_overlap(self.output.path, *self._read)
-
-    def refuse_outputs(self) -> None:
-        """Make sure, before anything is spent, that the stitch and the store can be written."""
-        refuse_overlap(self.refit_folder, *self._read, self.output.path)
-        stitch_folder, output = real_path(self.refit_folder), real_path(self.output.path)
-        if output in (stitch_folder, *stitch_folder.parents):
-            raise UsageError(f"{self.refit_folder} lies in the new store; choose another `save_stitch`")
-        self.output.require_free(force=self.request.force)
-        refuse_unwritable(self.output.path)
-        refuse_unwritable(self.refit_folder)
-
-    @property
-    def _read(self) -> list[Path]:
-        """The files and folders that are read."""
-        store, stitch = self.request.store, self.request.stitch
-        named = [store.info.location if isinstance(store, Store) else store]
-        named += [] if isinstance(stitch, FittedStitch) else [stitch]
-        return [path for it in named if (path := path_in(it)) is not None]
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The views, for the documents that are still to be translated; and what the budget is spent on."""
-        self.output.require_free(force=self.request.force)
-        spent, reader = () if self.refit is None else self.refit.models, self.fitted.reader
-        if reader is None or not self.fitted.reads_texts or not self.source.info.has_texts:
-            return spent
-        cap, documents_left = self.request.cap, self._documents_left
-        return (*(PlannedModel(view, cap, VIEW, documents=documents_left) for view in reader.models.values()), *spent)
-
-    def _documents_left(self) -> Iterator[Document]:
-        """Return the documents that are still to be read, without those that an earlier run did."""
-        if self.request.restart:
-            return self.source.documents()
-        return self.source.documents(rows_left(self.output.path, StoreTranslation.command, self.source.info.count))
-
-    def run(self) -> Translation:
-        """Spend the budget where there is one, and write the store, translated by the stitch that came of it.
+    def translate(self) -> Translation:
+        """Spend the budget where there is one, and write the store here, by the stitch that came of it.
 
         Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says
         so.
         """
-        self.check_target()
-        fitted = self.fitted if self.refit is None else self._with_views(self.refit.execute())
-        with keep_pace(self.request.pace):
-            return self._write(fitted)
+        options = self.options
+        fitted = self.fitted if self.refit is None else _with_views(self.refit.execute(), self.fitted, options.cap)
+        with keep_pace(options.pace):
+            return write_translation(options, self.source, fitted, self.output)
 
-    def _write(self, fitted: FittedStitch) -> Translation:
-        request, store, output = self.request, self.source, self.output
-        started = time.perf_counter()
-        store.verify()
-        snapshot = store.snapshot()
-        begun = None if request.restart else output.begun_with(StoreTranslation.command)
-        if begun is None:
-            same_store = _check_fits(store, snapshot, fitted, any_store=request.any_store)
-        else:  # the vectors are made, of the store as it was then
-            same_store = bool(begun["options"]["patch"])
-        fallback = fitted.fallback_use() if not store.info.has_texts else None
-        fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
-        job = self.store_job(StoreTranslation(store, output, snapshot, fitted, fallback, same_store))
-        processes = request.workers if request.pace is None else 1  # several would work in each other's rests
-        details = write_store(
-            output, job, processes=processes, force=request.force, restart=request.restart, progress=request.progress
-        )
-        wall_s = time.perf_counter() - started
-        outside = details["outside"]
-        return Translation(
-            output.display_name,
-            store.info.count,
-            store.info.dim,
-            fitted.dim,
-            details["true"],
-            wall_s,
-            source_recall=index_recall(store),
-            index_recall=details["recall"],
-            remarks=(*details["remarks"], *output.remarks),
-            outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
-            distrust=details["distrust"],
-            fallback=fallback,
-        )
+    def check_source(self) -> bool:
+        """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `execute`."""
+        source = self.source
+        is_same = _check_fits(source, source.snapshot(), self.fitted, any_store=self.options.any_store)
+        if not source.info.has_texts:
+            self.fitted.without_texts(source=source.info.location)
+        return is_same
 
-    def store_job(self, job: StoreTranslation) -> StoreTranslation:
-        """Return the job that writes the store."""
-        return job
 
-    def _with_views(self, refitted: FittedStitch) -> FittedStitch:
-        """Return the stitch as it was saved, with the views of this step for those that it has loaded by itself."""
-        if refitted.reader is None or self.fitted.reader is None:
-            return with_metered_views(refitted, self.request.cap)
-        models = {spec: self.fitted.reader.models.get(spec, view) for spec, view in refitted.reader.models.items()}
-        return replace(refitted, reader=replace(refitted.reader, models=models))
+def open_translation(options: TranslateOptions) -> TranslateJob:
+    """Open what a translation names, as it is by itself. Nothing is embedded."""
+    fitted = stitch_at(options.stitch)
+    target = None
+    if options.target is not None or options.reembed is not None:
+        target = target_of(options, fitted)
+    return translate_job(options, store_of(options.store), fitted, target)
+
+
+def translate_job(
+    options: TranslateOptions,
+    source: Store,
+    stitch: FittedStitch,
+    target: Embedder | None,
+    announce: Announce | None = None,
+) -> TranslateJob:
+    """Return the translation of what is open, after making sure that it goes together. Nothing is embedded.
+
+    `target` is the model to re-embed with, or the one that was named.
+    """
+    fitted = with_metered_views(stitch, options.cap)
+    output = output_for(options, source)
+    refit = None
+    if options.reembed is not None and target is not None:
+        refuse_outputs(options, output)
+        refit = refit_of(options, source, fitted, target, refit_folder(options, output), announce)
+    elif target is not None:
+        _check_target(target, fitted)
+    output.require_free(force=options.force)
+    models = [] if refit is None else refit.models()
+    if fitted.reader is not None and fitted.reads_texts and source.info.has_texts:
+        documents = partial(_documents_left, options, source, output)
+        views = fitted.reader.models.values()
+        models = [*(PlannedModel(view, options.cap, VIEW, documents=documents) for view in views), *models]
+    engine = None if options.engine is None else engine_called(options.engine)
+    job = TranslateJob(
+        options=options,
+        models=tuple(models),
+        source=source,
+        fitted=fitted,
+        output=output,
+        refit=refit,
+        engine=engine,
+    )
+    if engine is not None:
+        engine.check(job)
+    return job
+
+
+def output_for(options: TranslateOptions, source: Store) -> Output:
+    """Return the new store, to be written; or the field of the store."""
+    if options.output is None:
+        return field_of(source, str(options.into), options.progress)
+    return output_of(options.output)
+
+
+def refit_folder(options: TranslateOptions, output: Output) -> Path:
+    """Return the folder of the stitch that is fitted again."""
+    return output.sibling("stitch") if options.save_stitch is None else Path(options.save_stitch)
+
+
+def refuse_output_in(options: TranslateOptions, output: Path | str) -> None:
+    """Make sure that the output does not lie in what is read; raises a UsageError."""
+    refuse_overlap(output_of(output).path, *paths_read(options))
+
+
+def refuse_outputs(options: TranslateOptions, output: Output) -> None:
+    """Make sure, before anything is spent, that the stitch and the store can be written."""
+    folder = refit_folder(options, output)
+    refuse_overlap(folder, *paths_read(options), output.path)
+    stitch_folder, path = real_path(folder), real_path(output.path)
+    if path in (stitch_folder, *stitch_folder.parents):
+        raise UsageError(f"{folder} lies in the new store; choose another `save_stitch`")
+    output.require_free(force=options.force)
+    refuse_unwritable(output.path)
+    refuse_unwritable(folder)
+
+
+def paths_read(options: TranslateOptions) -> list[Path]:
+    """Return the files and folders that are read."""
+    store, stitch = options.store, options.stitch
+    named = [store.info.location if isinstance(store, Store) else store]
+    named += [] if isinstance(stitch, FittedStitch) else [stitch]
+    return [path for it in named if (path := path_in(it)) is not None]
+
+
+def _check_target(target: Embedder, fitted: FittedStitch) -> None:
+    """Make sure that a model that is named has vectors like those of the stitch; raises a VectorError."""
+    profile = target.profile
+    if profile.dim not in (None, fitted.dim):
+        advice = "name the model that it was fitted for, or leave out `target=`"
+        raise other_dimension(profile.spec, profile.dim, fitted.dim, "the stitch", advice)
+
+
+def _documents_left(options: TranslateOptions, source: Store, output: Output) -> Iterator[Document]:
+    """Return the documents that are still to be read, without those that an earlier run did."""
+    if options.restart:
+        return source.documents()
+    return source.documents(rows_left(output.path, StoreTranslation.command, source.info.count))
+
+
+def _with_views(refitted: FittedStitch, fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
+    """Return a stitch as it was saved, with the views of `fitted` for those that it has loaded by itself."""
+    if refitted.reader is None or fitted.reader is None:
+        return with_metered_views(refitted, cap)
+    models = {spec: fitted.reader.models.get(spec, view) for spec, view in refitted.reader.models.items()}
+    return replace(refitted, reader=replace(refitted.reader, models=models))
 
 
 def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, any_store: bool) -> bool:
@@ -354,6 +383,54 @@ class StoreTranslation(RewriteJob):
         order = work.writer(self.dim).order
         outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
         return {"outside": asdict(outside), "distrust": reason}
+
+
+MakeJob: TypeAlias = Callable[[Store, Output, Snapshot, FittedStitch, "FallbackUse | None", bool], StoreTranslation]
+"""Makes the job that writes a store; the last argument is whether the stitch was fitted on this very one."""
+
+
+def write_translation(
+    options: TranslateOptions,
+    store: Store,
+    fitted: FittedStitch,
+    output: Output,
+    make_job: MakeJob = StoreTranslation,
+) -> Translation:
+    """Write a store as the stitch translates it."""
+    started = time.perf_counter()
+    store.verify()
+    snapshot = store.snapshot()
+    begun = None if options.restart else output.begun_with(StoreTranslation.command)
+    if begun is None:
+        same_store = _check_fits(store, snapshot, fitted, any_store=options.any_store)
+    else:  # the vectors are made, of the store as it was then
+        same_store = bool(begun["options"]["patch"])
+    fallback = fitted.fallback_use() if not store.info.has_texts else None
+    fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
+    details = write_store(
+        output,
+        make_job(store, output, snapshot, fitted, fallback, same_store),
+        processes=options.workers if options.pace is None else 1,  # several would work in each other's rests
+        force=options.force,
+        restart=options.restart,
+        progress=options.progress,
+    )
+    wall_s = time.perf_counter() - started
+    outside = details["outside"]
+    return Translation(
+        output.display_name,
+        store.info.count,
+        store.info.dim,
+        fitted.dim,
+        details["true"],
+        wall_s,
+        source_recall=index_recall(store),
+        index_recall=details["recall"],
+        remarks=(*details["remarks"], *output.remarks),
+        outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
+        distrust=details["distrust"],
+        fallback=fallback,
+    )
 
 
 def _open_shards(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +49,11 @@ _AGAIN: Final = 2 * ASKED_AGAIN
 class Refit:
     """The budget of a translation that is still to be spent, and the stitch of all pairs that is to come of it.
 
-    `earlier` is the stitch that the same call has left there before: nothing is embedded then.
+    `dependencies` are all that the stitch depends on. `earlier` is the stitch that the same call has left there before:
+    nothing is embedded then. `choice` are the documents to embed; None where a model that costs money chooses them.
     """
 
-    request: TranslateOptions
+    options: TranslateOptions
     store: Store
     fitted: FittedStitch
     folder: Path
@@ -61,62 +61,56 @@ class Refit:
     embedder: Embedder
     log: Sequence[Query]
     policy: str
-    options: Mapping[str, Any]
+    dependencies: Mapping[str, Any]
     earlier: FittedStitch | None
-    _choices: list[Choice] = field(default_factory=list, init=False, repr=False)
+    announce: Announce
+    choice: Choice | None = None
 
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the queries of the log and about the documents that the budget has room for."""
+    def models(self) -> list[PlannedModel]:
+        """Return the target, for the queries of the log and about the documents that the budget has room for."""
         if self.earlier is not None:
-            return ()
-        return (
-            PlannedModel(
-                self.embedder, self.request.cap, documents=self.expected_documents, queries=self._queries, again=_AGAIN
-            ),
-        )
+            return []
+        documents, queries = self.expected_documents, self._queries()
+        return [PlannedModel(self.embedder, self.options.cap, documents=documents, queries=queries, again=_AGAIN)]
 
-    @property
     def _queries(self) -> Sequence[Query]:
         return self.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
 
     def expected_documents(self) -> Sequence[Document]:
         """Return the documents that will be embedded, or others at random where choosing them asks a paid model."""
-        reader, cap = self.fitted.reader, self.request.cap
-        views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
-        asks = self.policy == QUERY_LOG or any(cap.meter_of(view) is not None for view in views)
-        choice = self.choice() if self._choices or not asks else self._choose(RANDOM, no_progress)
+        choice = self.choose(RANDOM, no_progress) if self.choice is None else self.choice
         return choice.sample.documents
 
-    def choice(self, *, progress: Progress = no_progress) -> Choice:
-        """Choose the documents to embed, once; by a log, its queries are embedded for that."""
-        if not self._choices:
-            self._choices.append(self._choose(self.policy, progress))
-        return self._choices[0]
+    @property
+    def asks_to_choose(self) -> bool:
+        """True where a model that may cost money is asked which documents to embed."""
+        reader, cap = self.fitted.reader, self.options.cap
+        views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
+        return self.policy == QUERY_LOG or any(cap.meter_of(view) is not None for view in views)
 
-    def _choose(self, policy: str, progress: Progress) -> Choice:
+    def choose(self, policy: str, progress: Progress) -> Choice:
+        """Choose the documents to embed; by a log, its queries are embedded for that."""
         queries = None
         if policy == QUERY_LOG:
-            queries = self.embedder.embed_queries(self._queries, progress=progress)
+            queries = self.embedder.embed_queries(self._queries(), progress=progress)
         survey = look_over(policy, self.store, self.fitted, queries, progress=progress)
-        tally = tally_of(self.embedder, self.request.price)
-        return choose_within(self.store, survey, self.budget, policy, tally=tally, seed=self.request.seed)
+        tally = tally_of(self.embedder, self.options.price)
+        return choose_within(self.store, survey, self.budget, policy, tally=tally, seed=self.options.seed)
 
     def execute(self) -> FittedStitch:
         """Embed what the budget has room for, fit the stitch again on all pairs, and save it."""
-        request = self.request
-        announce = request.announce or Announce()
+        options, announce = self.options, self.announce
         if self.earlier is not None:
             announce.stitch(self.earlier)
             return self.earlier
         if self.policy == QUERY_LOG:
-            announce.log(PlannedModel(self.embedder, request.cap, queries=self._queries))
-        choice = self.choice(progress=request.progress)
+            announce.log(PlannedModel(self.embedder, options.cap, queries=self._queries()))
+        choice = self.choose(self.policy, options.progress) if self.choice is None else self.choice
         documents = choice.sample.documents
-        announce.choice(choice, PlannedModel(self.embedder, request.cap, documents=lambda: documents, again=_AGAIN))
+        announce.choice(choice, PlannedModel(self.embedder, options.cap, documents=lambda: documents, again=_AGAIN))
         if needs_proof(self.embedder):
             self._prove_model()
-        self._refit(choice, request.progress).save(self.folder, force=request.force)
+        self._refit(choice, options.progress).save(self.folder, force=options.force)
         saved = load_stitch(self.folder)
         announce.stitch(saved)
         return saved
@@ -130,7 +124,7 @@ class Refit:
         prove_answers(self.embedder, sampled, vectors, source=store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
-        store, fitted, seed = self.store, self.fitted, self.request.seed
+        store, fitted, seed = self.store, self.fitted, self.options.seed
         query_digests = digests_of(self.log[:MOST_QUERIES])
         true = with_choosers(self.embedder, query_digests).embed_documents(choice.sample.documents, progress=progress)
         prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
@@ -145,7 +139,7 @@ class Refit:
             np.flatnonzero(paid),
             reader=fitted.reader or fit_reader(store, token_table_of(self.embedder), seed=seed),
             details=StitchFacts(
-                reembedding={"asked": self.options, **chosen, "tokens, about": choice.cost.tokens},
+                reembedding={"asked": self.dependencies, **chosen, "tokens, about": choice.cost.tokens},
                 chosen_by=tuple(sorted(choosers)),
             ).as_details(),
             seed=seed,
@@ -153,7 +147,14 @@ class Refit:
         )
 
 
-def refit_of(request: TranslateOptions, store: Store, fitted: FittedStitch, folder: Path) -> Refit:
+def refit_of(
+    options: TranslateOptions,
+    store: Store,
+    fitted: FittedStitch,
+    target: Embedder,
+    folder: Path,
+    announce: Announce | None = None,
+) -> Refit:
     """Return the stitch that is to come of a budget, after making sure that it can be spent.
 
     A stitch that the same call has left in `folder` before is taken as it is.
@@ -162,36 +163,49 @@ def refit_of(request: TranslateOptions, store: Store, fitted: FittedStitch, fold
     not given. StitchError: the stitch was fitted for another store or another model, or is one for queries. StoreError:
     the store has no texts, or is not the one of its manifest.
     """
-    budget, log = Budget.parse(str(request.reembed)), log_of(request.query_log)
-    policy = choose_policy(request.policy, fitted, has_log=bool(log))
-    embedder = target_of(request, fitted)
+    budget, log = Budget.parse(str(options.reembed)), log_of(options.query_log)
+    policy = choose_policy(options.policy, fitted, has_log=bool(log))
     store.verify()
     require_texts(store)
-    embedder.fit(store.documents())
-    _check_same(store, fitted, embedder)
+    target.fit(store.documents())
+    _check_same(store, fitted, target)
     dependencies = {  # all that the stitch depends on, as JSON holds it
         "budget": str(budget),
         "policy": policy,
-        "price": request.price,
-        "seed": request.seed,
-        "model": embedder.cache_scope("document"),
+        "price": options.price,
+        "seed": options.seed,
+        "model": target.cache_scope("document"),
         "query log": sha256_json([query.text for query in log[:MOST_QUERIES]]) if log else None,
         "stitch": fitted.digest(),
         "store": sha256_json(store.snapshot().as_json()),
     }
-    earlier = None if request.force else _earlier(folder, dependencies)
+    earlier = None if options.force else _earlier(folder, dependencies)
     if earlier is None:
-        refuse_existing(folder, force=request.force)
-    metered = request.cap.meter(embedder, request.price)
-    return Refit(request, store, fitted, folder, budget, metered, log, policy, dependencies, earlier)
+        refuse_existing(folder, force=options.force)
+    refit = Refit(
+        options=options,
+        store=store,
+        fitted=fitted,
+        folder=folder,
+        budget=budget,
+        embedder=options.cap.meter(target, options.price),
+        log=log,
+        policy=policy,
+        dependencies=dependencies,
+        earlier=earlier,
+        announce=announce or options.announce or Announce(),
+    )
+    if earlier is not None or refit.asks_to_choose:
+        return refit
+    return replace(refit, choice=refit.choose(policy, options.progress))
 
 
-def target_of(request: TranslateOptions, fitted: FittedStitch) -> Embedder:
+def target_of(options: TranslateOptions, fitted: FittedStitch) -> Embedder:
     """Return the model to embed with: the one that is named, or the one that the stitch leads to."""
-    recorded, target = fitted.manifest.model, request.target
+    recorded, target = fitted.manifest.model, options.target
     if isinstance(target, Embedder):
         return target
-    state = None if isinstance(request.stitch, FittedStitch) else stitch_folder(request.stitch)
+    state = None if isinstance(options.stitch, FittedStitch) else stitch_folder(options.stitch)
     if target is None and recorded is None:
         raise UsageError("the stitch does not say its model; name it with `target`")
     if target is None and recorded is not None and runs_code(recorded.spec):
