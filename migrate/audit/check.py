@@ -66,7 +66,7 @@ class Check(Step["Compatibility"]):
         from migrate.check.check import planned_texts
         from migrate.cost.meter import SpendingCap
         from migrate.cost.spending import PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN, needs_proof
+        from migrate.selection.matches import ASKED_AGAIN, needs_proof
         from migrate.steps.opening import model_at, store_of
 
         store, embedder = store_of(self.store), model_at(self.model)

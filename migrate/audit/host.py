@@ -56,8 +56,9 @@ def retrieval_cost(
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(count)[:LARGEST_JUDGED])
     ranked = _Ranked(store, [compared.documents[row].id for row in rows], _as_stored(compared)[rows], seed)
-    stored = ranked.overlap(compared.stored[rows])
-    repair = _try_stitches(compared.stored[rows], ranked, stored) if len(rows) >= FEWEST_PAIRS else None
+    vectors = compared.match.claim.vectors[rows]
+    stored = ranked.overlap(vectors)
+    repair = _try_stitches(vectors, ranked, stored) if len(rows) >= FEWEST_PAIRS else None
     return RetrievalCost(
         len(rows),
         store.info.count,
@@ -97,7 +98,8 @@ def _batches(ids: Sequence[str], vectors: Vectors) -> Iterator[Batch]:
 
 def _as_stored(compared: Reembedded) -> Vectors:
     """Return the model's vectors at unit length where the stored ones are, as in a store made with them now."""
-    return unit_rows(compared.fresh) if summarize_norms(compared.stored).is_unit else compared.fresh
+    match = compared.match
+    return unit_rows(match.vectors) if summarize_norms(match.claim.vectors).is_unit else match.vectors
 
 
 def _share(scores: Scores) -> Share:
@@ -135,7 +137,8 @@ def _retention(
         run = search(_batches(keys, vectors), ids, queries, metric=store.info.metric)
         return answered.merged(ndcg(without_self(run) if answered.exclude_self else run, qrels, ids, CUT))
 
-    bounds = Bootstrap(answered.grouping, seed).retention(score(compared.stored), score(_as_stored(compared)))
+    stored = score(compared.match.claim.vectors)
+    bounds = Bootstrap(answered.grouping, seed).retention(stored, score(_as_stored(compared)))
     return JudgedRetention(len(answered.distinct), Share(bounds.estimate, bounds.lower, bounds.upper))
 
 

@@ -94,7 +94,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target, for the samples of all collections."""
         from migrate.cost.spending import PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN
+        from migrate.selection.matches import ASKED_AGAIN
 
         return (PlannedModel(self.embedder, self.cap, documents=self._documents, again=ASKED_AGAIN),)
 

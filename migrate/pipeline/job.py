@@ -23,7 +23,6 @@ from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
@@ -34,6 +33,7 @@ from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
+from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import step_like
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import require_texts

@@ -105,7 +105,7 @@ class JudgeLabels(PaidStep["DownstreamAudit"]):
         """The target, for the documents that prove the reference."""
         from migrate.audit.reference import spot_documents
         from migrate.cost.spending import PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN
+        from migrate.selection.matches import ASKED_AGAIN
 
         documents = partial(spot_documents, self.full)
         return (PlannedModel(self.embedder, self.cap, documents=documents, again=ASKED_AGAIN),)

@@ -57,7 +57,7 @@ class Fit(FitOptions, PaidStep["FittedStitch"]):
     def models(self) -> tuple[PlannedModel, ...]:
         """The target and the views, for the sample; the source model, for the query log."""
         from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN
+        from migrate.selection.matches import ASKED_AGAIN
 
         inputs = self.inputs
         log, views = inputs.log, inputs.views.values()

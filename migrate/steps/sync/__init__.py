@@ -61,7 +61,7 @@ class Sync(SyncOptions, PaidStep["Synced"]):
         documents_left = partial(comparison.documents, restart=self.restart)
         return (
             PlannedModel(
-                comparison.embedder, self.cap, documents=documents_left, again=AGAIN, known=comparison.known_documents
+                comparison.embedder, self.cap, documents=documents_left, again=AGAIN, known=comparison.known_texts
             ),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.check.again import proof_documents, prove_model
 from migrate.check.facts import require_model
 from migrate.embed.corpus import Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
@@ -22,6 +21,7 @@ from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
+from migrate.selection.matches import claim_of_store, claim_of_true_rows, matches
 from migrate.selection.sample import known_documents
 from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
@@ -33,7 +33,7 @@ from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
-from migrate.vectors import Document, Progress, Vectors
+from migrate.vectors import Document, Progress, Text, Vectors
 from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, settle, write_store
 
@@ -102,9 +102,14 @@ class SyncInputs:
         """Return whether the new store is a full re-embed."""
         return self.manifest.store.made_by == REEMBEDDED
 
-    def known_documents(self) -> list[Document]:
-        """Return documents whose vectors prove that the model is the one of the new store."""
-        return proof_documents(self.new, all_true=self.all_true) if self.changes.counts.to_embed else []
+    @property
+    def true_rows(self) -> NDArray[np.int64] | None:
+        """The rows of the new store that hold true vectors; None where what lies beside it says which."""
+        return np.arange(self.new.info.count) if self.all_true else None
+
+    def known_texts(self) -> Sequence[Text]:
+        """Return texts whose vectors prove that the model is the one of the new store."""
+        return claim_of_true_rows(self.new, self.true_rows).texts if self.changes.counts.to_embed else ()
 
     def documents(self, *, restart: bool) -> Iterator[Document]:
         """Return the documents to embed, without those that an unfinished run has embedded."""
@@ -150,7 +155,8 @@ def sync(options: SyncOptions, comparison: SyncInputs) -> Synced:
     if not comparison.is_current:
         counts, written = comparison.changes.counts, True
         if counts.to_embed:
-            prove_model(comparison.new, comparison.embedder, all_true=comparison.all_true)
+            claim = claim_of_store(comparison.new, comparison.embedder, comparison.true_rows)
+            matches(claim, comparison.embedder, past_cache=True).require(comparison.new.info.location)
         kept_rows, n_true = comparison.changes.rows, comparison.changes.n_true
         is_kept = bool((kept_rows != TRUE_VECTOR).any())
         job = _SyncJob(
