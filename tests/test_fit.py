@@ -145,7 +145,7 @@ def test_vectors_that_cannot_be_translated_are_refused_before_anything_is_embedd
     shutil.copytree(source_folder, tmp_path / "store")
     index = faiss.read_index(str(tmp_path / "store" / "index.faiss"))
     vectors = index.reconstruct_n(0, index.ntotal)
-    sample = Fit(open_store(source_folder), load_embedder("tfidf:24"), sample=20).drawn
+    sample = Fit(open_store(source_folder), load_embedder("tfidf:24"), sample=20).open().sample
     outside = np.setdiff1d(np.arange(len(vectors)), sample.rows)[[3, 40]]
     vectors[outside, 5] = np.inf
     index.reset()

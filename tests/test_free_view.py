@@ -125,16 +125,16 @@ def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
     ids=["told not to", "few pairs", "no choice", "queries"],
 )
 def test_it_is_not_tried_without_need(store, relative, options):
-    inputs = Fit(store, load_embedder(relative), **options).inputs
+    inputs = Fit(store, load_embedder(relative), **options).open().inputs
     assert inputs.views == {} and inputs.free is None
 
 
 def test_it_is_not_tried_for_a_local_target_nor_for_a_store_of_its_own(store, relative):
-    local = Fit(store, load_embedder("tfidf:24")).inputs
+    local = Fit(store, load_embedder("tfidf:24")).open().inputs
     assert local.views == {} and local.free is None
-    own = Fit(store, load_embedder(relative), source_model=load_embedder(FREE_VIEW)).inputs
+    own = Fit(store, load_embedder(relative), source_model=load_embedder(FREE_VIEW)).open().inputs
     assert own.views == {} and own.free is not None  # the old vectors hold all but its tokens
-    assert list(Fit(store, load_embedder(relative)).inputs.views) == [FREE_VIEW]
+    assert list(Fit(store, load_embedder(relative)).open().inputs.views) == [FREE_VIEW]
 
 
 def test_a_model_that_is_named_but_not_used_is_not_asked_again(store, tmp_path):

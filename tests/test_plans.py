@@ -18,7 +18,7 @@ from migrate.errors import SpendingError, UsageError
 from migrate.lab.embed.step import Embed
 from migrate.pipeline import Run
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import PaidStep
+from migrate.steps.base import JobStep
 from migrate.steps.fit import Fit
 from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync
@@ -97,16 +97,21 @@ def counted(texts, load):
     return count_texts([Document(str(n), text) for n, text in enumerate(texts)], load(None).profile).tokens_read
 
 
+def opened(step):
+    """A step whose stores and models are open."""
+    return step.open() if isinstance(step, JobStep) else step
+
+
 def run_under(cap_usd, plan):
-    """Run a plan under a cap that its estimate may be beyond."""
+    """Run what is open under a cap that its estimate may be beyond."""
     plan.cap.cap_usd = cap_usd
-    return plan.execute() if isinstance(plan, PaidStep) else plan.run(cap_usd=cap_usd)
+    return plan.execute()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["fit", "embed", "re-embed", "translate", "audit", "sync", "migration"])
 def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan_step, server, load, but_again):
-    first = plan_step[step]()
+    first = opened(plan_step[step]())
     but_again(server.billed)
     server.billed.clear()
     estimate = first.estimate()
@@ -116,7 +121,7 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
         run_under(cap_usd, first)
     assert 0 < sum(len(text.split()) for text in server.billed) * 0.02 / 1e6 <= cap_usd
     paid = but_again(server.billed)
-    second = plan_step[step]()
+    second = opened(plan_step[step]())
     but_again(server.billed)
     server.billed.clear()
     left = second.estimate()
@@ -135,19 +140,19 @@ def test_a_fit_learns_from_the_sample_that_was_counted(store, load, server, monk
 
     drawn, real, model = [], job.draw_sample, load()
     monkeypatch.setattr(job, "draw_sample", lambda *args, **options: drawn.append(args) or real(*args, **options))
-    plan = Fit(store, model, strategy="diverse", seed=5, **RIDGE)
+    plan = Fit(store, model, strategy="diverse", seed=5, **RIDGE).open()
     (estimate,) = plan.estimate().models
     assert estimate.documents == SIZE
     stitch = plan.run()
     assert len(drawn) == 1
-    assert list(stitch.sample.ids) == [document.id for document in plan.drawn.documents]
+    assert list(stitch.sample.ids) == [document.id for document in plan.sample.documents]
     assert model.misses == len(server.billed) - ASKED_AGAIN == SIZE, "the cache of the caller counts what was embedded"
 
 
 def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     view, old = load("view", "openai:tiny"), load("old", "openai:text-embedding-ada-002")
     log, views = corpus.queries[:10], {"openai:tiny": view}
-    plan = Fit(store, load(), kind="ridge+text", sample=SIZE, query_log=log, source_model=old, view=views)
+    plan = Fit(store, load(), kind="ridge+text", sample=SIZE, query_log=log, source_model=old, view=views).open()
     target, source, seen = plan.estimate().models
     assert (target.documents, source.documents, source.queries, seen.documents) == (SIZE, 0, 10, SIZE)
     assert (source.model, seen.model) == ("openai:text-embedding-ada-002 (source model)", "openai:tiny (view)")
@@ -163,7 +168,7 @@ def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, lo
     embed_corpus(lambda: iter(list(corpus.documents)[:80]), load_embedder("tfidf:32"), half)
     earlier = Fit(open_store(half), load(), **RIDGE).run()
     assert len(server.billed) == SIZE + ASKED_AGAIN
-    plan = Fit(store, load(), kind="ridge", sample=SIZE + 20, grown_from=earlier)
+    plan = Fit(store, load(), kind="ridge", sample=SIZE + 20, grown_from=earlier).open()
     assert plan.estimate().models[0].documents == 20
     fitted = plan.run()
     assert len(server.billed) == SIZE + 20 + 2 * ASKED_AGAIN
@@ -173,7 +178,7 @@ def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, lo
 
 
 def test_a_free_model_needs_no_cap(store, tmp_path):
-    plan = Fit(store, load_embedder("tfidf:24"), **RIDGE)
+    plan = Fit(store, load_embedder("tfidf:24"), **RIDGE).open()
     assert plan.estimate().models == () and plan.estimate().usd == 0 and plan.models[0].meter is None
     assert run_under(0, plan).manifest.counts["pairs"] == SIZE
 
@@ -181,7 +186,7 @@ def test_a_free_model_needs_no_cap(store, tmp_path):
 def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
     migrate.reembed(store, load(), tmp_path / "reference")
     server.billed.clear()
-    again = Reembed(store, load(None), tmp_path / "reference")
+    again = opened(Reembed(store, load(None), tmp_path / "reference"))
     assert again.estimate().tokens == 0 and run_under(0, again).count == store.info.count
     assert server.billed == []
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
+from migrate.cli.steps import step_options, text_of
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
@@ -25,6 +24,8 @@ from migrate.steps.fit import Fit
 if TYPE_CHECKING:
     from migrate.cost.unread import Unread
     from migrate.manifest import Manifest
+    from migrate.steps.fit.inputs import FitInputs
+    from migrate.steps.fit.job import FitJob
     from migrate.stitch.fitted import Direction, FittedStitch
 
 
@@ -56,16 +57,17 @@ def command(
     model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
     """
     from migrate.manifest import MANIFEST_NAME, artefact_kind
-    from migrate.steps.fit.inputs import load_views
+    from migrate.steps.fit.inputs import inputs_of, load_views
+    from migrate.steps.fit.job import fit_job
     from migrate.stores import open_store
     from migrate.work.remote import refuse_url
 
     store, target, seed = str(request.store), str(request.target), request.seed
-    options.refuse_missing(store, request.query_log, target=target)
+    log = text_of(request.query_log)
+    options.refuse_missing(store, log, target=target)
     # refused before anything is spent; whether a stitch is the one of this very fit shows once the inputs are open
     is_there = not force and isinstance(output, Path) and artefact_kind(output) == "stitch"
     if isinstance(output, Path):
-        log = cast("Path | None", request.query_log)
         refuse_output(output, *options.local_paths(store, log), force=force or is_there)
     else:
         refuse_url(output, MANIFEST_NAME, force=force)
@@ -76,37 +78,38 @@ def command(
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if request.source_model is not None:
             old = model.for_source().load(str(request.source_model), state=opened.model_folder)
-        views = load_views(cast("Sequence[str]", request.view), model.for_source().load) if request.view else None
-        step = replace(request, store=opened, target=embedder, source_model=old, view=views, progress=progress)
-        finished = _finished(step, output) if is_there else None
+        views = load_views(list(request.view), model.for_source().load) if request.view else None
+        inputs = inputs_of(request, opened, embedder, old, views)
+        finished = _finished(request, inputs, output) if is_there else None
+        job = fit_job(request, inputs)
         unread = {
             "store": warn_of_store(opened, embedder, seed=seed),
-            "sample": count_unread_of_sample(step),
+            "sample": count_unread_of_sample(job),
         }
-        for view in step.inputs.views.values():
+        for view in inputs.views.values():
             warn_of_store(opened, view, seed=seed)
-        is_bare = step.direction == "document" and not opened.info.has_texts
+        is_bare = request.direction == "document" and not opened.info.has_texts
         if finished is not None:
             advise("this fit is done already; its stitch is left as it is")
             stop_if_dry(dry_run, reads=[store, output], writes=[], as_json=as_json)
         else:
-            _announce(step, store, target, paid)
-            stop_if_dry(dry_run, reads=[store, request.query_log], writes=[output], step=step, as_json=as_json)
-            paid.agree(step, progress=progress)
-            stop_if_same("fit", opened, step.inputs.embedder, paid=paid, as_json=as_json)
-        fitted = finished or _fit(step, output, paid, force=force)
+            _announce(job, store, target, paid)
+            stop_if_dry(dry_run, reads=[store, log], writes=[output], step=job, as_json=as_json)
+            paid.agree(job, progress=progress)
+            stop_if_same("fit", opened, inputs.embedder, paid=paid, as_json=as_json)
+        fitted = finished or _fit(job, output, paid, force=force)
     if fitted.manifest.model is not None:
         note_file(fitted.manifest.model, target)
     if as_json:
-        content = _fit_document(fitted, output, step.direction, unread, bare=is_bare)
+        content = _fit_document(fitted, output, request.direction, unread, bare=is_bare)
         if finished is not None:  # how long each candidate took is not kept
             content["candidates"] = [{**row, "fit_s": None} for row in content["candidates"]]
         show_json(content, kind="fit")
         return
     _show(fitted, output, opened.info.count, bare=is_bare, is_new=finished is None)
-    if step.inputs.log is not None:
+    if inputs.log is not None:
         show(_log_sentence(fitted.manifest, by_vectors=old is not None))
-    if step.direction == "query":
+    if request.direction == "query":
         bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}")
         return
@@ -116,35 +119,35 @@ def command(
     advise_next("translate", *arguments)
 
 
-def _announce(step: Fit, store: str, target: str, paid: Spending) -> None:
+def _announce(job: FitJob, store: str, target: str, paid: Spending) -> None:
     """Say what a full re-embed instead would take, where there is anything to weigh."""
-    opened = step.inputs.store
-    if step.direction != "document" or not opened.info.has_texts:
+    opened = job.inputs.store
+    if job.options.direction != "document" or not opened.info.has_texts:
         return
     full = opened.successor("full") or str(path_beside(opened, "full"))
     reembed_words = [store, "--target", target, *typed_model(), "-o", full]
     if not warn_of_few(opened, reembed_words):
-        paid.weigh(step, opened, "the fit", reembed_words, is_proven=False, seed=step.seed)
+        paid.weigh(job, opened, "the fit", reembed_words, is_proven=False, seed=job.options.seed)
 
 
-def _fit(step: Fit, output: Path | str, paid: Spending, *, force: bool) -> FittedStitch:
+def _fit(job: FitJob, output: Path | str, paid: Spending, *, force: bool) -> FittedStitch:
     """Fit a stitch, and keep it."""
-    fitted = step.execute()
+    fitted = job.execute()
     fitted.save(output, force=force)
     paid.finish()
     return fitted
 
 
-def _finished(step: Fit, output: Path | str) -> FittedStitch:
+def _finished(request: Fit, inputs: FitInputs, output: Path | str) -> FittedStitch:
     """Return the stitch that the same fit has left before; a UsageError where it is of another one."""
     from migrate.steps.fit.job import request_of
     from migrate.stitch.persistence import load_stitch
 
     with suppress(InputError):
-        fitted, inputs = load_stitch(output), step.inputs
+        fitted = load_stitch(output)
         if inputs.store.info.has_texts:
             inputs.embedder.fit(inputs.store.documents())
-        if fitted.manifest.stitch.request == request_of(step, inputs):
+        if fitted.manifest.stitch.request == request_of(request, inputs):
             with output_lock(Path(output)):  # one that a killed run has left goes with it
                 return fitted
     raise already_exists(output)

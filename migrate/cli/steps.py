@@ -8,6 +8,7 @@ from typing import Any
 
 from migrate.cli.options import Decorator, declared
 from migrate.cli.spending import AGREED, Spending
+from migrate.cli.terminal import show_progress
 from migrate.steps.base import fields_of
 
 
@@ -20,6 +21,8 @@ def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
     typed = [field for field in fields_of(step) if "kind" in field.metadata and field.name not in settings]
     typed = [field for field in typed if not names or field.name in names]
     costs = any(field.name == "max_cost" for field in typed)
+    if any(field.name == "progress" for field in fields_of(step)):
+        settings = {"progress": show_progress, **settings}
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -35,3 +38,8 @@ def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
         return wrapped
 
     return add
+
+
+def text_of(typed: object | None) -> str | None:
+    """Return what was typed for a field that Python also takes objects for; None where it was left out."""
+    return None if typed is None else str(typed)

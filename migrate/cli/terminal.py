@@ -19,6 +19,7 @@ import click
 
 from migrate.errors import OutputError
 from migrate.locations import scrub
+from migrate.progress import Progress, no_progress
 from migrate.report.characters import printable, printable_json, printable_lines
 from migrate.requests import running
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from migrate.audit.report import AuditReport
-    from migrate.vectors import Progress
 
 PROGRAM = "lead-migrate"
 """The console script."""
@@ -210,6 +210,9 @@ _LINES_EVERY_S = 30.0
 _bar: tqdm[Any] | None = None
 """The bar that is on the terminal now. There is one terminal, and so one bar."""
 
+_shown: Progress = no_progress
+"""The callback of the bar that a command has begun."""
+
 
 class _Lines(io.StringIO):
     """A stream that prints what is drawn as lines."""
@@ -227,7 +230,7 @@ def progress_bar() -> Iterator[Progress]:
 
     A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
     """
-    global _bar
+    global _bar, _shown
     is_watched, current = _is_watched(), ""
     bar: tqdm[Any] | None = None
 
@@ -244,11 +247,18 @@ def progress_bar() -> Iterator[Progress]:
         bar.update(done - bar.n)
 
     try:
-        yield (lambda _stage, _done, _total: None) if is_quiet() else report
+        _shown = no_progress if is_quiet() else report
+        yield show_progress
     finally:
         _bar = None
+        _shown = no_progress
         if bar is not None:
             bar.close()
+
+
+def show_progress(stage: str, done: int, total: int | None) -> None:
+    """Show how far a stage is, while a command has a `progress_bar`: the callback of steps that commands make."""
+    _shown(stage, done, total)
 
 
 def _drawn_bar(stage: str, done: int, total: int | None) -> tqdm[Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.cost.unread import Unread
     from migrate.embedders.base import Embedder
-    from migrate.steps.fit import Fit
+    from migrate.steps.fit.job import FitJob
     from migrate.stores.base import Store
 
 CHUNKS = "`embed` cuts documents into chunks that fit"
@@ -36,15 +36,16 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
     return unread
 
 
-def count_unread_of_sample(step: Fit) -> Unread | None:
-    """Count the same for the sample of a fit, of which `warn_of_store` has warned; only one at random is drawn here."""
+def count_unread_of_sample(job: FitJob) -> Unread | None:
+    """Count the same for the sample of a fit, of which `warn_of_store` has warned; only for one at random."""
     from migrate.cost.unread import count_unread
 
-    target = step.inputs.embedder.loaded_profile()
-    is_random = step.query_log is None and step.strategy in (None, "random")
-    if not (is_random and step.inputs.store.info.has_texts and target.max_tokens is not None):
+    target = job.inputs.embedder.loaded_profile()
+    sample = job.sample
+    is_random = sample is not None and sample.strategy == "random"
+    if sample is None or not (is_random and job.inputs.store.info.has_texts and target.max_tokens is not None):
         return None
-    return count_unread(step.expected_documents(), target)
+    return count_unread(sample.documents, target)
 
 
 def with_unread(

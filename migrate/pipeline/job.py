@@ -37,6 +37,7 @@ from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import step_like
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import require_texts
+from migrate.steps.fit.job import FitJob
 from migrate.steps.opening import log_of, model_at, model_of, store_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.translate import Translate
@@ -114,9 +115,10 @@ class RunJob:
         return independent(query_set, choosers_of(self.store.info.manifest) | choosing)
 
     @cached_property
-    def fit(self) -> Fit:
+    def fit(self) -> FitJob:
         """The fit that it begins with."""
-        return step_like(Fit, self.request, store=self.store, target=self.embedder, source_model=self.source_embedder)
+        step = step_like(Fit, self.request, store=self.store, target=self.embedder, source_model=self.source_embedder)
+        return step.open()
 
     @cached_property
     def judges(self) -> QuerySet:
@@ -182,7 +184,7 @@ class RunJob:
         if self.store.info.has_texts:
             embedder.fit(self.store.documents())
         options = {
-            "stitch": list(self.fit.specs),
+            "stitch": list(self.fit.options.specs),
             "sample": request.sample,
             "seed": request.seed,
             "model": embedder.cache_scope("document"),
@@ -255,7 +257,7 @@ class RunJob:
         names = state.steps if state and state.steps else self.earlier.outputs
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
-            yield from self.fit.expected_documents()
+            yield from self.fit.models[0].documents()
         if self.is_pooled:
             yield from expected_documents(store, self.questions, self._arms, seed=request.seed)
         elif REFERENCE not in done:

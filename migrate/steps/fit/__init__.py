@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PaidStep, function
+from migrate.steps.base import JobStep, function
 from migrate.steps.fit.options import FitOptions
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
-    from migrate.selection import Sample
-    from migrate.steps.fit.inputs import FitInputs
-    from migrate.stitch.fitted import FittedStitch
-    from migrate.vectors import Document
+    from migrate.steps.fit.job import FitJob
 
 
 @dataclass(frozen=True, eq=False)
-class Fit(FitOptions, PaidStep["FittedStitch"]):
+class Fit(FitOptions, JobStep["FittedStitch"]):
     """Embed a sample of a store with the target model, and fit the stitch that does best on held-out documents.
 
     A store without texts can be fitted with an embedder that does without, which a file of vectors by id does. The
@@ -46,51 +40,11 @@ class Fit(FitOptions, PaidStep["FittedStitch"]):
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
 
-    @cached_property
-    def inputs(self) -> FitInputs:
-        """The store and the models, opened and checked, with meters in those that may cost money."""
-        from migrate.steps.fit.inputs import open_inputs
+    def open(self) -> FitJob:
+        """Open the store and the models, and make sure that they go together. Nothing is embedded."""
+        from migrate.steps.fit.job import open_fit
 
-        return open_inputs(self)
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target and the views, for the sample; the source model, for the query log."""
-        from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
-        from migrate.selection.matches import ASKED_AGAIN
-
-        inputs = self.inputs
-        log, views = inputs.log, inputs.views.values()
-        searched = [] if log is None or log.embedder is None else [(log.embedder, log.looked_up)]
-        return (
-            PlannedModel(inputs.embedder, self.cap, documents=self.expected_documents, again=ASKED_AGAIN),
-            *(PlannedModel(model, self.cap, SOURCE_MODEL, queries=queries) for model, queries in searched),
-            *(PlannedModel(view, self.cap, VIEW, documents=self.expected_documents) for view in views),
-        )
-
-    @cached_property
-    def drawn(self) -> Sample:
-        """The documents to fit on; drawing them by a log may ask the source model."""
-        from migrate.steps.fit.job import draw
-
-        return draw(self, self.inputs)
-
-    def expected_documents(self) -> Sequence[Document]:
-        """The documents of the sample, or as many others where drawing it would ask a model."""
-        from migrate.selection import draw_sample
-
-        log = self.inputs.log
-        if log is not None and log.embedder is not None and "drawn" not in vars(self):
-            # A second sample, for the estimate alone: what changes `drawn` has to change this too
-            return draw_sample(self.inputs.store, self.sample, seed=self.seed).documents
-        return self.drawn.documents
-
-    def execute(self) -> FittedStitch:
-        """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
-        from migrate.steps.fit.job import check_stored_vectors, fit
-
-        check_stored_vectors(self, self.inputs)  # before a log is embedded to draw the sample
-        return fit(self, self.inputs, self.drawn)
+        return open_fit(self)
 
 
 fit = function(Fit)

@@ -63,39 +63,48 @@ class FitInputs:
 
 
 def open_inputs(options: FitOptions) -> FitInputs:
-    """Open what a fit reads, and make sure that it goes together. Nothing is embedded."""
+    """Open what a fit names, as it is by itself, and make sure that it goes together. Nothing is embedded."""
+    store = store_of(options.store)
+    source = options.source_model
+    old = model_of(store, source, "source_model") if isinstance(source, str) else source
+    return inputs_of(options, store, model_at(options.target), old, _named_views(options.view))
+
+
+def inputs_of(
+    options: FitOptions, store: Store, target: Embedder, old: Embedder | None, named: Mapping[str, Embedder] | None
+) -> FitInputs:
+    """Open the rest of what a fit names, and make sure that it goes together. Nothing is embedded.
+
+    `old` is the model of the store, None where nobody names it; `named` are the views that were named, None where
+    nothing is said of them, so that a free one may be tried.
+    """
     choose_strategy(options.strategy, has_log=options.query_log is not None)
     stitches = named_stitches(options.specs, options.direction)
-    store, embedder = store_of(options.store), model_at(options.target)
     store.verify()
-    require_texts(store, embedder)
-    source, cap = options.source_model, options.cap
-    old = model_of(store, source, "source_model") if isinstance(source, str) else source
-    log = None if options.query_log is None else QueryLog(log_of(options.query_log), old and cap.meter(old))
+    require_texts(store, target)
+    log = None
+    if options.query_log is not None:
+        log = QueryLog(log_of(options.query_log), None if old is None else options.cap.meter(old))
     recorded = store.info.manifest.model if store.info.manifest else None
     source_model = recorded if old is None else old.identity
-    named = _named_views(options)
-    _check_views(options, store, named or {}, target=embedder.profile.spec)
+    _check_views(options, store, named or {}, target=target.profile.spec)
     check_texts(store, stitches)
-    prior, earlier = (
-        None if location is None else stitch_at(location) for location in (options.prior, options.grown_from)
-    )
+    prior = None if options.prior is None else stitch_at(options.prior)
+    earlier = None if options.grown_from is None else stitch_at(options.grown_from)
     if prior is not None:
-        _check_prior(options, store, embedder, prior, source_model)
+        _check_prior(options, store, target, prior, source_model)
     if earlier is not None:
-        _check_grown(options, store, embedder, earlier)
-    free = None if named == {} else _free_model(options, store, embedder)
+        _check_grown(options, store, target, earlier)
+    free = None if named == {} else _free_model(options, store, target)
     views = _free_views(free, source_model) if named is None else named
-    metered = cap.meter(embedder, options.price)
-    metered_views = {spec: cap.meter(view) for spec, view in views.items()}
     return FitInputs(
         store=store,
-        embedder=metered,
+        embedder=options.cap.meter(target, options.price),
         log=log,
         source_model=source_model,
         prior=prior,
         grown_from=earlier,
-        views=metered_views,
+        views={spec: options.cap.meter(view) for spec, view in views.items()},
         named=named is not None,
         given=views,
         free=free,
@@ -161,9 +170,8 @@ def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[st
     return views
 
 
-def _named_views(options: FitOptions) -> Mapping[str, Embedder] | None:
-    """Return the views that were named; None where nothing is said of them, so that a free one may be tried."""
-    views = options.view
+def _named_views(views: Mapping[str, Embedder] | Sequence[str] | None) -> Mapping[str, Embedder] | None:
+    """Return the views that were named, loaded; None where nothing is said of them."""
     if views is None or isinstance(views, Mapping):
         return views
     return load_views(views, load_embedder)

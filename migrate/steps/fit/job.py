@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
+from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
 from migrate.embedders.base import Embedder, TokenTable
 from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.selection.matches import ASKED_AGAIN, Claim, Tolerance, matches
-from migrate.steps.fit.inputs import FitInputs, prior_map, reads_texts
+from migrate.steps.base import Job
+from migrate.steps.fit.inputs import FitInputs, open_inputs, prior_map, reads_texts
 from migrate.steps.fit.options import FitOptions
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Pairing
@@ -28,13 +30,59 @@ from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, 
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.threads import threads_for
-from migrate.vectors import Progress, check_vectors, no_progress
+from migrate.vectors import Document, Progress, check_vectors, no_progress
 
 _COMPARED: Final = 2 * ASKED_AGAIN
 """Documents of the sample by which a view is held against the target: most must agree, and a few may be cut off."""
 
 _OF_ANOTHER_HOST: Final = Tolerance(1e-2)
 """A model that is run in two ways, with other weights or cut off elsewhere, is one model to a stitch."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FitJob(Job[FittedStitch]):
+    """A fit whose store and models are open.
+
+    Attributes
+    ----------
+    sample
+        The documents to fit on; None where the source model is asked which ones the log finds.
+    """
+
+    options: FitOptions
+    inputs: FitInputs
+    sample: Sample | None
+
+    def execute(self) -> FittedStitch:
+        """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
+        check_stored_vectors(self.options, self.inputs)  # before a log is embedded to draw the sample
+        sample = draw(self.options, self.inputs) if self.sample is None else self.sample
+        return fit(self.options, self.inputs, sample)
+
+
+def open_fit(options: FitOptions) -> FitJob:
+    """Open what a fit names, as it is by itself. Nothing is embedded."""
+    return fit_job(options, open_inputs(options))
+
+
+def fit_job(options: FitOptions, inputs: FitInputs) -> FitJob:
+    """Return the fit of what is open. Nothing is embedded."""
+    log = inputs.log
+    asks_model = log is not None and log.embedder is not None
+    sample = None if asks_model else draw(options, inputs)
+    documents = partial(expected_documents, options, inputs, sample)
+    models = [PlannedModel(inputs.embedder, options.cap, documents=documents, again=ASKED_AGAIN)]
+    if log is not None and log.embedder is not None:
+        models.append(PlannedModel(log.embedder, options.cap, SOURCE_MODEL, queries=log.looked_up))
+    models += [PlannedModel(view, options.cap, VIEW, documents=documents) for view in inputs.views.values()]
+    return FitJob(options=options, models=tuple(models), inputs=inputs, sample=sample)
+
+
+def expected_documents(options: FitOptions, inputs: FitInputs, sample: Sample | None) -> Sequence[Document]:
+    """Return the documents of the sample, or as many others where drawing it asks a model."""
+    if sample is None:
+        sample = draw_sample(inputs.store, options.sample, seed=options.seed)
+    return sample.documents
 
 
 def draw(options: FitOptions, inputs: FitInputs) -> Sample:
