@@ -10,6 +10,7 @@ from migrate.steps.fit.options import FitOptions
 
 if TYPE_CHECKING:
     from migrate.steps.fit.job import FitJob
+    from migrate.stitch.fitted import FittedStitch as FittedStitch
 
 
 @dataclass(frozen=True, eq=False)
