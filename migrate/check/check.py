@@ -33,7 +33,7 @@ from migrate.check.model import Agreement, Cause, Compatibility, Example, Found,
 from migrate.check.retrieval import RetrievalCost
 from migrate.embedders import special_options
 from migrate.embedders.base import Embedder
-from migrate.errors import MissingVectorError, RemoteError
+from migrate.errors import MissingVectorError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection.matches import FEW, SPOT_CHECKS, claim_of_cache, compare, matches
 from migrate.stores.base import Store
@@ -92,6 +92,17 @@ def check_store(
         findings.append(Observation("texts", False, str(error)))
         return Compatibility(store.info.location, model, Cause.NOT_IN_FILE, str(error), "facts", tuple(findings))
     return replace(result, retrieval=measure(compared)) if measure and result.cause is Cause.NEAR else result
+
+
+def sample_size(sample: int | str | None, store: Store) -> int:
+    """Return how many documents of a store are embedded again: some, or `all`."""
+    if sample is None:
+        return SAMPLE_SIZE
+    if isinstance(sample, int):
+        return sample
+    if sample != "all":
+        raise UsageError(f"`sample={sample}` is neither a number of documents nor `all`; give one of these")
+    return store.info.count
 
 
 def planned_texts(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.audit.check import Check
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
@@ -36,6 +34,9 @@ def command(
     next command. Of vectors near the model's but not the same, it is said what they cost in retrieval, and whether a
     stitch repairs it.
     """
+    from migrate.audit.host import check_with_cost, planned_models
+    from migrate.audit.query_set import load_questions
+    from migrate.check.check import sample_size
     from migrate.report.check import check_document, check_sections
     from migrate.report.page import report_page
     from migrate.report.suite import check_suite
@@ -47,11 +48,17 @@ def command(
     opened = open_store(store)
     with progress_bar() as progress:
         embedder = models_for(model, dry_run=dry_run).load(spec, state=opened.model_folder)
-        step = replace(request, store=opened, model=embedder, progress=progress)
+        size = sample_size(request.sample, opened)
+        manifest = request.manifest_use
+        seed = request.seed
         if dry_run:
+            models = planned_models(opened, embedder, size=size, manifest=manifest, seed=seed)
             reads = [store, request.judged]
-            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=step.models, as_json=as_json)
-        compatibility = step.run()
+            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=models, as_json=as_json)
+        questions = None if request.judged is None else load_questions(str(request.judged), progress=progress)
+        compatibility = check_with_cost(
+            opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress
+        )
     document, sections = check_document(compatibility), check_sections(compatibility)
     outputs.leave(document, lambda: report_page(sections), check_suite(compatibility), force=force)
     show_result(document, lambda: report_text(sections), as_json=as_json)

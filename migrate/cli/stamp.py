@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, stop_if_dry
 from migrate.cli.next_step import advise_next, advise_store, lead_on
 from migrate.cli.options import ModelOptions
 from migrate.cli.steps import step_options
 from migrate.cli.terminal import progress_bar, show_result
-from migrate.steps.stamp import Stamp, sample_size
+from migrate.steps.stamp import Stamp
 
 
 @options.command("stamp", example="lead-migrate stamp my-store/ --model tfidf:32")
@@ -25,7 +23,8 @@ def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -
     A manifest is written beside the index, so that later checks need no embedding. The store is checked first; exits
     with 1, and writes nothing, if it does not come from the model. Its own files stay as they are.
     """
-    from migrate.check.stamp import manifest_place, read_finding, refuse_stamped
+    from migrate.check.check import sample_size
+    from migrate.check.stamp import manifest_place, read_finding, refuse_stamped, stamp_as_found, stamp_store
     from migrate.embedders.kinds import with_settings
     from migrate.report.check import stamp_document, stamp_text
     from migrate.stores import open_store
@@ -41,8 +40,18 @@ def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -
         embeds = [f"to embed: {count:,} texts by {spec}, to check that they are its own"] if count else []
         stop_if_dry(dry_run, reads=[store], writes=[manifest_place(opened)], embeds=embeds, as_json=as_json)
     with progress_bar() as progress:
-        embedder = None if spec is None else model.load(str(spec), state=opened.model_folder)
-        done = replace(request, store=opened, model=embedder, progress=progress).execute()
+        if spec is None:
+            done = stamp_as_found(opened, force=request.force)
+        else:
+            done = stamp_store(
+                opened,
+                model.load(str(spec), state=opened.model_folder),
+                sample=sample_size(request.sample, opened),
+                trust=request.trust,
+                force=request.force,
+                seed=request.seed,
+                progress=progress,
+            )
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:
         typed_spec = with_settings(done.found.spec, done.found.options)
