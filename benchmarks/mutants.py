@@ -101,8 +101,8 @@ _ROOMS = {
         " or (refused and not verdict)'",
     ),
     "proof of the reference": Room(
-        ("audit/reference.py", "check/again.py", "embedders/again.py"),
-        "embedders/test_again.py check/test_again.py audit/test_reference.py"
+        ("audit/reference.py", "check/already.py", "selection/matches.py"),
+        "selection/test_matches.py check/test_already.py audit/test_reference.py"
         " -k 'not (next_to_nothing or shorter_codes)'",
     ),
     "who may judge": Room(

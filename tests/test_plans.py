@@ -14,10 +14,10 @@ from migrate.cli.main import leaf_commands
 from migrate.cost.count import count_texts
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import SpendingError, UsageError
 from migrate.lab.embed.step import Embed
 from migrate.pipeline import Run
+from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import JobStep
 from migrate.steps.fit import Fit
 from migrate.steps.reembed import Reembed

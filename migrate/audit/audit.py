@@ -25,11 +25,11 @@ from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, margin_remarks
-from migrate.check.again import prove_model
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept
 from migrate.manifest import Manifest, ReportFacts
+from migrate.selection.matches import claim_of_store, matches
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.content import content_of
@@ -41,7 +41,9 @@ def run_audit(options: AuditOptions, inputs: AuditInputs) -> AuditReport:
     reference = inputs.full
     with ExitStack() as stack:
         if options.reference == BUILD:
-            prove_model(inputs.translated, inputs.embedder, seed=options.seed)  # before every text is paid for
+            claim = claim_of_store(inputs.translated, inputs.embedder, seed=options.seed)
+            location = inputs.translated.info.location
+            matches(claim, inputs.embedder, past_cache=True).require(location)  # before every text is paid for
             refuse_documents_found(options, inputs)
             reference = stack.enter_context(_embedded(inputs.translated, inputs.embedder, options.progress))
         return audit_store(options, inputs, reference)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.progress import Progress, no_progress
 from migrate.steps.base import JUDGED, PROGRESS, SEED, Step, function, option
-from migrate.steps.stamp import CHECKED_SAMPLE, STORE, sample_size
+from migrate.steps.stamp import CHECKED_SAMPLE, STORE
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
     from migrate.check import Compatibility
     from migrate.check.check import ManifestUse
-    from migrate.cost.spending import PlannedModel
     from migrate.steps.base import ModelLike, StoreLike
 
 
@@ -61,53 +59,24 @@ class Check(Step["Compatibility"]):
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     @property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The model, for the texts that it is asked for at first."""
-        from migrate.check.check import planned_texts
-        from migrate.cost.meter import SpendingCap
-        from migrate.cost.spending import PlannedModel
-        from migrate.embedders.again import ASKED_AGAIN, needs_proof
-        from migrate.steps.opening import model_at, store_of
-
-        store, embedder = store_of(self.store), model_at(self.model)
-        size = sample_size(self.sample, store)
-        texts = planned_texts(store, embedder, sample=size, manifest=self._manifest_use, seed=self.seed)
-        again = ASKED_AGAIN if needs_proof(embedder) else 0
-        return (PlannedModel(embedder, SpendingCap(), documents=lambda: texts, again=again),)
-
-    @property
-    def _manifest_use(self) -> ManifestUse:
+    def manifest_use(self) -> ManifestUse:
+        """Return whether a manifest may answer, or is held against what is found."""
         asks_more = self.full or self.sample is not None or self.judged is not None
         return "compare" if asks_more else "trust"
 
     def execute(self) -> Compatibility:
         """Ask the manifest, or embed a sample and compare."""
-        from migrate.audit.host import FEWEST_DOCUMENTS, retrieval_cost
-        from migrate.audit.query_set import QuerySet, load_questions
-        from migrate.check import check_store
-        from migrate.embedders import facts_of
-        from migrate.manifest import today
-        from migrate.steps.opening import model_at, store_of
+        from migrate.audit.host import check_named
 
-        questions = self.judged
-        if questions is not None and not isinstance(questions, QuerySet):
-            questions = load_questions(str(questions), progress=self.progress)
-        store, embedder = store_of(self.store), model_at(self.model)
-        size = sample_size(self.sample, store)
-        result = check_store(
-            store,
-            embedder,
-            sample=size,
-            manifest=self._manifest_use,
+        return check_named(
+            self.store,
+            self.model,
+            self.judged,
+            sample=self.sample,
+            manifest=self.manifest_use,
             seed=self.seed,
             progress=self.progress,
-            measure=partial(retrieval_cost, store, embedder, asked=size, questions=questions, seed=self.seed),
         )
-        entry = facts_of(result.model.spec, result.model.revision)
-        notes = ["" if entry is None else entry.going_away(today())]
-        if questions is not None and size <= FEWEST_DOCUMENTS:
-            notes.append(f"the judged queries were not asked: take a --sample of more than {FEWEST_DOCUMENTS}")
-        return replace(result, notes=(*result.notes, *filter(None, notes)))
 
 
 check = function(Check)

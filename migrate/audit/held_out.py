@@ -18,8 +18,8 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import Retriever
 from migrate.audit.verdict import Finding, Verdict
-from migrate.check.comparison import pairwise
 from migrate.selection.choosers import WHOLE, Choosers
+from migrate.selection.matches import pairwise
 from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
 

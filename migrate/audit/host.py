@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -17,24 +19,82 @@ from migrate.audit.bounds import FEWEST_QUERIES
 from migrate.audit.keys import key_of
 from migrate.audit.measures import CUT, Scores, ndcg, overlap
 from migrate.audit.query_groups import with_groups
-from migrate.audit.query_set import QuerySet
+from migrate.audit.query_set import QuerySet, load_questions
+from migrate.check.check import ManifestUse, check_store, planned_texts, sample_size
 from migrate.check.comparison import Reembedded, Share
+from migrate.check.model import Compatibility
 from migrate.check.retrieval import FEWEST_PAIRS, JudgedRetention, LargerSample, Repair, RetrievalCost
 from migrate.cost.count import tally_of
+from migrate.cost.meter import SpendingCap
+from migrate.cost.spending import PlannedModel
+from migrate.embedders import facts_of
 from migrate.embedders.base import Embedder
+from migrate.manifest import today
 from migrate.search.runs import Rankings, search, without_self
+from migrate.selection.matches import ASKED_AGAIN, needs_proof
+from migrate.steps.opening import model_at, store_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.linear import Procrustes, Ridge
 from migrate.stitch.scores import Sphere, error_of_share, standard_error
 from migrate.stitch.select import LARGEST_JUDGED, tune
 from migrate.stores.base import Store
-from migrate.vectors import Batch, Vectors, summarize_norms, unit_rows
+from migrate.vectors import Batch, Progress, Vectors, summarize_norms, unit_rows
 
 FEWEST_DOCUMENTS = 2 * CUT
 """Of fewer documents, the first ten are most."""
 
 _MEASURED = 1_000
 """Documents that ask at most, and that a larger sample has at least."""
+
+
+def check_named(
+    store: Store | str | Path,
+    model: Embedder | str,
+    judged: QuerySet | str | Path | None,
+    *,
+    sample: int | str | None,
+    manifest: ManifestUse,
+    seed: int,
+    progress: Progress,
+) -> Compatibility:
+    """Open what is named, and check the store, as `check_with_cost` does."""
+    questions = judged
+    if questions is not None and not isinstance(questions, QuerySet):
+        questions = load_questions(str(questions), progress=progress)
+    opened, embedder = store_of(store), model_at(model)
+    size = sample_size(sample, opened)
+    return check_with_cost(opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress)
+
+
+def check_with_cost(
+    store: Store,
+    embedder: Embedder,
+    questions: QuerySet | None,
+    *,
+    size: int,
+    manifest: ManifestUse,
+    seed: int,
+    progress: Progress,
+) -> Compatibility:
+    """Check a store by a sample of `size`, as `check_store` does, and measure what a difference costs."""
+    measure = partial(retrieval_cost, store, embedder, asked=size, questions=questions, seed=seed)
+    result = check_store(store, embedder, sample=size, manifest=manifest, seed=seed, progress=progress, measure=measure)
+    notes = list(result.notes)
+    entry = facts_of(result.model.spec, result.model.revision)
+    if entry is not None and (warning := entry.going_away(today())):
+        notes.append(warning)
+    if questions is not None and size <= FEWEST_DOCUMENTS:
+        notes.append(f"the judged queries were not asked: take a --sample of more than {FEWEST_DOCUMENTS}")
+    return replace(result, notes=tuple(notes))
+
+
+def planned_models(
+    store: Store, embedder: Embedder, *, size: int, manifest: ManifestUse, seed: int
+) -> tuple[PlannedModel, ...]:
+    """Return the model of a check, for the texts that it is asked for at first."""
+    texts = planned_texts(store, embedder, sample=size, manifest=manifest, seed=seed)
+    again = ASKED_AGAIN if needs_proof(embedder) else 0
+    return (PlannedModel(embedder, SpendingCap(), documents=lambda: texts, again=again),)
 
 
 def retrieval_cost(
@@ -56,8 +116,9 @@ def retrieval_cost(
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(count)[:LARGEST_JUDGED])
     ranked = _Ranked(store, [compared.documents[row].id for row in rows], _as_stored(compared)[rows], seed)
-    stored = ranked.overlap(compared.stored[rows])
-    repair = _try_stitches(compared.stored[rows], ranked, stored) if len(rows) >= FEWEST_PAIRS else None
+    vectors = compared.match.claim.vectors[rows]
+    stored = ranked.overlap(vectors)
+    repair = _try_stitches(vectors, ranked, stored) if len(rows) >= FEWEST_PAIRS else None
     return RetrievalCost(
         len(rows),
         store.info.count,
@@ -97,7 +158,8 @@ def _batches(ids: Sequence[str], vectors: Vectors) -> Iterator[Batch]:
 
 def _as_stored(compared: Reembedded) -> Vectors:
     """Return the model's vectors at unit length where the stored ones are, as in a store made with them now."""
-    return unit_rows(compared.fresh) if summarize_norms(compared.stored).is_unit else compared.fresh
+    match = compared.match
+    return unit_rows(match.vectors) if summarize_norms(match.claim.vectors).is_unit else match.vectors
 
 
 def _share(scores: Scores) -> Share:
@@ -135,7 +197,8 @@ def _retention(
         run = search(_batches(keys, vectors), ids, queries, metric=store.info.metric)
         return answered.merged(ndcg(without_self(run) if answered.exclude_self else run, qrels, ids, CUT))
 
-    bounds = Bootstrap(answered.grouping, seed).retention(score(compared.stored), score(_as_stored(compared)))
+    stored = score(compared.match.claim.vectors)
+    bounds = Bootstrap(answered.grouping, seed).retention(stored, score(_as_stored(compared)))
     return JudgedRetention(len(answered.distinct), Share(bounds.estimate, bounds.lower, bounds.upper))
 
 

@@ -28,16 +28,15 @@ from migrate.audit.reference import (
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
 from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Settings
-from migrate.check.again import prove_model
 from migrate.cost import tally_of
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
-from migrate.embedders.again import ASKED_AGAIN, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import cache_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
+from migrate.selection.matches import ASKED_AGAIN, Claim, claim_of_store, matches
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.base import Store
@@ -252,7 +251,8 @@ def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store |
     if reference is None:
         refuse_same_source(source, translated)
         check_target(translated, embedder)
-        prove_model(translated, embedder, seed=seed)
+        claim = claim_of_store(translated, embedder, seed=seed)
+        matches(claim, embedder, past_cache=True).require(translated.info.location)
     else:
         both = (keys[TRANSLATED], keys[FULL])
         proof = prove_reference(translated, reference, embedder, both, source=source, seed=seed, progress=progress)
@@ -264,7 +264,8 @@ def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store |
     vectors = {name: embedded[id(model)] for name, model in models.items()}
     bridge = inputs.bridge
     n_bridged = 0
-    prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
+    claim = Claim(query_set.queries, vectors[TRANSLATED], role="query")
+    matches(claim, embedder, past_cache=True).require(query_set.name)
     query_set = with_groups(query_set, vectors[FULL])
     if bridge is not None:
         vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)

@@ -44,11 +44,11 @@ from migrate.cost import usd_of
 from migrate.cost.estimate import dollars, token_count
 from migrate.display import percent
 from migrate.embedders.abilities import needs_texts
-from migrate.embedders.again import prove_answers, some_places
 from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH
 from migrate.selection.choosers import digests_of
+from migrate.selection.matches import ASKED_AGAIN, SPOT_CHECKS, Claim, matches
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.confidence import true_rows
@@ -436,7 +436,7 @@ class _Pool:
 
     def _proof_rows(self) -> Rows:
         """Return some rows with true vectors: they show that the store was translated for this model."""
-        return np.random.default_rng(self.seed).permutation(self.true_rows)[:32]
+        return np.random.default_rng(self.seed).permutation(self.true_rows)[:SPOT_CHECKS]
 
     def _embed(self, rows: Rows) -> None:
         if not len(rows):
@@ -450,9 +450,10 @@ class _Pool:
     def prove_answers(self) -> None:
         """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
         rows = np.flatnonzero(self.vector_row >= 0)
-        sample = rows[some_places(len(rows), np.random.default_rng(self.seed))]
-        documents, vectors = list(known_documents(self.translated, sample)), self.vectors[self.vector_row[sample]]
-        prove_answers(self.embedder, documents, vectors, source=self.translated.info.location)
+        sample = np.random.default_rng(self.seed).permutation(rows)[:ASKED_AGAIN]
+        documents = list(known_documents(self.translated, sample))
+        claim = Claim(documents, self.vectors[self.vector_row[sample]])
+        matches(claim, self.embedder, past_cache=True).require(self.translated.info.location)
 
     def _prepared(self, *, in_pool: bool) -> Retriever:
         """Return the retriever with the pool in the place of the full re-embed, after it was proven."""

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from migrate.audit.keys import Keys
 from migrate.audit.verdict import Finding, doubt
-from migrate.check.again import prove_model
-from migrate.check.comparison import agree, pairwise, tolerance_of
 from migrate.check.facts import manifest_finding
 from migrate.display import percent
 from migrate.embed.corpus import COMMAND as EMBED
@@ -36,16 +34,23 @@ from migrate.embedders.cache import with_choosers
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, StoreError
 from migrate.manifest import ModelIdentity
+from migrate.selection.matches import (
+    SAME,
+    SPOT_CHECKS,
+    agree,
+    claim_of_rows,
+    claim_of_store,
+    matches,
+    pairwise,
+    tolerance_of,
+)
 from migrate.selection.sample import distinct_texts
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files, index_is_verified
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms
 
-SPOT_CHECKS: Final = 32
-"""Documents that are embedded again: with all of them equal, less than 9 % of the store differs (95 % confidence)."""
-
-_NEARLY_EQUAL, _SAME_SHARE = 1 - 1e-3, 0.01
+_SAME_SHARE: Final = 0.01
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make a reference with `audit --reference build`, or `embed` with the target model"
 
@@ -134,7 +139,8 @@ def prove_reference(
     if not keys[0].has_ids_of(keys[1]):  # what a model reads of documents then differs too
         text = "the documents of the reference are cut into other chunks than those of the translated store"
         doubts.append(doubt(text, "reference"))
-    prove_model(translated, embedder, seed=seed)
+    claim = claim_of_store(translated, embedder, seed=seed)
+    matches(claim, embedder, past_cache=True).require(translated.info.location)
     if not (trusted and n_true):
         checked = _spot_check(reference, embedder, _spot_order(reference, rows, seed), progress)
         if not checked:
@@ -172,7 +178,7 @@ def prove_pool(
         )
         doubts.append(doubt(text, "reference"))
     if not named and rows is not None and is_file(embedder.identity) and not rows.true.all():
-        copied = rows.equal(_NEARLY_EQUAL).sum() / (~rows.true).sum()
+        copied = rows.equal(SAME).sum() / (~rows.true).sum()
         if copied > _SAME_SHARE:
             text = (
                 f"{percent(copied, 0)} of the vectors of {spec} that the pool needs are those of the translated store, "
@@ -399,30 +405,23 @@ def _spot_check(
     """Return that the first texts of `order`, embedded again, have the store's vectors; None where they cannot be."""
     if not store.info.has_texts and needs_texts(embedder):
         return None
-    drawn = list(distinct_texts(store, order, SPOT_CHECKS))
-    if not drawn:
-        return None
-    stored = store.get(np.array([candidate.row for candidate in drawn], dtype=np.int64)).vectors
+    claim = claim_of_rows(store, order, SPOT_CHECKS)
     try:
-        documents = [candidate.document for candidate in drawn]
-        new_vectors = with_choosers(embedder, ()).embed_documents(documents, progress=progress)
+        match = matches(claim, with_choosers(embedder, ()), SPOT_CHECKS, progress=progress)
     except InputError:  # a file of vectors that has others
         return None
-    location, spec = store.info.location, embedder.identity.spec
-    if new_vectors.shape != stored.shape:
+    if not match.count:
+        return None
+    location, stored_dim, dim = store.info.location, store.info.dim, match.vectors.shape[1]
+    if dim != stored_dim:
+        raise StoreError(f"{location} has vectors of dimension {stored_dim}, and {match.model} gives {dim}; {remedy}")
+    if not match.is_right:
         raise StoreError(
-            f"{location} has vectors of dimension {stored.shape[1]}, and {spec} gives {new_vectors.shape[1]}; {remedy}"
+            f"{location} differs from {match.model} in the vectors of {match.count - match.agreeing} of {match.count} "
+            f"documents that were embedded again, such as {match.claim.texts[match.worst].id!r} (cosine "
+            f"{match.cosines[match.worst]:.3f}): not embedded by this model; {remedy}, or ask `check` what it is"
         )
-    right = agree(stored, new_vectors, tolerance_of(store.info))
-    if not right.all():
-        cosines = pairwise(stored, new_vectors)
-        worst = int(np.argmin(cosines))
-        raise StoreError(
-            f"{location} differs from {spec} in the vectors of {int((~right).sum())} of {len(drawn)} documents "
-            f"that were embedded again, such as {drawn[worst].document.id!r} (cosine {cosines[worst]:.3f}): not "
-            f"embedded by this model; {remedy}, or ask `check` what it is"
-        )
-    return f"{len(drawn)} of {len(drawn)} documents that were embedded again have its vectors"
+    return match.evidence
 
 
 def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.int64]:
@@ -430,7 +429,7 @@ def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.
     order = _random_order(reference, seed)
     if rows is None:
         return order
-    suspicious = rows.rows[rows.equal(_NEARLY_EQUAL)][: SPOT_CHECKS // 2]
+    suspicious = rows.rows[rows.equal(SAME)][: SPOT_CHECKS // 2]
     late = np.concatenate([suspicious, rows.rows[rows.true]])
     return np.concatenate([suspicious, order[~np.isin(order, late)], rows.rows[rows.true]])
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from migrate.check.comparison import Reembedded, draw, holds_vectors_of, share_of, tolerance_of
+from migrate.check.comparison import Reembedded, draw, share_of
 from migrate.check.diagnose import Diagnosis, diagnose
 from migrate.check.facts import (
     are_comparable,
@@ -32,11 +32,11 @@ from migrate.check.facts import (
 from migrate.check.model import Agreement, Cause, Compatibility, Example, Found, Observation
 from migrate.check.retrieval import RetrievalCost
 from migrate.embedders import special_options
-from migrate.embedders.again import prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import with_choosers
-from migrate.errors import MissingVectorError, RemoteError
+from migrate.errors import MissingVectorError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
+from migrate.selection.matches import FEW, SPOT_CHECKS, claim_of_cache, compare, matches
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
 
@@ -44,7 +44,7 @@ ManifestUse = Literal["trust", "compare", "ignore"]
 
 Measure = Callable[[Reembedded], RetrievalCost | None]
 
-SAMPLE_SIZE = 32
+SAMPLE_SIZE = SPOT_CHECKS
 
 _CAUSES = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
 """The cause by the name of a finding that is not as expected, the weightiest first."""
@@ -95,6 +95,17 @@ def check_store(
     return replace(result, retrieval=measure(compared)) if measure and result.cause is Cause.NEAR else result
 
 
+def sample_size(sample: int | str | None, store: Store) -> int:
+    """Return how many documents of a store are embedded again: some, or `all`."""
+    if sample is None:
+        return SAMPLE_SIZE
+    if isinstance(sample, int):
+        return sample
+    if sample != "all":
+        raise UsageError(f"`sample={sample}` is neither a number of documents nor `all`; give one of these")
+    return store.info.count
+
+
 def planned_texts(
     store: Store, embedder: Embedder, *, sample: int = SAMPLE_SIZE, manifest: ManifestUse = "trust", seed: int = 0
 ) -> Sequence[Document]:
@@ -106,7 +117,7 @@ def planned_texts(
         is_answered = unchanged is not None and unchanged.ok and _is_named(store, model)
     if not info.has_texts or is_answered or info.dim > model.dim:
         return ()
-    return draw(store, sample if info.dim == model.dim else 8, seed)[0].documents
+    return draw(store, sample if info.dim == model.dim else FEW, seed)[0].documents
 
 
 def _is_named(store: Store, model: ModelIdentity) -> bool:
@@ -147,7 +158,9 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, s
     if dim > model.dim or not store.info.has_texts:
         return result
     try:
-        if not holds_vectors_of(store, embedder, 8, seed):
+        _, claim = draw(store, FEW, seed)
+        vectors = with_choosers(embedder, ()).embed_documents(claim.texts)[:, :dim]
+        if not compare(claim, np.ascontiguousarray(vectors), embedder.profile.spec).is_right:
             return result
     except MissingVectorError:
         return result
@@ -161,11 +174,12 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, s
 def _by_sample(
     store: Store, embedder: Embedder, findings: list[Observation], size: int, seed: int, progress: Progress
 ) -> tuple[Compatibility, Reembedded]:
-    sample, stored = draw(store, size, seed)
+    sample, claim = draw(store, size, seed)
     # What the cache has may be of the host that made the store
-    prove_known(embedder, sample.documents, source=store.info.location)
-    reembedded = with_choosers(embedder, ()).embed_documents(sample.documents, progress=progress)
-    compared = Reembedded(sample.rows, sample.documents, stored, reembedded, tolerance_of(store.info))
+    matches(claim_of_cache(embedder, sample.documents), embedder, past_cache=True).require(store.info.location)
+    match = matches(claim, with_choosers(embedder, ()), size, progress=progress)
+    stored, reembedded = claim.vectors, match.vectors
+    compared = Reembedded(sample.rows, sample.documents, match)
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, progress)
     translated, model = _translated(store), embedder.identity
@@ -189,7 +203,7 @@ def _by_sample(
     finding = None
     if agreeing.any():
         rows = np.flatnonzero(agreeing)
-        norms = norms_by_vectors(stored[rows], reembedded[rows], exact=not compared.tolerance.loose)
+        norms = norms_by_vectors(stored[rows], reembedded[rows], exact=not compared.match.claim.tolerance.loose)
         findings.append(norms)
         # A translated store has a manifest that says so, which a stamp would replace
         if has_spec and norms.ok and not translated:
@@ -234,17 +248,17 @@ def _figures(store: Store, compared: Reembedded, size: int) -> Agreement:
         sampled=n,
         agreeing=agreeing,
         disagreeing=share_of(n - agreeing, n, population),
-        tolerance=compared.tolerance.allowed,
-        median_cosine=float(np.median(compared.cosines)),
+        tolerance=compared.match.claim.tolerance.allowed,
+        median_cosine=float(np.median(compared.match.cosines)),
         chance_cosine=compared.chance(),
     )
 
 
 def _examples(compared: Reembedded, diagnosis: Diagnosis) -> tuple[Example, ...]:
     """Return the documents that disagree most."""
-    order = np.argsort(compared.cosines, kind="stable").tolist()
+    order = np.argsort(compared.match.cosines, kind="stable").tolist()
     rows = [row for row in order if diagnosis.taken_for[row] != "agrees"][:5]
-    names, cosines = compared.documents, compared.cosines.tolist()
+    names, cosines = compared.documents, compared.match.cosines.tolist()
     return tuple(
         Example(names[row].id, int(compared.rows[row]), cosines[row], diagnosis.taken_for[row]) for row in rows
     )
@@ -255,7 +269,7 @@ def _doubts(store: Store, compared: Reembedded, model: ModelIdentity) -> list[st
     prefix = model.document_prefix
     if prefix and all(document.text.startswith(prefix) for document in compared.documents):
         doubts.append(f"the stored texts begin with the prefix {prefix!r} already, and the model puts it before them")
-    if compared.tolerance.loose:
+    if compared.match.claim.tolerance.loose:
         factory = store.info.details.get("factory", store.info.index_type)
         doubts.append(f"the index ({factory}) is lossy: small changes, such as of few texts, look the same as its loss")
     return doubts

@@ -9,12 +9,13 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.check.comparison import Mask, Reembedded, Share, agree, pairwise, spread
+from migrate.check.comparison import Reembedded, Share, spread
 from migrate.check.model import Cause, Trial
 from migrate.display import percent
 from migrate.embedders.abilities import variants_of, with_prefixes
 from migrate.embedders.base import Embedder
 from migrate.search.runs import TopK
+from migrate.selection.matches import Mask, agree, matches
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, unit_rows
 
@@ -78,7 +79,7 @@ def try_hypotheses(
     """
     trials: list[Trial] = []
     best: Explanation | None = None
-    loose = compared.tolerance.loose
+    loose = compared.match.claim.tolerance.loose
     doubtful = np.arange(len(compared)) if loose else np.flatnonzero(~compared.agreeing)
     probes = doubtful[spread(len(doubtful), 4)]
     ways = list(hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any())))
@@ -101,13 +102,12 @@ def try_hypotheses(
 
 def _try(compared: Reembedded, way: Hypothesis, rows: NDArray[np.int64]) -> tuple[Trial, Explanation]:
     """Embed some documents so, and hold them against the stored vectors."""
-    stored, reembedded = compared.stored[rows], way.embedder.embed_documents([compared.documents[row] for row in rows])
-    cosines = pairwise(stored, reembedded)
-    agreeing = cosines >= compared.tolerance.least(stored, reembedded)
-    if compared.tolerance.loose:
-        agreeing &= cosines > compared.cosines[rows] + np.finfo(np.float32).eps
-    trial = Trial(way.cause, way.meaning, len(rows), int(agreeing.sum()), float(np.median(cosines)))
-    return trial, Explanation(way, agreeing, reembedded)
+    match = matches(compared.match.claim.take(rows), way.embedder, len(rows))
+    agreeing = match.right
+    if compared.match.claim.tolerance.loose:
+        agreeing = agreeing & (match.cosines > compared.match.cosines[rows] + np.finfo(np.float32).eps)
+    trial = Trial(way.cause, way.meaning, len(rows), int(agreeing.sum()), float(np.median(match.cosines)))
+    return trial, Explanation(way, agreeing, match.vectors)
 
 
 def sign_test(better: int, n: int) -> float:
@@ -139,9 +139,9 @@ def diagnose(
     """Find out why the documents do not all agree, or that they do."""
     trials: list[Trial] = []
     best: Explanation | None = None
-    if not compared.agreeing.all() or compared.tolerance.loose:
+    if not compared.agreeing.all() or compared.match.claim.tolerance.loose:
         trials, best = try_hypotheses(compared, embedder, progress)
-    explains_all = best is not None and (best.agreeing.all() or compared.tolerance.loose)
+    explains_all = best is not None and (best.agreeing.all() or compared.match.claim.tolerance.loose)
     if best is not None and (explains_all or not compared.agreeing.any()):
         n = f"{int(best.agreeing.sum())} of {len(compared)}"
         cause, sentence = best.hypothesis.cause, f"the documents were embedded {best.hypothesis.meaning}"
@@ -156,7 +156,7 @@ def diagnose(
     taken_for = np.where(compared.near, "near, not equal", "at chance").astype(object)
     taken_for[compared.agreeing] = "agrees"
     if best is not None:  # in a loose comparison, whichever is nearer
-        named = best.agreeing if compared.tolerance.loose else best.agreeing & ~compared.agreeing
+        named = best.agreeing if compared.match.claim.tolerance.loose else best.agreeing & ~compared.agreeing
         taken_for[named] = f"embedded {best.hypothesis.meaning}"
     return Diagnosis(cause, sentence, tuple(taken_for.tolist()), tuple(trials), best if explains_all else None)
 
@@ -197,7 +197,7 @@ def describe_rows(rows: NDArray[np.int64], agreeing: Mask) -> str:
 
 def _explain_nothing(store: Store, compared: Reembedded, progress: Progress) -> tuple[Cause, str]:
     """Tell what vectors are of which none agrees."""
-    cosine = float(np.median(compared.cosines))
+    cosine = float(np.median(compared.match.cosines))
     if compared.is_near(np.ones(len(compared), bool)):
         sentence = (
             f"no vector is the model's, but most are near it (median cosine {cosine:.3f}): every text was changed "
@@ -220,7 +220,7 @@ def find_moved_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Look in all rows for the vectors of at most 256 sampled texts; return these and their rows, -1 for none."""
     texts = spread(len(compared), 256)
-    reembedded = compared.fresh[texts]
+    reembedded = compared.match.vectors[texts]
     names, first = [str(text) for text in texts], 0
     nearest = TopK(names, unit_rows(reembedded), metric="ip", depth=1)
     for batch in store.scan():
@@ -229,5 +229,5 @@ def find_moved_rows(
         progress("look in other rows", first, store.info.count)
     nearest_runs = nearest.run()
     rows = np.array([int(nearest_runs.rankings[name][0]) for name in names])
-    rows[~agree(store.get(rows).vectors, reembedded, compared.tolerance)] = -1
+    rows[~agree(store.get(rows).vectors, reembedded, compared.match.claim.tolerance)] = -1
     return texts, rows

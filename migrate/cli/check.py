@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.audit.check import Check
+from migrate.audit.host import check_with_cost, planned_models
+from migrate.audit.query_set import load_questions
+from migrate.check.check import sample_size
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import lead_on
@@ -32,11 +33,17 @@ def command(
     opened = open_store(store)
     with progress_bar() as progress:
         embedder = load_model(models_for(model, dry_run=dry_run), spec, state=opened.model_folder)
-        step = replace(request, store=opened, model=embedder, progress=progress)
+        size = sample_size(request.sample, opened)
+        manifest = request.manifest_use
+        seed = request.seed
         if dry_run:
+            models = planned_models(opened, embedder, size=size, manifest=manifest, seed=seed)
             reads = [store, request.judged]
-            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=step.models, as_json=as_json)
-        compatibility = step.run()
+            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=models, as_json=as_json)
+        questions = None if request.judged is None else load_questions(str(request.judged), progress=progress)
+        compatibility = check_with_cost(
+            opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress
+        )
     document, sections = check_document(compatibility), check_sections(compatibility)
     write_reports(outputs, document, lambda: report_page(sections), check_suite(compatibility), force=force)
     show_result(document, lambda: report_text(sections), as_json=as_json)

@@ -76,8 +76,8 @@ def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_
 @command_ends()
 def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
-    from migrate.embedders.again import ASKED_AGAIN, needs_proof
     from migrate.embedders.cache import cache_of
+    from migrate.selection.matches import ASKED_AGAIN, needs_proof
     from migrate.steps.reembed.fill import count_true
     from migrate.stores import open_store
     from migrate.stores.registry import output_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from migrate.check.stamp import manifest_place, read_finding, refuse_stamped
+from migrate.check.check import sample_size
+from migrate.check.stamp import manifest_place, read_finding, refuse_stamped, stamp_as_found, stamp_store
 from migrate.cli.dry_run import stop_if_dry
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import advise_next, advise_store, lead_on
@@ -12,7 +11,7 @@ from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import progress_bar, show_result
 from migrate.embedders.kinds import with_settings
 from migrate.report.check import stamp_document, stamp_text
-from migrate.steps.stamp import Stamp, sample_size
+from migrate.steps.stamp import Stamp
 from migrate.stores import open_store
 
 
@@ -29,8 +28,18 @@ def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -
         embeds = [f"to embed: {count:,} texts by {spec}, to check that they are its own"] if count else []
         stop_if_dry(dry_run, reads=[store], writes=[manifest_place(opened)], embeds=embeds, as_json=as_json)
     with progress_bar() as progress:
-        embedder = None if spec is None else load_model(model, str(spec), state=opened.model_folder)
-        done = replace(request, store=opened, model=embedder, progress=progress).execute()
+        if spec is None:
+            done = stamp_as_found(opened, force=request.force)
+        else:
+            done = stamp_store(
+                opened,
+                load_model(model, str(spec), state=opened.model_folder),
+                sample=sample_size(request.sample, opened),
+                trust=request.trust,
+                force=request.force,
+                seed=request.seed,
+                progress=progress,
+            )
     show_result(stamp_document(done), lambda: stamp_text(done), as_json=as_json)
     if done.found is not None:
         typed_spec = with_settings(done.found.spec, done.found.options)

@@ -28,7 +28,7 @@ def command(request: Switch, dry_run: bool, as_json: bool) -> None:
     from migrate.report.switch import switched_text
 
     if dry_run:
-        planned = request.switched
+        planned = request.open().done
         stop_if_dry(
             dry_run,
             reads=[planned.old, planned.new, request.audit],
@@ -65,7 +65,7 @@ def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
     from migrate.report.switch import rolled_back_text
 
     if dry_run:
-        planned = request.switched
+        planned = request.open().done
         stop_if_dry(
             dry_run,
             reads=[planned.old, planned.aside],
@@ -80,7 +80,7 @@ def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete the old store after a switch, or a field."""
     from migrate.report.switch import forgotten_text, what_is_forgotten
 
-    deleted = what_is_forgotten(request.planned)
+    deleted = what_is_forgotten(request.open().done)
     if dry_run:
         stop_if_dry(dry_run, reads=[request.old], writes=[f"{deleted}, which is deleted"], as_json=as_json)
     if not yes and not sys.stdin.isatty():

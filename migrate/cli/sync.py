@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.cli.dry_run import models_for
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import ModelOptions
@@ -20,38 +18,38 @@ def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_jso
     from migrate.cost.unread import count_unread
     from migrate.embedders.abilities import loaded_profile
     from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
-    from migrate.steps.sync.place import refuse_switched
+    from migrate.steps.sync.job import check_pair, sync_job
     from migrate.stores import open_store
 
     old, new = str(request.old), str(request.new)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         new_store, old_store = open_store(new, verify=True), open_store(old, verify=True)
-        refuse_switched(old_store, new_store)  # an old store in the place of the new one need not name a model
+        check_pair(old_store, new_store)  # an old store in the place of the new one need not name a model
         embedder = load_model_of(new_store, request.target, "--target", model)
-        step = replace(request, old=old_store, new=new_store, target=embedder, progress=progress)
-        counts = step.comparison.changes.counts
+        job = sync_job(request, old_store, new_store, embedder)
+        counts = job.changes.counts
         if counts.to_embed:
             if not dry_run:
                 advise(counts_text(counts))
-            limits = loaded_profile(step.comparison.embedder)
+            limits = loaded_profile(job.embedder)
             if limits.max_tokens is not None:
-                unread = count_unread(step.models[0].documents(), limits, progress=progress)
+                unread = count_unread(job.models[0].documents(), limits, progress=progress)
                 warn_of_unread(unread, "new and changed documents", "cut them as the others were cut")
         if dry_run:
-            document, text = plan_document(step), plan_text(step)
+            document, text = plan_document(job), plan_text(job)
         else:
             if counts.to_embed:
-                paid.agree(step, progress=progress)
-            done = step.execute()
+                paid.agree(job, progress=progress)
+            done = job.execute()
             document, text = synced_document(done), synced_text(done)
     paid.finish()
     if as_json:
         show_json(document)
         return
     show(text)
-    if dry_run and not step.comparison.is_current:
+    if dry_run and not job.is_current:
         advise_next("sync", old, new, also=("any_store", "target", "price"))
-    elif not advise_switch(old, old_store, new) and not step.comparison.is_current:
+    elif not advise_switch(old, old_store, new) and not job.is_current:
         arguments = ["--reference", "pool", "--source", old, "--judged", JUDGED]
         advise_next("audit", new, *arguments, also=("target",))

@@ -164,7 +164,7 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
 
     Once the costs are agreed to, `paid` is what is spent, and some texts that are embedded may show it too.
     """
-    from migrate.check.again import is_embedded_by, is_recorded_of
+    from migrate.check.already import is_embedded_by, is_recorded_of
 
     if not (is_recorded_of(store, embedder) if paid is None else is_embedded_by(store, embedder)):
         return

@@ -20,11 +20,11 @@ from migrate.collections.members import find_collections
 from migrate.collections.options import CollectionsOptions
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.abilities import state_of, token_table_of
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.files import atomic_folder
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, draw_sample, embed_all_pairs, random_order
 from migrate.selection.choosers import choosers_of_source
+from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import PaidStep
 from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
 from migrate.steps.fit.job import fit_pairs

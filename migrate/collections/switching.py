@@ -48,7 +48,7 @@ def switch_collections(
         for it in collections.members
     ]
     for step in steps:
-        _ = step.switched
+        step.open()
     for step in steps:
         yield step.execute()
 

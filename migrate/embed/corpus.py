@@ -17,12 +17,12 @@ from typing import Any, Literal
 import numpy as np
 
 from migrate.embedders.abilities import save_state
-from migrate.embedders.again import ASKED_AGAIN, Witnesses, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp, beside
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
+from migrate.selection.matches import ASKED_AGAIN, Witnesses, claim_of_cache, matches
 from migrate.stores import create_store
 from migrate.stores.base import Metric, texts_sha256
 from migrate.stores.create import PICKLE_NAME, NewStoreWriter
@@ -101,7 +101,7 @@ class Batches:
         self._embedded: deque[tuple[list[Document], Vectors]] = deque()
         self._done = 0
         self._source, self._before = source, list(done)
-        self._witnesses = Witnesses(embedder, source)
+        self._witnesses = Witnesses()
         self._is_begun = False
 
     def close(self) -> None:
@@ -118,18 +118,19 @@ class Batches:
         """Return the next batch with its vectors, (n, dim); the one before is durable.
 
         Raises VectorError: a vector is zero or not finite, the model is another than it was, or its answers do not
-        belong to their texts (`migrate.embedders.again`).
+        belong to their texts (`migrate.selection.matches`).
         """
         is_first, self._is_begun = not self._is_begun, True
         if is_first:
             texts = [*self._before, *self._upcoming()]
-            prove_known(self._embedder, texts, source=self._source)
+            claim = claim_of_cache(self._embedder, texts)
+            matches(claim, self._embedder, past_cache=True).require(self._source)
         is_last = self._is_last()  # looked up before anything is paid for: reading on may fail
         documents, vectors = self._embed_next()
         check_vectors([document.id for document in documents], vectors, source=self._source)  # no kind is trusted
         self._witnesses.add(documents, vectors)
         if is_first or is_last:
-            self._witnesses.check()
+            matches(self._witnesses.claim(), self._embedder, past_cache=True).require(self._source)
         return documents, vectors
 
     def _embed_next(self) -> tuple[list[Document], Vectors]:

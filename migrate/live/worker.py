@@ -20,12 +20,10 @@ from typing import Any, Final
 import numpy as np
 
 from migrate.audit.bounds import Outcome
-from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.cost import tally_of, usd_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
-from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_known
 from migrate.embedders.base import Embedder, with_model
 from migrate.embedders.cache import are_cached, cache_of, is_kept, with_choosers
 from migrate.errors import (
@@ -57,6 +55,7 @@ from migrate.live.state import (
     text_hash,
 )
 from migrate.live.writing import VectorWriter, require_served
+from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches, needs_proof
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -311,10 +310,12 @@ class Worker:
         try:
             # For all of them, before the first is sent, and for one to embed after
             self.account.require_room([*documents, *documents[:1]])
-            n_asked = prove_known(self.embedder, documents, source=self.location)
+            claim = claim_of_cache(self.embedder, documents)
+            n_asked = matches(claim, self.embedder, past_cache=True).require(self.location).count
             if not self.survey.in_store:  # nothing in the store is what the cache has
                 unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)
-                n_asked += prove_kept(self.store, self.embedder, unproven)
+                claim = claim_of_true_rows(self.store, unproven)
+                n_asked += matches(claim, self.embedder, past_cache=True).require_one(self.location).count
             self._is_proven = n_asked > 0
         except VectorError:
             raise

@@ -271,7 +271,7 @@ class Choose(JudgedOptions, PaidStep["Shortlist"]):
     @cached_property
     def models_by_name(self) -> Mapping[str, Embedder]:
         """The targets, loaded, by their names."""
-        from migrate.check.again import is_recorded_of
+        from migrate.check.already import is_recorded_of
         from migrate.steps.opening import model_at
 
         if isinstance(self.targets, Mapping):

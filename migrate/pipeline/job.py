@@ -23,7 +23,6 @@ from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
@@ -34,10 +33,12 @@ from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
+from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import step_like
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import require_texts
 from migrate.steps.fit.job import FitJob
+from migrate.steps.fit.job import expected_documents as expected_sample
 from migrate.steps.opening import log_of, model_at, model_of, store_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.translate import Translate
@@ -257,7 +258,7 @@ class RunJob:
         names = state.steps if state and state.steps else self.earlier.outputs
         done = {name for name in names if (folder / name).exists()}
         if STITCH not in done:
-            yield from self.fit.models[0].documents()
+            yield from expected_sample(self.fit.options, self.fit.inputs, self.fit.sample)
         if self.is_pooled:
             yield from expected_documents(store, self.questions, self._arms, seed=request.seed)
         elif REFERENCE not in done:

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from migrate.report.facts import document
-from migrate.steps.sync import Sync
 from migrate.steps.sync.changes import ChangeCounts
-from migrate.steps.sync.job import Synced
+from migrate.steps.sync.job import Synced, SyncJob
 
 
 def counts_text(counts: ChangeCounts) -> str:
@@ -23,17 +22,16 @@ def counts_text(counts: ChangeCounts) -> str:
     )
 
 
-def plan_text(step: Sync) -> str:
+def plan_text(job: SyncJob) -> str:
     """Return a text of what would be done."""
-    comparison = step.comparison
-    if comparison.is_current:
-        return f"{comparison.output.display_name}: up to date with {comparison.old.info.location}"
-    counts = comparison.changes.counts
+    if job.is_current:
+        return f"{job.output.display_name}: up to date with {job.old.info.location}"
+    counts = job.changes.counts
     will = f"{counts.to_embed:,} would get true vectors" if counts.to_embed else "nothing would be embedded"
-    lines = [f"{comparison.output.display_name}: {counts_text(counts)}", will]
+    lines = [f"{job.output.display_name}: {counts_text(counts)}", will]
     if counts.to_embed:
-        lines.append(step.estimate().sentence)
-    return "\n".join([*lines, *(f"note: {remark}" for remark in comparison.remarks)])
+        lines.append(job.estimate().sentence)
+    return "\n".join([*lines, *(f"note: {remark}" for remark in job.remarks)])
 
 
 def synced_text(done: Synced) -> str:
@@ -50,12 +48,12 @@ def synced_text(done: Synced) -> str:
     return "\n".join([*lines, *(f"note: {remark}" for remark in done.remarks)])
 
 
-def plan_document(step: Sync) -> dict[str, Any]:
+def plan_document(job: SyncJob) -> dict[str, Any]:
     """Return what would be done, for programs."""
-    comparison, estimate = step.comparison, step.estimate()
-    counts = asdict(comparison.changes.counts)
-    content = {"path": comparison.output.display_name, "up_to_date": comparison.is_current, "dry_run": True, **counts}
-    return document("sync", {**content, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": comparison.remarks})
+    estimate = job.estimate()
+    counts = asdict(job.changes.counts)
+    content = {"path": job.output.display_name, "up_to_date": job.is_current, "dry_run": True, **counts}
+    return document("sync", {**content, "tokens": estimate.tokens, "usd": estimate.usd, "remarks": job.remarks})
 
 
 def synced_document(done: Synced) -> dict[str, Any]:

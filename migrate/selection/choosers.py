@@ -25,10 +25,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.again import SAME
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder, cache_of
 from migrate.manifest import MADE_BY_STAMP, Manifest
+from migrate.selection.matches import SAME, pairwise
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import index_is_verified
@@ -184,7 +184,7 @@ def choosers_of_source(store: Store, embedder: Embedder, old: Vectors, new: Vect
     """
     if old.shape != new.shape or not len(old):
         return frozenset()
-    share = float((np.einsum("nd,nd->n", unit_rows(old), unit_rows(new)) >= SAME).mean())
+    share = float((pairwise(old, new) >= SAME).mean())
     if not 1 - WHOLE < share < WHOLE:
         return frozenset()
     return choosers_in(store, embedder).queries or frozenset({UNKNOWN_QUERY})

@@ -1,23 +1,20 @@
 """Draws the sample: orders the store's documents by a strategy and takes the first distinct texts.
 
 The strategies are `random`, `diverse` (documents spread over the old space) and `query-log`. Blank texts are left out
-and each text is taken once; in a store without texts any document will do. `embed_pairs` embeds the sample with the
-target model and pairs the result with the old vectors.
+and each text is taken once; in a store without texts any document will do.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.again import prove_answers
-from migrate.embedders.base import Embedder
 from migrate.errors import StoreError, UsageError
 from migrate.selection.query_log import QueryLog, query_log_rows
 from migrate.stores.base import Store
@@ -246,49 +243,3 @@ def _diverse_rows(
     batch = store.get(pool)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return pool[far_apart(batch.vectors, size, seed=seed, progress=progress)]
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """The same texts embedded by both models: row i of `source`, (n, p), and of `target`, (n, q), is `ids[i]`.
-
-    `copies` has the ids of the store's other documents with one of these texts, and its row.
-    """
-
-    ids: tuple[str, ...]
-    source: Vectors
-    target: Vectors
-    copies: Mapping[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-def embed_pairs(store: Store, embedder: Embedder, sample: Sample, *, progress: Progress = no_progress) -> Pairs:
-    """Embed the sample with the target model, read its old vectors, and find other documents with its texts.
-
-    A model behind an API has a few of the texts embedded again (`prove_answers`): nothing is learned from a server that
-    mixes up its texts, or from a cache of another model.
-
-    Raises VectorError: an old vector is zero or not finite, or the model gives other vectors than before. RemoteError,
-    InputError: as the embedder.
-    """
-    (pairs,) = embed_all_pairs([(store, sample)], embedder, source=store.info.location, progress=progress)
-    return pairs
-
-
-def embed_all_pairs(
-    samples: Sequence[tuple[Store, Sample]], embedder: Embedder, *, source: str, progress: Progress = no_progress
-) -> list[Pairs]:
-    """Embed samples of several stores together, as `embed_pairs` does that of one; `source` is what holds them."""
-    batches = [store.get(sample.rows) for store, sample in samples]
-    for (store, _), batch in zip(samples, batches, strict=True):
-        check_vectors(batch.ids, batch.vectors, source=store.info.location)
-    documents = [document for _, sample in samples for document in sample.documents]
-    vectors = embedder.embed_documents(documents, progress=progress)
-    prove_answers(embedder, documents, vectors, source=source)
-    ends = np.cumsum([len(batch) for batch in batches])
-    return [
-        Pairs(tuple(batch.ids), batch.vectors, target, find_copies(store, sample.documents))
-        for (store, sample), batch, target in zip(samples, batches, np.split(vectors, ends[:-1]), strict=True)
-    ]

@@ -9,9 +9,8 @@ from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import Grouping, Outcome
 from migrate.audit.findings import sampled
 from migrate.audit.outside import ErrorTail
-from migrate.audit.reference import SPOT_CHECKS
 from migrate.audit.verdict import verdict_of
-from migrate.embedders.again import ASKED_AGAIN
+from migrate.selection.matches import ASKED_AGAIN, SPOT_CHECKS
 
 statsmodels = pytest.importorskip("statsmodels.api", reason="the extra `test` has it")
 

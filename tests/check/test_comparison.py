@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, ortho_group
 
-from migrate.check.comparison import agree, share_of, tolerance_of
+from migrate.check.comparison import share_of
+from migrate.selection.matches import agree, tolerance_of
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
 

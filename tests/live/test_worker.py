@@ -20,7 +20,6 @@ import migrate
 from migrate.audit.bounds import Outcome
 from migrate.cost import tally_of
 from migrate.embed import reembed_store
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import LockedError, RemoteError, SpendingError, StoreError, UsageError, VectorError
 from migrate.live.control import (
@@ -37,6 +36,7 @@ from migrate.live.worker import Worker, WorkerOptions
 from migrate.live.writing import VectorWriter
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
+from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import switch
 from migrate.stitch.persistence import load_stitch

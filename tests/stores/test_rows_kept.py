@@ -117,7 +117,7 @@ QUICK = ["flat", "lists", "lists with a table", "id map of lists", "coded lists 
 def test_rows_of_an_index_keep_what_is_known_of_their_documents(name, kind_of, tmp_path):
     old, new, sample = translated(kind_of(name), tmp_path)
     check_rows(old, new, sample)
-    assert Sync(open_store(old), new, target=Hashed(dim=DIM)).comparison.is_current
+    assert Sync(open_store(old), new, target=Hashed(dim=DIM)).open().is_current
     # else nothing here would show that rows come to lie elsewhere
     ids = [list(read_all(store.scan()).ids) for store in (open_store(old), new)]
     assert (ids[0] == ids[1]) == (name == "flat")
@@ -142,8 +142,8 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
         report = migrate.audit(new, reference, judged=query_set, target=embedder)
         assert report.verdict.outcome in set(migrate.Outcome)
 
-    plan = Sync(open_store(old), new, target=embedder)
-    assert plan.comparison.is_current and plan.comparison.changes.counts.unchanged == COUNT
+    plan = Sync(open_store(old), new, target=embedder).open()
+    assert plan.is_current and plan.changes.counts.unchanged == COUNT
 
     cached = CachedEmbedder(embedder, tmp_path / "cache.sqlite")
     cached.embed_documents([documents[doc_id] for doc_id in asked])
@@ -151,7 +151,7 @@ def test_every_command_finds_each_document_by_its_id(name, kind_of, tmp_path):
     done = backfill_store(open_store(new.info.location), cached, filled)
     assert done.n_true == len(sample | set(asked))
     check_rows(old, open_store(filled), sample | set(asked))
-    assert Sync(open_store(old), open_store(filled), target=embedder).comparison.is_current
+    assert Sync(open_store(old), open_store(filled), target=embedder).open().is_current
 
     if not isinstance(open_store(old), SwitchableStore):
         return
@@ -219,7 +219,7 @@ def test_a_store_that_is_embedded_in_full_takes_the_place_of_the_old_one(name, k
     true = np.array([truth(documents[doc_id].text) for doc_id in found.ids])
     assert np.array_equal(found.vectors, true)
     assert is_reembedded(open_store(old), embedder, location)
-    assert Sync(open_store(old), new, target=embedder).comparison.is_current
+    assert Sync(open_store(old), new, target=embedder).open().is_current
     assert switch(old, location).all_true
     assert list(read_all(open_store(old).scan()).ids) == list(found.ids)
     rollback(old)

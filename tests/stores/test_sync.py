@@ -88,16 +88,16 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     new = translated(old, output, embedder)
     before, model = by_id(new), new.info.manifest.model
 
-    assert Sync(open_store(old), new, target=embedder).comparison.is_current
+    assert Sync(open_store(old), new, target=embedder).open().is_current
     after = changed(records)
     kind.change(old, records, after)
     n_vectors = sum(before[name][1] != 1 for name in sorted(records)[100:102])
     del embedder.asked[:]
-    plan = Sync(open_store(old), open_store(new.info.location), target=embedder)
+    plan = Sync(open_store(old), open_store(new.info.location), target=embedder).open()
     is_copy = old_kind == new_kind or (old_kind, new_kind) == ("Parquet", "Folder")  # of files, by their folder alone
     metadata = 10 if is_copy else None
     expected = (30, 20 + n_vectors, metadata, 15, 200 - 15 - 20 - n_vectors - (metadata or 0))
-    assert astuple(plan.comparison.changes.counts) == expected
+    assert astuple(plan.changes.counts) == expected
     assert not embedder.asked, "nothing is embedded before it is agreed to"
     done = plan.run()
     assert astuple(done.counts) == expected and done.written
@@ -492,9 +492,12 @@ def test_confidence_and_checksums_are_in_the_order_of_the_new_store(kind_of, tmp
 def test_a_plan_says_what_it_would_cost_and_leaves_out_what_is_done(pair, tmp_path):
     old, new = pair
     sync_in_child(old, new, tmp_path, "recorded:3")
-    left = list(Sync(open_store(old), open_store(new), target=Hashed()).models[0].documents())
+    left = list(Sync(open_store(old), open_store(new), target=Hashed()).open().models[0].documents())
     assert 0 < len(left) < 50
-    assert len(list(Sync(open_store(old), open_store(new), target=Hashed(), restart=True).models[0].documents())) >= 50
+    assert (
+        len(list(Sync(open_store(old), open_store(new), target=Hashed(), restart=True).open().models[0].documents()))
+        >= 50
+    )
 
 
 def test_every_bit_of_a_vector_counts():

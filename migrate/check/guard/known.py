@@ -5,43 +5,40 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
-from migrate.check.comparison import Tolerance, agree, tolerance_of
 from migrate.errors import UsageError, VectorError
 from migrate.files import beside
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
-from migrate.selection.sample import known_documents
+from migrate.selection.matches import FEW, Claim, claim_of_rows, compare
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
 from migrate.vectors import Vectors
 
-ASKED = 4
-"""Texts that a check embeds: of a wrong model not one vector is right."""
+_DRAWN: Final = 64
+"""Texts of which a check embeds the shortest: it is paid for again and again."""
 
-_DRAWN, _SHORTEST = 64, 20
+_SHORTEST: Final = 20
+"""Characters of a text that has enough of them to tell a model."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KnownTexts:
-    """Texts and their vectors, (n, dim), as they were read.
+    """Texts and their vectors, as they were read.
 
     Attributes
     ----------
-    texts, vectors : n of each
+    claim : the texts, with their vectors
     model : the model by the manifest, if there is one
-    tolerance : how far a cosine may be from 1
     """
 
     location: str
-    texts: tuple[str, ...]
-    vectors: Vectors
+    claim: Claim
     model: ModelIdentity | None
-    tolerance: Tolerance
 
     @classmethod
     def read(cls, store: Store) -> Self:
@@ -51,23 +48,16 @@ class KnownTexts:
         rows = np.arange(info.count)
         if manifest is not None and manifest.counts.get(TRUE, info.count) != info.count:
             rows = np.flatnonzero(true_rows(store))
-        rows = np.random.default_rng(0).permutation(rows)[:_DRAWN] if info.has_texts else rows[:0]
-        documents = list(known_documents(store, rows))
-        order = sorted(range(len(rows)), key=lambda i: (len(documents[i].text) < _SHORTEST, len(documents[i].text)))
-        chosen = np.array([i for i in order if documents[i].text.strip()][:ASKED], dtype=np.int64)
-        if not len(chosen):
+        rows = np.random.default_rng(0).permutation(rows) if info.has_texts else rows[:0]
+        claim = claim_of_rows(store, rows, _DRAWN)
+        if not len(claim):
             raise UsageError(
                 f"{info.location}: the store has no text of a vector that is known to be its model's, so no client "
                 "can be guarded by it"
             )
-        texts = tuple(documents[i].text for i in chosen)
-        return cls(
-            info.location,
-            texts,
-            store.get(rows[chosen]).vectors,
-            None if manifest is None else manifest.model,
-            tolerance_of(info),
-        )
+        lengths = [len(document.text) for document in claim.texts]
+        shortest = sorted(range(len(claim)), key=lambda place: (lengths[place] < _SHORTEST, lengths[place]))
+        return cls(info.location, claim.take(shortest[:FEW]), None if manifest is None else manifest.model)
 
     @property
     def to_embed(self) -> list[str]:
@@ -76,7 +66,8 @@ class KnownTexts:
         Some programs add the prefix themselves, some models do.
         """
         prefix = "" if self.model is None else self.model.document_prefix
-        return [*self.texts, *(prefix + text for text in self.texts if prefix)]
+        texts = [document.text for document in self.claim.texts]
+        return [*texts, *(prefix + text for text in texts if prefix)]
 
     def require(self, embedded: Vectors) -> None:
         """Make sure that most vectors of the texts, with the prefix or without, are the store's.
@@ -85,8 +76,8 @@ class KnownTexts:
 
         Raises VectorError: they are not, or of another dimension.
         """
-        stored = self.vectors
-        count = len(stored)
+        claim = self.claim
+        count, dim = claim.vectors.shape
         theirs = "" if self.model is None else f", which are those of {self.model.spec}"
         advice = "embed queries with the store's own model, or search the store that was built with this one"
         if len(embedded) != len(self.to_embed):
@@ -94,23 +85,21 @@ class KnownTexts:
                 f"{self.location}: the guarded model gives {len(embedded)} vectors for {len(self.to_embed)} texts; "
                 "check it"
             )
-        if embedded.shape[1] != stored.shape[1]:
+        if embedded.shape[1] != dim:
             raise VectorError(
                 f"{self.location}: the guarded model gives vectors of {embedded.shape[1]:,} dimensions, and the store "
-                f"has {stored.shape[1]:,}{theirs}; {advice}"
+                f"has {dim:,}{theirs}; {advice}"
             )
-        attempts = [embedded[start : start + count] for start in range(0, len(embedded), count)]
-        if all(2 * agree(stored, attempt, self.tolerance).sum() < count for attempt in attempts):
+        attempts = [
+            compare(claim, embedded[start : start + count], "the guarded model")
+            for start in range(0, len(embedded), count)
+        ]
+        if all(2 * match.agreeing < count for match in attempts):
             raise VectorError(
                 f"{self.location}: the guarded model does not give the store's vectors{theirs}: of {count} of its "
-                f"texts the vectors have a median cosine of {_median_cosine(stored, attempts[-1]):.3f} with them; "
+                f"texts the vectors have a median cosine of {np.median(attempts[-1].cosines):.3f} with them; "
                 f"{advice}"
             )
-
-
-def _median_cosine(first: Vectors, second: Vectors) -> float:
-    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    return float(np.median(np.einsum("nd,nd->n", first, second) / lengths))
 
 
 @dataclass(slots=True)

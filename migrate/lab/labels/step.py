@@ -13,10 +13,10 @@ from migrate.audit.reference import prove_reference, spot_documents
 from migrate.audit.verdict import sentences
 from migrate.cost.spending import PlannedModel
 from migrate.datasets.records import read_ids, read_labels
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.errors import UsageError
 from migrate.lab.labels.judge import audit_downstream, check_dimensions
 from migrate.lab.labels.options import LabelOptions
+from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import PaidStep
 from migrate.steps.opening import model_of, store_of
 

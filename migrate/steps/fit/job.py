@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
 from migrate.embedders.abilities import TokenTable, state_of, token_table_of
-from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import with_choosers
 from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
+from migrate.selection.matches import ASKED_AGAIN, Claim, Tolerance, matches
 from migrate.steps.base import Job
 from migrate.steps.fit.inputs import FitInputs, open_inputs, prior_map, reads_texts
 from migrate.steps.fit.options import FitOptions
@@ -31,10 +32,13 @@ from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, 
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.threads import threads_for
-from migrate.vectors import Document, Progress, check_vectors, no_progress, unit_rows
+from migrate.vectors import Document, Progress, check_vectors, no_progress
 
-_COMPARED, _SAME = 16, 0.99
-"""Documents of the sample by which a view is held against the target, and the cosine from which on it is the same."""
+_COMPARED: Final = 2 * ASKED_AGAIN
+"""Documents of the sample by which a view is held against the target: most must agree, and a few may be cut off."""
+
+_OF_ANOTHER_HOST: Final = Tolerance(1e-2)
+"""A model that is run in two ways, with other weights or cut off elsewhere, is one model to a stitch."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,7 +119,8 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
         return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
     views, targets = dict(inputs.views), list[str]()
     if not inputs.named:  # a view that nobody named, and that is the target in disguise, is none
-        targets = [spec for spec, view in views.items() if gives_vectors(view, sample.documents, pairs)]
+        new = Claim(sample.documents, pairs.target, _OF_ANOTHER_HOST)
+        targets = [spec for spec, view in views.items() if matches(new, view, _COMPARED).is_mostly_right]
         views = {spec: view for spec, view in views.items() if spec not in targets}
     texts = [document.text for document in sample.documents]
     reader, tokens = None, None
@@ -159,17 +164,6 @@ def check_stored_vectors(options: FitOptions, inputs: FitInputs) -> None:
         options.progress("check the vectors", start, store.info.count)
         check_vectors(batch.ids, batch.vectors, source=store.info.location, allow_zero=options.direction == QUERY)
         start += len(batch)
-
-
-def gives_vectors(model: Embedder, documents: Sequence[Document], pairs: Pairs) -> bool:
-    """Return whether a model gives the target's vectors of a sample, by a few of its documents: it is the target."""
-    targets = dict(zip(pairs.ids, pairs.target, strict=True))
-    sample = [document for document in documents if document.id in targets][:_COMPARED]
-    model_vectors, file_vectors = model.embed_documents(sample), np.stack([targets[document.id] for document in sample])
-    if model_vectors.shape != file_vectors.shape:
-        return False
-    cosines = np.einsum("ij,ij->i", unit_rows(model_vectors), unit_rows(file_vectors))
-    return bool(np.median(cosines) > _SAME)  # one of the two may cut long texts earlier
 
 
 def _minutes(model: Embedder, store: Store, sample: Sample) -> float | None:

@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.check.again import prove_kept
 from migrate.check.facts import require_model
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
-from migrate.embedders.again import ASKED_AGAIN, prove_known
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import UNKNOWN_QUERY, are_cached, cache_of
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
+from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
@@ -87,10 +86,12 @@ def backfill_store(
     choosers = cache.choosers(choices) if cache is not None else frozenset()
     if prove:
         sample = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
-        prove_known(embedder, list(store.documents(sample)), source=store.info.location)
+        claim = claim_of_cache(embedder, list(store.documents(sample)))
+        matches(claim, embedder, past_cache=True).require(store.info.location)
         is_true = confidence == 1
         if is_cached.any() and (is_true & ~is_cached).any():  # true vectors stay beside those of the cache
-            prove_kept(store, embedder, np.flatnonzero(is_true))
+            claim = claim_of_true_rows(store, np.flatnonzero(is_true))
+            matches(claim, embedder, past_cache=True).require_one(store.info.location)
     n_true = int((is_cached | (confidence == 1)).sum())
     is_full = n_true == store.info.count
     is_recorded = is_full or manifest.store.filled_in in (None, RECORDED)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from migrate.steps.base import Step, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.steps.base import StoreLike
-    from migrate.steps.switch.job import Dropped, Switched
-    from migrate.stores.switching import Exchange, Record
+    from migrate.steps.switch.job import Dropped, Switched, Trade
 
 _SWITCHED = argument("The store that was switched, or its path.", "store")
 
@@ -61,21 +59,15 @@ class Switch(Step["Switched"]):
     _: KW_ONLY
     unproven: bool = field(default=False, metadata=option("Switch without a proof that NEW is SAFE."))
 
-    @cached_property
-    def switched(self) -> Switched:
-        """The switch that is to be done, of stores that may be switched; raises as `execute`."""
-        return self._plan()[2]
-
-    def execute(self) -> Switched:
-        """Compare the stores, check the proof, and let them trade names."""
-        exchange, record, done = self._plan()
-        exchange.switch(record)
-        return done
-
-    def _plan(self) -> tuple[Exchange, Record, Switched]:
+    def open(self) -> Trade[Switched]:
+        """Compare the stores, and check the proof; raises as `execute`, and writes nothing."""
         from migrate.steps.switch.job import plan_switch
 
         return plan_switch(self.old, self.new, proof=self.audit, unproven=self.unproven)
+
+    def execute(self) -> Switched:
+        """Compare the stores, check the proof, and let them trade names."""
+        return self.open().execute()
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +86,15 @@ class Rollback(Step["Switched"]):
 
     old: StoreLike = field(metadata=_SWITCHED)
 
-    @cached_property
-    def switched(self) -> Switched:
-        """The switch that is to be undone."""
-        from migrate.steps.switch.job import Switched, exchange_of
+    def open(self) -> Trade[Switched]:
+        """Find the switch that is to be undone."""
+        from migrate.steps.switch.job import plan_rollback
 
-        return Switched.of(exchange_of(self.old)[1])
+        return plan_rollback(self.old)
 
     def execute(self) -> Switched:
         """Let them trade names again."""
-        from migrate.steps.switch.job import Switched, exchange_of
-
-        exchange, record = exchange_of(self.old)
-        exchange.rollback()
-        return Switched.of(record)
+        return self.open().execute()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,18 +116,15 @@ class Forget(Step["Switched | Dropped"]):
         metadata=argument("The store that was switched, or STORE?vector=FIELD for a field, or its path.", "store")
     )
 
-    @cached_property
-    def planned(self) -> Switched | Dropped:
-        """The switch or the field that is to be forgotten."""
+    def open(self) -> Trade[Switched] | Trade[Dropped]:
+        """Find the switch or the field that is to be forgotten."""
         from migrate.steps.switch.job import plan_forget
 
         return plan_forget(self.old)
 
     def execute(self) -> Switched | Dropped:
         """Delete the old store and the record of the switch, or drop the field."""
-        from migrate.steps.switch.job import forget
-
-        return forget(self.old)
+        return self.open().execute()
 
 
 switch, rollback, forget = function(Switch), function(Rollback), function(Forget)

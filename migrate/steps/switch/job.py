@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from migrate.audited import ALONE, read_audit
 from migrate.display import result_document
@@ -31,6 +31,8 @@ from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
     from migrate.steps.base import StoreLike
+
+Done = TypeVar("Done", bound="Switched | Dropped")
 
 REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
@@ -97,13 +99,23 @@ class _Proof:
     margin: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Trade(Generic[Done]):
+    """A switch, or its undoing or forgetting, that may be done: what will have been `done`, and the `act`."""
+
+    done: Done
+    act: Callable[[], object]
+
+    def execute(self) -> Done:
+        """Do it."""
+        self.act()
+        return self.done
+
+
 def plan_switch(
     old_store: StoreLike, new_store: StoreLike, *, proof: object = None, unproven: bool = False
-) -> tuple[Exchange, Record, Switched]:
-    """Compare two stores, and make sure that the new one is SAFE, as `compare_stores` does; nothing is written.
-
-    Return the exchange, the record that it is to keep, and what will have been done then.
-    """
+) -> Trade[Switched]:
+    """Compare two stores, and make sure that the new one is SAFE, as `compare_stores` does; nothing is written."""
     old = location_of(old_store)
     new = location_of(new_store)
     exchange_before = find_exchange(old)
@@ -114,7 +126,7 @@ def plan_switch(
             raise UsageError(
                 f"{old}: {record['new']} was switched here before; run `rollback {word}` or `forget {word}` first"
             )
-        return exchange_before, record, Switched.of(record, already=True)
+        return Trade(Switched.of(record, already=True), partial(exchange_before.switch, record))
     behind = find_exchange(new)
     if behind is not None and (other_record := behind.record()) is not None:
         raise moved(new, other_record["old"])
@@ -122,25 +134,22 @@ def plan_switch(
     exchange = _exchange(*stores)
     done = compare_stores(*stores, proof=proof, unproven=unproven)
     exchange.check = partial(_refuse_changed, *stores)
-    return exchange, asdict(done), done
+    return Trade(done, partial(exchange.switch, asdict(done)))
 
 
-def plan_forget(store: StoreLike) -> Switched | Dropped:
-    """Return what is to be forgotten: a field that the location names, else the old store of a switch."""
+def plan_rollback(store: StoreLike) -> Trade[Switched]:
+    """Find the switch that is to be undone."""
+    exchange, record = exchange_of(store)
+    return Trade(Switched.of(record), exchange.rollback)
+
+
+def plan_forget(store: StoreLike) -> Trade[Switched] | Trade[Dropped]:
+    """Find what is to be forgotten: a field that the location names, else the old store of a switch."""
     if (field := _field_of(store)) is not None:
         field.refuse_drop()
-        return Dropped(field.location)
-    return Switched.of(exchange_of(store)[1])
-
-
-def forget(store: StoreLike) -> Switched | Dropped:
-    """Drop a field, or delete the old store of a switch, with the record."""
-    if (field := _field_of(store)) is not None:
-        field.drop()
-        return Dropped(field.location)
+        return Trade(Dropped(field.location), field.drop)
     exchange, record = exchange_of(store)
-    exchange.forget()
-    return Switched.of(record)
+    return Trade(Switched.of(record), exchange.forget)
 
 
 def _field_of(store: StoreLike) -> NamedField | None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import PaidStep, function
+from migrate.steps.base import JobStep, function
 from migrate.steps.sync.options import SyncOptions
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
-    from migrate.steps.sync.job import Synced, SyncInputs
+    from migrate.steps.sync.job import Synced as Synced
+    from migrate.steps.sync.job import SyncJob
 
 
 @dataclass(frozen=True, eq=False)
-class Sync(SyncOptions, PaidStep["Synced"]):
+class Sync(SyncOptions, JobStep["Synced"]):
     """Bring a translated store up to date: true vectors for what was added to the old one or changed, the rest stays.
 
     Vectors of documents that did not change are kept to the bit. All else of a record is the old store's. The new store
@@ -44,32 +43,11 @@ class Sync(SyncOptions, PaidStep["Synced"]):
     <Synced new-store: up to date, 150 vectors>
     """
 
-    @cached_property
-    def comparison(self) -> SyncInputs:
-        """Both stores, and what became of each document. They are read for it, and nothing is embedded."""
-        from migrate.steps.sync.job import compare
+    def open(self) -> SyncJob:
+        """Read both stores, and find what became of each document. Nothing is embedded."""
+        from migrate.steps.sync.job import open_sync
 
-        return compare(self)
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target model, for new and changed documents that an unfinished run has not embedded."""
-        from migrate.cost.spending import PlannedModel
-        from migrate.embed.corpus import AGAIN
-
-        comparison = self.comparison
-        documents_left = partial(comparison.documents, restart=self.restart)
-        return (
-            PlannedModel(
-                comparison.embedder, self.cap, documents=documents_left, again=AGAIN, known=comparison.known_documents
-            ),
-        )
-
-    def execute(self) -> Synced:
-        """Embed what is new, and write the store anew, unless it is up to date."""
-        from migrate.steps.sync.job import sync
-
-        return sync(self, self.comparison)
+        return open_sync(self)
 
 
 sync = function(Sync)

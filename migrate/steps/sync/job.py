@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -14,16 +13,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.check.again import proof_documents, prove_model
 from migrate.check.facts import require_model
-from migrate.embed.corpus import Batches
+from migrate.cost.spending import PlannedModel
+from migrate.embed.corpus import AGAIN, Batches
 from migrate.embed.reference import MADE_BY as REEMBEDDED
 from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
 from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
+from migrate.selection.matches import claim_of_store, claim_of_true_rows, matches
 from migrate.selection.sample import known_documents
+from migrate.steps.base import Job
 from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.options import SyncOptions
@@ -34,9 +35,11 @@ from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import source_hashes, state_of
 from migrate.stores.outputs import Output
-from migrate.vectors import Document, Progress, Vectors
+from migrate.vectors import Document, Progress, Text, Vectors
 from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, settle, write_store
+
+COMMAND: Final = "sync"
 
 _LEAST_KEPT: Final = 0.5
 """Of the new store's documents; of another corpus it has next to none."""
@@ -63,10 +66,21 @@ class Synced:
         return f"<Synced {self.path}: {summary if self.written else 'up to date'}, {self.count:,} vectors>"
 
 
-@dataclass(frozen=True, eq=False)
-class SyncInputs:
-    """Both stores of a sync as they were compared, and what the new one is written with."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SyncJob(Job[Synced]):
+    """Both stores of a sync as they were compared, and what the new one is written with.
 
+    Attributes
+    ----------
+    embedder
+        The model of the new store, with a meter in it where it may cost money.
+    before
+        The old store and the new one as they were read.
+    is_current
+        True where nothing is to be written; also not for what the old store has that is not compared.
+    """
+
+    options: SyncOptions
     old: Store
     new: Store
     embedder: Embedder
@@ -74,15 +88,9 @@ class SyncInputs:
     manifest: Manifest
     changes: Changes
     before: tuple[Snapshot, Snapshot]
+    is_current: bool
 
-    @cached_property
-    def is_current(self) -> bool:
-        """True where nothing is to be written; also not for what the old store has that is not compared."""
-        counts = self.changes.counts
-        differences = (counts.added, counts.changed, counts.metadata, counts.deleted)
-        return not any(differences) and self.manifest.store.source_state == state_of(self.old, self.before[0])
-
-    @cached_property
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Notes of what could not be compared, and what a person might not expect."""
         remarks = []
@@ -98,87 +106,122 @@ class SyncInputs:
             )
         return tuple(remarks)
 
-    @property
-    def all_true(self) -> bool:
-        """Return whether the new store is a full re-embed."""
-        return self.manifest.store.made_by == REEMBEDDED
+    def execute(self) -> Synced:
+        """Embed what is new, and write the store anew, unless it is up to date."""
+        started = time.perf_counter()
+        if not self.options.restart and settle(self.output, COMMAND, force=True):
+            # an earlier run was brought to its end, and its store is compared anew
+            new = open_store(self.new.info.location, verify=True)
+            check_pair(self.old, new)
+            compared = sync_job(self.options, self.old, new, self.embedder)
+            remarks = compared.remarks if compared.is_current else _write(compared)
+            counts = self.changes.counts if compared.is_current else compared.changes.counts
+            return _synced(compared, counts, remarks, started, written=True)
+        if self.is_current:
+            return _synced(self, self.changes.counts, (), started, written=False)
+        return _synced(self, self.changes.counts, _write(self), started, written=True)
 
-    def known_documents(self) -> list[Document]:
-        """Return documents whose vectors prove that the model is the one of the new store."""
-        return proof_documents(self.new, all_true=self.all_true) if self.changes.counts.to_embed else []
 
-    def documents(self, *, restart: bool) -> Iterator[Document]:
-        """Return the documents to embed, without those that an unfinished run has embedded."""
-        rows = np.flatnonzero(self.changes.rows == TRUE_VECTOR)
-        if not restart:
-            rows = np.intersect1d(rows, rows_left(self.output.path, _SyncJob.command, self.old.info.count))
-        return known_documents(self.old, rows)
+def open_sync(options: SyncOptions) -> SyncJob:
+    """Open what a sync names, as it is by itself, and compare the stores. Nothing is embedded."""
+    old = store_of(options.old, verify=True)
+    new = store_of(options.new, verify=True)
+    check_pair(old, new)  # an old store in the place of the new one need not name a model
+    target = options.target
+    # One that is given is held against the store after the order of the two is known to be right
+    embedder = target if isinstance(target, Embedder) else model_of(new, target, "target")
+    return sync_job(options, old, new, embedder)
 
 
-def compare(options: SyncOptions) -> SyncInputs:
-    """Read both stores of a sync and find what became of each document. Nothing is embedded."""
-    old, new = store_of(options.old, verify=True), store_of(options.new, verify=True)
+def check_pair(old: Store, new: Store) -> None:
+    """Make sure that both stores are as their manifests say, and neither beside the other nor in its place.
+
+    Raises StoreError, UsageError: they are not.
+    """
     old.verify()
     new.verify()
     if old.is_beside(new):
         raise field_is_translated(old.info.location, new.info.location)
     refuse_switched(old, new)
-    # one that is given is held against the store after the order of the two is known to be right
-    target = options.target
-    embedder = target if isinstance(target, Embedder) else model_of(new, target, "target")
+
+
+def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder) -> SyncJob:
+    """Find what became of each document of the old store, after `check_pair`. Nothing is embedded."""
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
-    snapshots = old.snapshot(), new.snapshot()
-    changes = find_changes(old, new, all_true=manifest.store.made_by == REEMBEDDED, progress=options.progress)
+    before = old.snapshot(), new.snapshot()
+    is_all_true = manifest.store.made_by == REEMBEDDED
+    changes = find_changes(old, new, all_true=is_all_true, progress=options.progress)
     if not options.any_store:
         _refuse_other_corpus(old, new, changes)
     _refuse_blank(old, embedder, changes)
-    return SyncInputs(old, new, options.cap.meter(embedder, options.price), output, manifest, changes, snapshots)
+    metered = options.cap.meter(embedder, options.price)
+    rows = np.flatnonzero(changes.rows == TRUE_VECTOR)
+
+    def documents() -> Iterator[Document]:
+        """Read what is to be embedded, without what an unfinished run has embedded."""
+        remaining = rows if options.restart else np.intersect1d(rows, rows_left(output.path, COMMAND, old.info.count))
+        return known_documents(old, remaining)
+
+    def proof() -> Sequence[Text]:
+        """Draw texts whose vectors show that the model is the one of the new store."""
+        return claim_of_true_rows(new, _true_rows(manifest, new)).texts if changes.counts.to_embed else ()
+
+    counts = changes.counts
+    differs = any((counts.added, counts.changed, counts.metadata, counts.deleted))
+    return SyncJob(
+        options=options,
+        models=(PlannedModel(metered, options.cap, documents=documents, again=AGAIN, known=proof),),
+        old=old,
+        new=new,
+        embedder=metered,
+        output=output,
+        manifest=manifest,
+        changes=changes,
+        before=before,
+        is_current=not differs and manifest.store.source_state == state_of(old, before[0]),
+    )
 
 
-def sync(options: SyncOptions, comparison: SyncInputs) -> Synced:
-    """Embed what is new, and write the store anew, unless it is up to date."""
-    started = time.perf_counter()
-    written = False
-    counts = comparison.changes.counts
-    if not options.restart and settle(comparison.output, _SyncJob.command, force=True):
-        # an earlier run was brought to its end, and its store is compared anew
-        new = open_store(comparison.new.info.location, verify=True)
-        comparison = compare(replace(options, new=new, target=comparison.embedder))
-        written = True
-    remarks = tuple[str, ...]()
-    if not comparison.is_current:
-        counts, written = comparison.changes.counts, True
-        if counts.to_embed:
-            prove_model(comparison.new, comparison.embedder, all_true=comparison.all_true)
-        kept_rows, n_true = comparison.changes.rows, comparison.changes.n_true
-        is_kept = bool((kept_rows != TRUE_VECTOR).any())
-        job = _SyncJob(
-            comparison.old,
-            comparison.output,
-            comparison.before[0],
-            comparison.embedder,
-            comparison.new,
-            kept_rows,
-            comparison.changes.confidence,
-            comparison.changes.checksums,
-            _manifest(comparison),
-            n_true == len(kept_rows) and keeps_as_made(comparison.new, is_kept=is_kept),
-            comparison.before[1],
-            options.progress,
-        )
-        details = write_store(comparison.output, job, force=True, restart=options.restart, progress=options.progress)
-        remarks = tuple(details["remarks"])
-    remarks = (*comparison.remarks, *remarks) if written else ()
-    wall_s = time.perf_counter() - started
+def _true_rows(manifest: Manifest, new: Store) -> NDArray[np.int64] | None:
+    """Return all rows of a full re-embed; None of another store, where what lies beside it says which are true."""
+    return np.arange(new.info.count) if manifest.store.made_by == REEMBEDDED else None
+
+
+def _write(job: SyncJob) -> tuple[str, ...]:
+    """Embed what is new, and write the store anew; return remarks on it."""
+    changes = job.changes
+    if changes.counts.to_embed:
+        claim = claim_of_store(job.new, job.embedder, _true_rows(job.manifest, job.new))
+        matches(claim, job.embedder, past_cache=True).require(job.new.info.location)
+    is_kept = bool((changes.rows != TRUE_VECTOR).any())
+    rewriting = _SyncedStore(
+        job.old,
+        job.output,
+        job.before[0],
+        job.embedder,
+        job.new,
+        changes.rows,
+        changes.confidence,
+        changes.checksums,
+        _manifest(job),
+        changes.n_true == len(changes.rows) and keeps_as_made(job.new, is_kept=is_kept),
+        job.before[1],
+        job.options.progress,
+    )
+    details = write_store(job.output, rewriting, force=True, restart=job.options.restart, progress=job.options.progress)
+    return (*job.remarks, *details["remarks"])
+
+
+def _synced(job: SyncJob, counts: ChangeCounts, remarks: tuple[str, ...], started: float, *, written: bool) -> Synced:
     return Synced(
-        comparison.output.display_name,
+        job.output.display_name,
         counts,
-        comparison.old.info.count,
-        comparison.changes.n_true,
+        job.old.info.count,
+        job.changes.n_true,
         written,
-        wall_s,
+        time.perf_counter() - started,
         remarks,
     )
 
@@ -237,13 +280,13 @@ def _refuse_blank(old: Store, embedder: Embedder, changes: Changes) -> None:
 
 
 @dataclass(eq=False)
-class _SyncJob(PatchJob):
+class _SyncedStore(PatchJob):
     """The documents of the old store, with vectors of the new one, which was as in `kept_before`, or true ones."""
 
     kept_before: Snapshot
     progress: Progress
 
-    stage = command = "sync"
+    stage = command = COMMAND
     waits = True
 
     def options(self) -> dict[str, Any]:
@@ -287,17 +330,19 @@ class _SyncJob(PatchJob):
         self.kept.check_unchanged(self.kept_before)
 
 
-def _manifest(sync_inputs: SyncInputs) -> Manifest:
+def _manifest(job: SyncJob) -> Manifest:
     """Return the manifest of the store as it will be, without hashes."""
-    was, old, n_true = with_content(sync_inputs.manifest, None), sync_inputs.old, sync_inputs.changes.n_true
-    synced = {"at": creation_date(), **asdict(sync_inputs.changes.counts)}
-    details = StoreFacts(source_state=state_of(old, sync_inputs.before[0]), synced=synced)
-    inputs = (
-        source_hashes(old) if sync_inputs.all_true else {**was.inputs, "source rows": sync_inputs.before[0].rows_sha256}
-    )
+    was, old = with_content(job.manifest, None), job.old
+    n_true = job.changes.n_true
+    synced = {"at": creation_date(), **asdict(job.changes.counts)}
+    details = StoreFacts(source_state=state_of(old, job.before[0]), synced=synced)
+    if job.manifest.store.made_by == REEMBEDDED:
+        inputs = source_hashes(old)
+    else:
+        inputs = {**was.inputs, "source rows": job.before[0].rows_sha256}
     return replace(
         was,
-        model=sync_inputs.embedder.identity if n_true == old.info.count else was.model,
+        model=job.embedder.identity if n_true == old.info.count else was.model,
         inputs=inputs,
         counts={**was.counts, "documents": old.info.count, TRUE: n_true},
         details={**was.details, **details.as_details()},

@@ -15,7 +15,6 @@ from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders import load_known
 from migrate.embedders.abilities import token_table_of
-from migrate.embedders.again import ASKED_AGAIN, needs_proof, prove_answers
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import with_choosers
 from migrate.embedders.kinds import runs_code
@@ -23,6 +22,7 @@ from migrate.errors import StitchError, UsageError
 from migrate.files import refuse_existing, sha256_json
 from migrate.manifest import MANIFEST_NAME, StitchFacts
 from migrate.selection.choosers import choosers_of, digests_of
+from migrate.selection.matches import ASKED_AGAIN, Claim, matches, needs_proof
 from migrate.selection.query_log import MOST_QUERIES
 from migrate.selection.sample import QUERY_LOG, RANDOM
 from migrate.steps.fit.inputs import require_texts
@@ -121,13 +121,14 @@ class Refit:
         place_of = {doc_id: position for position, doc_id in enumerate(sample.ids)}
         sampled = [document for document in store.documents() if document.id in place_of] if place_of else []
         vectors = sample.vectors[[place_of[document.id] for document in sampled]]
-        prove_answers(self.embedder, sampled, vectors, source=store.info.location)
+        matches(Claim(sampled, vectors), self.embedder, past_cache=True).require(store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
         store, fitted, seed = self.store, self.fitted, self.options.seed
         query_digests = digests_of(self.log[:MOST_QUERIES])
         true = with_choosers(self.embedder, query_digests).embed_documents(choice.sample.documents, progress=progress)
-        prove_answers(self.embedder, choice.sample.documents, true, source=store.info.location)
+        claim = Claim(choice.sample.documents, true)
+        matches(claim, self.embedder, past_cache=True).require(store.info.location)
         paid = choice.survey.paid.copy()
         paid[choice.sample.rows] = True
         chosen = {"documents": len(choice.sample.rows), "from query log": choice.from_log}

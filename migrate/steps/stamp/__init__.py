@@ -12,7 +12,6 @@ from migrate.steps.base import GENERAL, PROGRESS, SEED, Step, argument, function
 if TYPE_CHECKING:
     from migrate.check import Stamped
     from migrate.steps.base import ModelLike, StoreLike
-    from migrate.stores.base import Store
 
 STORE = argument("A store, or its path.", "store")
 CHECKED_SAMPLE = option(
@@ -20,13 +19,6 @@ CHECKED_SAMPLE = option(
     "sample",
     metavar="N|all",
 )
-
-
-def sample_size(sample: int | str | None, store: Store) -> int:
-    """Return how many documents of a store are embedded again."""
-    if isinstance(sample, str) and sample != "all":
-        raise UsageError(f"`sample={sample}` is neither a number of documents nor `all`; give one of these")
-    return 32 if sample is None else store.info.count if isinstance(sample, str) else sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +68,12 @@ class Stamp(Step["Stamped"]):
 
     def execute(self) -> Stamped:
         """Check the store, and write the manifest."""
-        from migrate.check.stamp import stamp_as_found, stamp_store
-        from migrate.steps.opening import model_at, store_of
+        from migrate.steps.stamp.job import stamp_named
 
-        store = store_of(self.store)
-        if self.model is None:
-            return stamp_as_found(store, force=self.force)
-        return stamp_store(
-            store,
-            model_at(self.model, store.folder),
-            sample=sample_size(self.sample, store),
+        return stamp_named(
+            self.store,
+            self.model,
+            sample=self.sample,
             trust=self.trust,
             force=self.force,
             seed=self.seed,
