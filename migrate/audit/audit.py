@@ -13,17 +13,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from migrate.audit import findings as find
-from migrate.audit.arms import measure_arms
+from migrate.audit.arms import Measures, measure_arms
 from migrate.audit.diagnostics import diagnose
+from migrate.audit.experiment import rules_of
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
-from migrate.audit.inputs import AuditInputs, prepare_audit, refuse_documents_found
+from migrate.audit.inputs import AuditInputs, Prepared, prepare_audit, refuse_documents_found
 from migrate.audit.locations import locations_of
 from migrate.audit.options import BUILD, AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
-from migrate.audit.pool import grow_pool
+from migrate.audit.pool import GrownPool, grow_pool
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
+from migrate.audit.retrieval import search_stores
 from migrate.audit.slices import unused_fields
+from migrate.audit.trial import Trial
 from migrate.audit.verdict import Finding, margin_remarks
 from migrate.check.again import prove_model
 from migrate.embed import reembed_store
@@ -65,33 +68,57 @@ def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | N
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
     re-embed, None for a pool.
     """
-    choosers = inputs.choosers
-    retriever = prepare_audit(options, inputs, reference)
+    prepared = prepare_audit(options, inputs, reference)
+    runs = search_stores(prepared.experiment, for_pool=prepared.proof is None)
     pool = None
-    if options.is_pooled:
-        pool = grow_pool(retriever, options.most_deep, announce=options.announce)
-        retriever = pool.retriever
-    rules = retriever.rules() if pool is None else pool.rules
-    query_set, measures = retriever.query_set, measure_arms(retriever, rules)
-    results, scores = measures.results, measures.scores
+    if prepared.proof is None:
+        pool = grow_pool(
+            prepared.experiment,
+            runs,
+            prepared.costs,
+            inputs.embedder,
+            options.most_deep,
+            announce=options.announce,
+        )
+        trial = pool.trial
+    else:
+        trial = Trial(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
+    measures = measure_arms(trial.experiment, trial.runs, trial.rules, prepared.costs)
+    return report_of(options, inputs, prepared, trial, measures, pool)
 
-    searches = own_searches(retriever, rules)
+
+def report_of(
+    options: AuditOptions,
+    inputs: AuditInputs,
+    prepared: Prepared,
+    trial: Trial,
+    measures: Measures,
+    pool: GrownPool | None,
+) -> AuditReport:
+    """Return the report of what was measured: findings first, as a doubt among them takes a SAFE away."""
+    experiment = trial.experiment
+    query_set = experiment.query_set
+    results = measures.results
+    scores = measures.scores
+    searches = own_searches(trial)
     findings = [
         *findings_of(searches),
         *_remarks(options, measures.skipped),
-        *retriever.findings,
-        *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
+        *prepared.findings,
+        *(trial.proof.findings if pool else ()),
+        *find.oddities(trial, scores, results[FULL].mean("judged@10") or 0),
     ]
-    unexplained = unexplained_documents(retriever, choosers)
-    true = true_documents(inputs.translated, retriever.keys[TRANSLATED])
-    held_out = audit_held_out(retriever, true | unexplained, findings, pool.outside if pool else None)
-    findings += find.of_true_vectors(retriever, choosers, true, unexplained, held_out)
-    diagnostics = diagnose(retriever, rules, scores)
+    subjects = find.subjects_of(trial)
+    unexplained = unexplained_documents(experiment, inputs.choosers)
+    true = true_documents(experiment.stores[TRANSLATED])
+    held_out = audit_held_out(trial, true | unexplained, findings)
+    findings += find.of_true_vectors(trial, subjects, inputs.choosers, true, unexplained, held_out)
+    diagnostics = diagnose(trial, subjects, scores)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
     findings += unused_fields(diagnostics.slices, options.slice)
-    findings += searched_exactly(retriever)
+    findings += searched_exactly(experiment)
 
-    verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
+    verdict = trial.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     stores = {"translated": inputs.translated, "source": inputs.source}
     report = AuditReport(
         verdict=replace(verdict, remedy=pool.remedy if pool else None),
@@ -100,26 +127,26 @@ def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | N
         measure=query_set.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
         query_texts=tuple(query.text for query in query_set.distinct),
-        n_documents=retriever.n_documents,
+        n_documents=experiment.n_documents,
         dataset=query_set.name,
         findings=tuple(findings),
-        manifest=_manifest(options, inputs, len(query_set.distinct), retriever.n_documents),
+        manifest=_manifest(options, inputs, len(query_set.distinct), experiment.n_documents),
         family=measures.family,
         plan=measures.plan,
         skipped_arms=measures.skipped,
         held_out=held_out,
         diagnostics=diagnostics,
-        reference=retriever.proof,
+        reference=trial.proof,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         reference_at=None if inputs.full is None else inputs.full.info.location,
         is_kept=inputs.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
-        rules=rules,
+        rules=trial.rules,
         searches=searches,
     )
-    return report if find.has_standard(rules, scores) else report.without_standard()
+    return report if find.has_standard(trial.rules, scores) else report.without_standard()
 
 
 def _remarks(options: AuditOptions, skipped: Mapping[str, str]) -> Iterator[Finding]:

@@ -11,13 +11,16 @@ import numpy as np
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
+from migrate.audit.costs import Costs, costs_of
 from migrate.audit.document_queries import refuse_queries, without_documents
+from migrate.audit.experiment import Experiment, Searchable, unread
 from migrate.audit.keys import Keys, document_keys
 from migrate.audit.options import BUILD, POOL, AuditOptions
 from migrate.audit.pool import expected_documents
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import (
+    ReferenceProof,
     check_source,
     check_target,
     is_file,
@@ -26,8 +29,9 @@ from migrate.audit.reference import (
     spot_documents,
 )
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
-from migrate.audit.retrieval import Retriever
+from migrate.audit.retrieval import Runs
 from migrate.audit.rules import Settings
+from migrate.audit.verdict import Finding
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
@@ -39,9 +43,10 @@ from migrate.manifest import ModelIdentity
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
+from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.driver import ClientError
-from migrate.vectors import Document
+from migrate.vectors import Document, Vectors
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
@@ -130,16 +135,14 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
 def _check_plan(options: AuditOptions, inputs: AuditInputs) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
     translated = inputs.translated
-    stores = {FULL: inputs.full or translated, TRANSLATED: translated}
-    tally = tally_of(inputs.embedder, options.price)
-    empty = Retriever(
-        _settings(options), inputs.query_set, inputs.embedder, tally, stores, {}, {}, in_pool=options.is_pooled
-    )
+    stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
+    depth = options.most_deep if options.is_pooled else None
+    unasked = Experiment(_settings(options), inputs.query_set, stores, pool_depth=depth)
     has_source = inputs.source is not None
     check_plan(
         options.plan,
         translated.info.count,
-        [choice.name for arms in own_arms() for choice in arms(empty)],
+        [choice.name for arms in own_arms() for choice in arms(unasked, Runs())],
         has_old_model=has_source and inputs.source_embedder is not None,
         has_bridge=has_source and inputs.bridge is not None,
     )
@@ -223,69 +226,117 @@ def _documents_of_reference(options: AuditOptions, inputs: AuditInputs) -> Itera
     )
 
 
-def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store | None = None) -> Retriever:
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An experiment whose inputs go together and whose queries are embedded, with what that has shown.
+
+    `proof` is how the reference was shown to be one, None for a pool, whose is to come.
+    """
+
+    experiment: Experiment
+    costs: Costs
+    findings: tuple[Finding, ...]
+    proof: ReferenceProof | None
+
+
+def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store | None = None) -> Prepared:
     """Check all inputs against each other, then embed the queries, which may cost money.
 
     `reference` is the full re-embed, None for a pool.
     """
-    translated, embedder, query_set = inputs.translated, inputs.embedder, inputs.query_set
-    source, source_model = inputs.source, inputs.source_embedder
-    seed, progress = options.seed, options.progress
+    translated = inputs.translated
+    query_set = inputs.query_set
     if not query_set.queries:
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
     stores = _stores(inputs, reference)
-    for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
+    for store in {id(store): store for store in (*stores.values(), inputs.source) if store is not None}.values():
         store.verify()
     different_stores = {id(store): store for store in stores.values()}
     keys_by_store = {key: document_keys(store, options.parent_field) for key, store in different_stores.items()}
     keys = {name: keys_by_store[id(store)] for name, store in stores.items()}
     _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
-    models = dict.fromkeys((FULL, *stores), embedder)
-    if source_model is not None and STAY in stores:
-        models[STAY] = source_model
+    models = _models(inputs, stores)
+    proof = _proof(options, inputs, reference, keys)
+    if proof is not None:
+        noticed += proof.findings
+    if inputs.source is not None and inputs.source_embedder is not None:
+        check_source(inputs.source, inputs.source_embedder, seed=options.seed, progress=options.progress)
+    vectors = _embedded_queries(options, query_set, models)
+    prove_answers(inputs.embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
+    if inputs.bridge is not None:
+        vectors[BRIDGE] = inputs.bridge.map_queries(vectors[FULL], source=query_set.name)
+    grouped = with_groups(query_set, vectors[FULL])
+    source_model = inputs.source_embedder
+    all_queries = Experiment(
+        settings=_settings(options),
+        query_set=grouped,
+        stores={
+            name: Searchable(store, keys[name], vectors[name], _share_embedded(name, inputs))
+            for name, store in stores.items()
+        },
+        ranks_words=translated.info.has_texts and not options.no_bm25,
+        old_answers=source_model is not None and source_model.profile.kind != "file",
+        same_ids=FULL in keys and keys[TRANSLATED].has_ids_of(keys[FULL]),
+        progress=options.progress,
+    )
+    experiment, of_copies = without_documents(all_queries)
+    judges = experiment.query_set
+    noticed += of_copies
+    noticed += findings.repeated_texts(judges, translated, keys[TRANSLATED])
+    noticed += findings.groups(judges)
+    tally = tally_of(inputs.embedder, options.price)
+    costs = costs_of(tally, translated, ranks_words=experiment.ranks_words)
+    return Prepared(experiment, costs, tuple(noticed), proof)
+
+
+def _models(inputs: AuditInputs, stores: Mapping[str, Store]) -> dict[str, Embedder]:
+    """Return the model that embeds the queries for each store, whose dimensions go together."""
+    models = dict.fromkeys((FULL, *stores), inputs.embedder)
+    if inputs.source_embedder is not None and STAY in stores:
+        models[STAY] = inputs.source_embedder
     for name, store in stores.items():
         if name != BRIDGE:
             models[name].expect_dim(store.info.dim, store.info.location)
-    proof = None
+    return models
+
+
+def _proof(
+    options: AuditOptions, inputs: AuditInputs, reference: Store | None, keys: Mapping[str, Keys]
+) -> ReferenceProof | None:
+    """Prove the reference; where a pool is to stand for it, make sure that the store is of the target model."""
+    translated = inputs.translated
+    embedder = inputs.embedder
     if reference is None:
-        refuse_same_source(source, translated)
+        refuse_same_source(inputs.source, translated)
         check_target(translated, embedder)
-        prove_model(translated, embedder, seed=seed)
-    else:
-        both = (keys[TRANSLATED], keys[FULL])
-        proof = prove_reference(translated, reference, embedder, both, source=source, seed=seed, progress=progress)
-        noticed += proof.findings
-    if source is not None and source_model is not None:
-        check_source(source, source_model, seed=seed, progress=progress)
-    different = {id(model): model for model in models.values()}
-    embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
-    vectors = {name: embedded[id(model)] for name, model in models.items()}
-    bridge = inputs.bridge
-    n_bridged = 0
-    prove_answers(embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
-    query_set = with_groups(query_set, vectors[FULL])
-    if bridge is not None:
-        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
-        n_bridged = bridge.manifest.counts.get("pairs", 0)
-    all_queries = Retriever(
-        _settings(options),
-        query_set,
-        embedder,
-        tally_of(embedder, options.price),
-        stores,
-        keys,
-        vectors,
-        translated.info.has_texts and not options.no_bm25,
-        n_bridged,
-        tuple(noticed),
-        proof,
-        old_answers=source_model is not None and source_model.profile.kind != "file",
-        progress=progress,
+        prove_model(translated, embedder, seed=options.seed)
+        return None
+    both = (keys[TRANSLATED], keys[FULL])
+    return prove_reference(
+        translated, reference, embedder, both, source=inputs.source, seed=options.seed, progress=options.progress
     )
-    retriever = without_documents(all_queries)
-    judges = retriever.query_set
-    return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
+
+
+def _embedded_queries(options: AuditOptions, query_set: QuerySet, models: Mapping[str, Embedder]) -> dict[str, Vectors]:
+    """Return the vectors of all queries for each store, by the name of its arm; each model embeds them once."""
+    different = {id(model): model for model in models.values()}
+    embedded = {
+        key: model.embed_queries(query_set.queries, progress=options.progress) for key, model in different.items()
+    }
+    return {name: embedded[id(model)] for name, model in models.items()}
+
+
+def _share_embedded(name: str, inputs: AuditInputs) -> float:
+    """Return how much of all documents, 0-1, the target model embeds to have the store of that name."""
+    info = inputs.translated.info
+    if name == FULL:
+        return 1.0
+    if name == TRANSLATED:
+        return (info.manifest.counts.get(TRUE, 0) if info.manifest else 0) / info.count
+    if name == BRIDGE and inputs.bridge is not None:
+        return inputs.bridge.manifest.counts.get("pairs", 0) / info.count
+    return 0.0
 
 
 def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
@@ -297,18 +348,9 @@ def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
     if query_set.is_judged or query_set.exclude_self or not embedder.is_cached:
         return
     check_target(store, embedder)
-    without_documents(
-        Retriever(
-            _settings(options),
-            query_set,
-            embedder,
-            tally_of(embedder, options.price),
-            {TRANSLATED: store},
-            {TRANSLATED: document_keys(store, options.parent_field)},
-            {TRANSLATED: embedder.embed_queries(query_set.queries, progress=options.progress)},
-            progress=options.progress,
-        )
-    )
+    vectors = embedder.embed_queries(query_set.queries, progress=options.progress)
+    translated = Searchable(store, document_keys(store, options.parent_field), vectors)
+    without_documents(Experiment(_settings(options), query_set, {TRANSLATED: translated}, progress=options.progress))
 
 
 def _stores(inputs: AuditInputs, reference: Store | None) -> dict[str, Store]:

@@ -27,6 +27,8 @@ from migrate.audit.outside import (
 from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
+from migrate.audit.retrieval import fuse, search_stores
+from migrate.audit.scoring import agreement_temperature, true_scores
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.datasets.stdlib import stdlib_beir
@@ -285,7 +287,13 @@ def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them(
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
     asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
-    return grow_pool(prepare_audit(asked, asked.inputs), asked.most_deep)
+    prepared = prepare_audit(asked, asked.inputs)
+    runs = search_stores(prepared.experiment, for_pool=True)
+    return grow_pool(prepared.experiment, runs, prepared.costs, asked.inputs.embedder, asked.most_deep)
+
+
+def true_scores_of(trial, run):
+    return true_scores(trial.experiment, trial.runs.full, run)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -293,14 +301,15 @@ def unjudged_pool(store, query_set=UNJUDGED, **options):
 def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, metric, tmp_path):
     pool = unjudged_pool(moved(tmp_path / "store", scale, metric=metric))
     assert 0 < pool.summary.documents < 0.8 * COUNT
-    retriever = pool.retriever
-    arm, within = (retriever.true_scores(retriever.search(name).run) for name in (TRANSLATED, FULL))
+    trial = pool.trial
+    arm, within = (true_scores_of(trial, trial.runs.by_store[name].run) for name in (TRANSLATED, FULL))
+    temperature = agreement_temperature(trial.experiment, trial.runs.full)
     scores = score_rows(ASKED.astype(np.float64), VECTORS.astype(np.float64), metric)
     best = -np.sort(-scores, axis=1)[:, :CUT]
     assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
-    true, pooled = (agreement(arm, full, temperature=retriever.temperature) for full in (best, within))
+    true, pooled = (agreement(arm, full, temperature=temperature) for full in (best, within))
     assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
-    floor = pool.rules.floor
+    floor = trial.rules.floor
     least, expected = (UNJUDGED.merged(pooled) * values for values in (floor.least, floor.expected))
     assert least.mean() <= UNJUDGED.merged(true).mean()
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
@@ -372,11 +381,11 @@ def chunked(tmp_path):
 
 def test_all_chunks_of_the_first_documents_are_in_the_pool(chunked):
     """The true score of a document is that of its best chunk."""
-    retriever = unjudged_pool(chunked[1]).retriever
-    run = retriever.search(TRANSLATED).run
+    trial = unjudged_pool(chunked[1]).trial
+    run = trial.runs.by_store[TRANSLATED].run
     scores = (ASKED @ VECTORS.T).reshape(len(QUERIES), 3, 1000).max(axis=1)
     tops = [[int(doc[1:]) for doc in run.top(query.id, CUT)] for query in QUERIES]
-    assert retriever.true_scores(run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
+    assert true_scores_of(trial, run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
 
 
 def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
@@ -395,17 +404,17 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    retriever = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).retriever
-    words = retriever.bm25
-    for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
-        assert np.isfinite(retriever.true_scores(run.run)).all()
+    trial = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).trial
+    runs = trial.runs
+    for run in (runs.by_store[STAY], runs.words, fuse(trial.experiment, runs.by_store[TRANSLATED], runs.words)):
+        assert np.isfinite(true_scores_of(trial, run.run)).all()
 
 
 def test_a_query_is_not_answered_by_its_own_document(tmp_path):
     asked = [Query(doc.id, doc.text) for doc in DOCUMENTS[200:260]]
     store = moved(tmp_path / "store", 0.3)
     pool = unjudged_pool(store, query_set=QuerySet(asked, None, "made", exclude_self=True))
-    run = pool.retriever.search(FULL).run
+    run = pool.trial.runs.full
     assert set(run.rankings) == {query.id for query in asked}
     assert not any(query.id in run.rankings[query.id] for query in asked)
 
@@ -432,7 +441,7 @@ def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
     store = moved(tmp_path / "store", 0.3)
     bounds = audit(store, by_pool(20), UNJUDGED, no_bm25=True).verdict.retention
     pool = unjudged_pool(store)
-    within = pool.retriever.deciding_scores(pool.retriever.search(TRANSLATED).run)
+    within = pool.trial.scores(pool.trial.runs.by_store[TRANSLATED].run)
     most = Bootstrap(resamples=500).retention(within, np.ones(len(within)))
     assert bounds.lower < most.lower, "the floor costs something"
     margin = 1 - LOSS_AT_MOST * (1 - (bounds.lower + most.lower) / 2)  # the limit of SAFE is between
