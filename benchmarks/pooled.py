@@ -200,15 +200,16 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
         no_bm25=True,
         resamples=1_000,
     )
-    prepared = prepare_audit(audit, audit.inputs)
+    inputs = audit.open().inputs
+    prepared = prepare_audit(inputs)
     runs = search_stores(prepared.experiment, for_pool=True)
     within, expected, least = [], [], []
     for seed in range(draws):
         drawn = replace(prepared.experiment, settings=replace(prepared.experiment.settings, seed=seed))
-        pool = grow_pool(drawn, runs, prepared.costs, audit.inputs.embedder, audit.most_deep)
-        floor = pool.trial.rules.floor
+        pool = grow_pool(drawn, runs, prepared.costs, inputs.embedder)
+        floor = pool.evidence.rules.floor
         assert floor is not None
-        within.append(pool.trial.runs.full)
+        within.append(pool.evidence.runs.full)
         expected.append(floor.expected.mean())
         least.append(floor.least.mean())
     qrels, ids = migration.query_set.qrels or {}, migration.query_set.query_ids

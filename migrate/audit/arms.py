@@ -142,15 +142,15 @@ def _bm25_arms(experiment: Experiment, runs: Runs) -> Choices:
 
     In a pool that standard is missing: fused ranks may rise or fall where documents are left out.
     """
-    words = runs.words
-    if not experiment.ranks_words or words is None:
+    bm25 = runs.bm25
+    if not experiment.ranks_words or bm25 is None:
         has_texts = experiment.stores[TRANSLATED].store.info.has_texts
         yield Skipped(HYBRID, "left out with BM25" if has_texts else _NO_TEXTS)
         yield Skipped(BM25, "left out" if has_texts else _NO_TEXTS)
         return
 
     def fused(name: str) -> TimedRun:
-        return fuse(experiment, runs.by_store[name], words)
+        return fuse(experiment, runs.by_store[name], bm25)
 
     meaning = "the translated store and BM25, fused; it is held against the same fusion of the full re-embed"
     share = experiment.stores[TRANSLATED].share
@@ -159,7 +159,7 @@ def _bm25_arms(experiment: Experiment, runs: Runs) -> Choices:
         yield Skipped(HYBRID_FULL, "needs the full re-embed, of which a pool has a part: `--reference build`")
     else:
         yield Arm(HYBRID_FULL, "the full re-embed and BM25, fused", partial(fused, FULL), 1.0)
-    yield Arm(BM25, "words only, no embedding", lambda: words)
+    yield Arm(BM25, "words only, no embedding", lambda: bm25)
 
 
 _NO_TEXTS = "needs texts, and the translated store has none"
@@ -301,8 +301,8 @@ def measure_arms(experiment: Experiment, runs: Runs, rules: Rules, costs: Costs)
     skipped = {choice.name: choice.need for choice in choices if isinstance(choice, Skipped)}
     alternatives = [arm.name for arm in arms if arm.is_alternative]
     plan = find_plan(experiment.settings.plan, (TRANSLATED, *alternatives), skipped)  # before arms rank
-    answers = [(arm, arm.rank()) for arm in arms]
-    results = {arm.name: _measured(arm, answer, experiment, runs.full, costs) for arm, answer in answers}
+    ranked = [(arm, arm.rank()) for arm in arms]
+    results = {arm.name: _measured(arm, answer, experiment, runs.full, costs) for arm, answer in ranked}
     scores = {name: result.scores[rules.query_set.measure] for name, result in results.items()}
     comparisons = {
         arm.name: rules.compare(results[arm.name], results[arm.standard])

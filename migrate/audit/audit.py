@@ -7,46 +7,73 @@ verdict is by the measures and the findings alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from migrate.audit import findings as find
 from migrate.audit.arms import Measures, measure_arms
 from migrate.audit.diagnostics import diagnose
+from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import rules_of
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
-from migrate.audit.inputs import AuditInputs, Prepared, prepare_audit, refuse_documents_found
+from migrate.audit.inputs import (
+    AuditInputs,
+    ModelOf,
+    Prepared,
+    open_inputs,
+    planned_models,
+    prepare_audit,
+    refuse_documents_found,
+)
 from migrate.audit.locations import locations_of
-from migrate.audit.options import BUILD, AuditOptions
+from migrate.audit.options import AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import GrownPool, grow_pool
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import search_stores
+from migrate.audit.rules import Settings
 from migrate.audit.slices import unused_fields
-from migrate.audit.trial import Trial
 from migrate.audit.verdict import Finding, margin_remarks
 from migrate.check.again import prove_model
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.manifest import Manifest, ReportFacts
+from migrate.steps.base import Job
+from migrate.steps.opening import model_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.content import content_of
 from migrate.vectors import Progress
 
 
-def run_audit(options: AuditOptions, inputs: AuditInputs) -> AuditReport:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditJob(Job["AuditReport"]):
+    """An audit whose stores, models and queries are open."""
+
+    inputs: AuditInputs
+
+    def execute(self) -> AuditReport:
+        """Build the reference where that is asked for, and audit."""
+        return run_audit(self.inputs)
+
+
+def open_audit(options: AuditOptions, load: ModelOf = model_of) -> AuditJob:
+    """Open what an audit reads, and make sure that it goes together; models that are named are loaded by `load`."""
+    inputs = open_inputs(options, load)
+    return AuditJob(options=options, models=planned_models(options.cap, inputs), inputs=inputs)
+
+
+def run_audit(inputs: AuditInputs) -> AuditReport:
     """Build the reference where that is asked for, and audit."""
-    reference = inputs.full
-    with ExitStack() as stack:
-        if options.reference == BUILD:
-            prove_model(inputs.translated, inputs.embedder, seed=options.seed)  # before every text is paid for
-            refuse_documents_found(options, inputs)
-            reference = stack.enter_context(_embedded(inputs.translated, inputs.embedder, options.progress))
-        return audit_store(options, inputs, reference)
+    if not inputs.builds_reference:
+        return audit_store(inputs, inputs.full)
+    prove_model(inputs.translated, inputs.embedder, seed=inputs.settings.seed)  # before every text is paid for
+    refuse_documents_found(inputs)
+    with _embedded(inputs.translated, inputs.embedder, inputs.progress) as reference:
+        return audit_store(inputs, reference)
 
 
 @contextmanager
@@ -62,63 +89,55 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
         yield open_store(path)
 
 
-def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | None) -> AuditReport:
+def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditReport:
     """Answer the queries with every arm that the inputs allow, and judge the translated store.
 
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
     re-embed, None for a pool.
     """
-    prepared = prepare_audit(options, inputs, reference)
+    prepared = prepare_audit(inputs, reference)
     runs = search_stores(prepared.experiment, for_pool=prepared.proof is None)
     pool = None
     if prepared.proof is None:
-        pool = grow_pool(
-            prepared.experiment,
-            runs,
-            prepared.costs,
-            inputs.embedder,
-            options.most_deep,
-            announce=options.announce,
-        )
-        trial = pool.trial
+        pool = grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder, announce=inputs.announce)
+        evidence = pool.evidence
     else:
-        trial = Trial(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
-    measures = measure_arms(trial.experiment, trial.runs, trial.rules, prepared.costs)
-    return report_of(options, inputs, prepared, trial, measures, pool)
+        evidence = Evidence(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
+    measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
+    return report_of(inputs, prepared, evidence, measures, pool)
 
 
 def report_of(
-    options: AuditOptions,
     inputs: AuditInputs,
     prepared: Prepared,
-    trial: Trial,
+    evidence: Evidence,
     measures: Measures,
     pool: GrownPool | None,
 ) -> AuditReport:
     """Return the report of what was measured: findings first, as a doubt among them takes a SAFE away."""
-    experiment = trial.experiment
+    experiment = evidence.experiment
     query_set = experiment.query_set
     results = measures.results
     scores = measures.scores
-    searches = own_searches(trial)
+    searches = own_searches(evidence)
     findings = [
         *findings_of(searches),
-        *_remarks(options, measures.skipped),
+        *_remarks(inputs.settings, measures.skipped),
         *prepared.findings,
-        *(trial.proof.findings if pool else ()),
-        *find.oddities(trial, scores, results[FULL].mean("judged@10") or 0),
+        *(evidence.proof.findings if pool else ()),
+        *find.oddities(evidence, scores, results[FULL].mean("judged@10") or 0),
     ]
-    subjects = find.subjects_of(trial)
+    subjects = find.subjects_of(evidence)
     unexplained = unexplained_documents(experiment, inputs.choosers)
     true = true_documents(experiment.stores[TRANSLATED])
-    held_out = audit_held_out(trial, true | unexplained, findings)
-    findings += find.of_true_vectors(trial, subjects, inputs.choosers, true, unexplained, held_out)
-    diagnostics = diagnose(trial, subjects, scores)
+    held_out = audit_held_out(evidence, true | unexplained, findings)
+    findings += find.of_true_vectors(evidence, subjects, inputs.choosers, true, unexplained, held_out)
+    diagnostics = diagnose(evidence, subjects, scores)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
-    findings += unused_fields(diagnostics.slices, options.slice)
+    findings += unused_fields(diagnostics.slices, inputs.settings.slices)
     findings += searched_exactly(experiment)
 
-    verdict = trial.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
+    verdict = evidence.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     stores = {"translated": inputs.translated, "source": inputs.source}
     report = AuditReport(
         verdict=replace(verdict, remedy=pool.remedy if pool else None),
@@ -130,40 +149,40 @@ def report_of(
         n_documents=experiment.n_documents,
         dataset=query_set.name,
         findings=tuple(findings),
-        manifest=_manifest(options, inputs, len(query_set.distinct), experiment.n_documents),
+        manifest=_manifest(inputs, len(query_set.distinct), experiment.n_documents),
         family=measures.family,
         plan=measures.plan,
         skipped_arms=measures.skipped,
         held_out=held_out,
         diagnostics=diagnostics,
-        reference=trial.proof,
+        reference=evidence.proof,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         reference_at=None if inputs.full is None else inputs.full.info.location,
         is_kept=inputs.embedder.keeps,
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
-        rules=trial.rules,
+        rules=evidence.rules,
         searches=searches,
     )
-    return report if find.has_standard(trial.rules, scores) else report.without_standard()
+    return report if find.has_standard(evidence.rules, scores) else report.without_standard()
 
 
-def _remarks(options: AuditOptions, skipped: Mapping[str, str]) -> Iterator[Finding]:
+def _remarks(settings: Settings, skipped: Mapping[str, str]) -> Iterator[Finding]:
     """Yield caveats on the margin, and on arms with depths that were asked for and are left out."""
-    yield from (Finding("caveat", remark) for remark in margin_remarks(options.margin, options.margin_from))
+    yield from (Finding("caveat", remark) for remark in margin_remarks(settings.margin, settings.margin_from))
     missing = [f"{name} {need}" for name, need in skipped.items() if name.startswith((TWO_STAGE, f"{TOGETHER} "))]
-    if options.stages and missing:
+    if settings.stages and missing:
         yield Finding("caveat", f"left out: {'; '.join(missing)}")
 
 
-def _manifest(options: AuditOptions, inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest:
+def _manifest(inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest:
     manifest = inputs.translated.info.manifest
     return Manifest(
         kind="report",
         model=manifest.model if manifest else None,
         source_model=manifest.source_model if manifest else None,
-        seed=options.seed,
+        seed=inputs.settings.seed,
         counts={"queries": n_queries, "documents": n_documents},
-        details=ReportFacts(dataset=inputs.query_set.name, resamples=options.resamples).as_details(),
+        details=ReportFacts(dataset=inputs.query_set.name, resamples=inputs.settings.resamples).as_details(),
     )

@@ -1,4 +1,4 @@
-"""What arms embed of documents, in tokens of the target model and in money."""
+"""Costs of arms: the documents that the target model embeds for each, in tokens and in money."""
 
 from __future__ import annotations
 

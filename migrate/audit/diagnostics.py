@@ -9,12 +9,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.slices import Slice, find_slices
-from migrate.audit.trial import Trial
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms
@@ -44,19 +44,19 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(trial: Trial, scores: Mapping[str, Scores]) -> tuple[Regression, ...]:
+def find_regressions(evidence: Evidence, scores: Mapping[str, Scores]) -> tuple[Regression, ...]:
     """Return the ten queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
     Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
     the first of them.
     """
-    query_set = trial.experiment.query_set
-    runs = trial.runs.compared
+    query_set = evidence.experiment.query_set
+    runs = evidence.runs.compared
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:10] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
     tops = {(name, query.id): runs[name].top(query.id, 3) for name in runs for query in queries}
-    texts = trial.experiment.stores[TRANSLATED].texts(sorted({doc_id for top in tops.values() for doc_id in top}))
+    texts = evidence.experiment.stores[TRANSLATED].texts(sorted({doc_id for top in tops.values() for doc_id in top}))
 
     def hit(query_id: str, doc_id: str) -> Hit:
         line = " ".join(texts.get(doc_id, "").split())
@@ -216,23 +216,23 @@ class Diagnostics:
     hubness: tuple[Hubness, ...] = ()
 
 
-def diagnose(trial: Trial, subjects: Mapping[str, str], scores: Mapping[str, Scores]) -> Diagnostics:
+def diagnose(evidence: Evidence, subjects: Mapping[str, str], scores: Mapping[str, Scores]) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
     `subjects` are the documents that queries are about, `scores` those of the arms by the deciding measure, (c,) each.
     In a pool there are no topics, and the slices are of scores as they are expected.
     """
-    experiment = trial.experiment
-    runs = trial.runs.compared
-    arm, full = trial.rules.likely(scores[TRANSLATED], scores[FULL])
+    experiment = evidence.experiment
+    runs = evidence.runs.compared
+    arm, full = evidence.rules.likely(scores[TRANSLATED], scores[FULL])
     ids, sampled = _sample(experiment)
     calibration = None
     if STAY in runs:
         metrics = experiment.stores[STAY].store.info.metric, experiment.stores[TRANSLATED].store.info.metric
         calibration = table_of_thresholds(runs[STAY], runs[TRANSLATED], experiment.query_set, metrics)
     return Diagnostics(
-        find_regressions(trial, scores),
-        find_slices(trial, subjects, arm, full),
+        find_regressions(evidence, scores),
+        find_slices(evidence, subjects, arm, full),
         calibration,
         tuple(
             hubness_of(name, vectors, experiment.stores[name].store.info.metric)

@@ -239,8 +239,8 @@ def _own_documents(experiment: Experiment) -> Callable[[Query], Iterable[str]]:
     """Return what says which documents a query can gain by; of a long one without judgements all that it finds."""
     if experiment.query_set.is_judged:
         return _judged_documents(experiment.query_set)
-    found = search_store(experiment, TRANSLATED).run
-    return lambda query: found.top(query.id, _depth(query))
+    run = search_store(experiment, TRANSLATED).run
+    return lambda query: run.top(query.id, _depth(query))
 
 
 def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collection[str]]]) -> Mapping[str, Likeness]:

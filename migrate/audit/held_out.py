@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import Experiment, Searchable
 from migrate.audit.measures import Qrels
 from migrate.audit.query_set import QuerySet
@@ -18,7 +19,6 @@ from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.retrieval import search_store
 from migrate.audit.rules import Rules
 from migrate.audit.scoring import deciding_scores
-from migrate.audit.trial import Trial
 from migrate.audit.verdict import Finding, Verdict
 from migrate.check.comparison import pairwise
 from migrate.selection.choosers import WHOLE, Choosers
@@ -83,14 +83,14 @@ def true_documents(translated: Searchable) -> frozenset[str]:
     return frozenset(translated.keys.documents.take(np.flatnonzero(true_rows(translated.store))))
 
 
-def audit_held_out(trial: Trial, excluded: frozenset[str], findings: Iterable[Finding]) -> HeldOut | None:
+def audit_held_out(evidence: Evidence, excluded: frozenset[str], findings: Iterable[Finding]) -> HeldOut | None:
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
     These are the `excluded` ones. None where no document has a true vector, where all have, or where no query is left;
     and in a pool without judgements, which may lack what is first then.
     """
-    experiment = trial.experiment
-    outside = trial.outside
+    experiment = evidence.experiment
+    outside = evidence.outside
     query_set = experiment.query_set
     if outside is not None and not query_set.is_judged:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from migrate.audit.document_queries import refuse_queries, without_documents
 from migrate.audit.experiment import Experiment, Searchable, unread
 from migrate.audit.keys import Keys, document_keys
 from migrate.audit.options import BUILD, POOL, AuditOptions
-from migrate.audit.pool import expected_documents
+from migrate.audit.pool import PoolStep, expected_documents
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import (
@@ -34,6 +34,7 @@ from migrate.audit.rules import Settings
 from migrate.audit.verdict import Finding
 from migrate.check.again import prove_model
 from migrate.cost import tally_of
+from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.again import ASKED_AGAIN, prove_answers
@@ -46,7 +47,7 @@ from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.driver import ClientError
-from migrate.vectors import Document, Vectors
+from migrate.vectors import Document, Progress, Vectors
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
@@ -68,6 +69,8 @@ class AuditInputs:
         The queries that judge: without those that are held out, and those that chose documents.
     choosers
         The queries that chose true vectors of the translated store, before anything is embedded for the audit.
+    announce
+        Called with each step of a pool, before its documents are embedded.
     """
 
     translated: Store
@@ -78,12 +81,27 @@ class AuditInputs:
     bridge: FittedStitch | None
     query_set: QuerySet
     choosers: Choosers
+    settings: Settings
+    progress: Progress
+    announce: Callable[[PoolStep], None] | None
+
+    @property
+    def builds_reference(self) -> bool:
+        """True where every text is embedded now."""
+        return self.full is None and self.settings.most_deep is None
 
 
-def open_inputs(options: AuditOptions) -> AuditInputs:
-    """Open what an audit reads, and make sure that it goes together. Nothing is embedded."""
+ModelOf = Callable[[Store, Embedder | str | None, str], Embedder]
+"""Loads the model that was named for a store, by `target` or `source_model`, or else the one that made it."""
+
+
+def open_inputs(options: AuditOptions, load: ModelOf = model_of) -> AuditInputs:
+    """Open what an audit reads, and make sure that it goes together. Nothing is embedded.
+
+    What is open already is taken as it is; models that are named are loaded by `load`.
+    """
     translated = store_of(options.store, verify=True)
-    embedder = options.cap.meter(model_of(translated, options.target, "target"), options.price)
+    embedder = options.cap.meter(load(translated, options.target, "target"), options.price)
     check_target(translated, embedder)
     _check_effort(options.search_effort, translated)
     full = None if options.reference in (BUILD, POOL) else store_of(options.reference, verify=True)
@@ -97,7 +115,7 @@ def open_inputs(options: AuditOptions) -> AuditInputs:
     refuse_queries(judging, translated, options.parent_field)
     source_embedder = None
     if source is not None and (options.source_model is not None or _names_model(source)):
-        source_embedder = options.cap.meter(model_of(source, options.source_model, "source_model"))
+        source_embedder = options.cap.meter(load(source, options.source_model, "source_model"))
     inputs = AuditInputs(
         translated=translated,
         full=full,
@@ -107,8 +125,11 @@ def open_inputs(options: AuditOptions) -> AuditInputs:
         bridge=bridge,
         query_set=judging,
         choosers=choosers,
+        settings=_settings(options),
+        progress=options.progress,
+        announce=options.announce,
     )
-    _check_plan(options, inputs)
+    _check_plan(inputs)
     return inputs
 
 
@@ -132,15 +153,14 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
         raise UsageError(f"--search-effort {search_effort:,}: {error}") from error
 
 
-def _check_plan(options: AuditOptions, inputs: AuditInputs) -> None:
+def _check_plan(inputs: AuditInputs) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
     translated = inputs.translated
     stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
-    depth = options.most_deep if options.is_pooled else None
-    unasked = Experiment(_settings(options), inputs.query_set, stores, pool_depth=depth)
+    unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.most_deep)
     has_source = inputs.source is not None
     check_plan(
-        options.plan,
+        inputs.settings.plan,
         translated.info.count,
         [choice.name for arms in own_arms() for choice in arms(unasked, Runs())],
         has_old_model=has_source and inputs.source_embedder is not None,
@@ -149,16 +169,20 @@ def _check_plan(options: AuditOptions, inputs: AuditInputs) -> None:
 
 
 def _settings(options: AuditOptions) -> Settings:
-    """Return the options that arms and measures read."""
+    """Return the options that stages read."""
     return Settings(
         plan=options.plan,
         margin=options.margin,
         seed=options.seed,
         resamples=options.resamples,
-        stages=options.stages,
+        stages=options.depths(),
         slices=options.slice,
         most_deep=options.most_deep if options.is_pooled else None,
         search_effort=options.search_effort,
+        margin_from=options.margin_from,
+        no_bm25=options.no_bm25,
+        parent_field=options.parent_field,
+        price=options.price,
     )
 
 
@@ -196,33 +220,38 @@ def _name(model: ModelIdentity) -> str:
     return f"{model.spec} ({model.dim} dimensions{revision})"
 
 
-def planned_models(options: AuditOptions, inputs: AuditInputs) -> tuple[PlannedModel, ...]:
+def planned_models(cap: SpendingCap, inputs: AuditInputs) -> tuple[PlannedModel, ...]:
     """Return the target, for the reference and all queries; and the source model."""
     queries, source = inputs.query_set.queries, inputs.source
     # What is asked for again is in the cache by then
-    texts_again = AGAIN + EMBEDDED_AGAIN * (options.reference == BUILD)
-    of_reference = partial(_documents_of_reference, options, inputs)
-    target = PlannedModel(inputs.embedder, options.cap, documents=of_reference, queries=queries, again=texts_again)
+    texts_again = AGAIN + EMBEDDED_AGAIN * inputs.builds_reference
+    of_reference = partial(_documents_of_reference, inputs)
+    target = PlannedModel(inputs.embedder, cap, documents=of_reference, queries=queries, again=texts_again)
     if source is None or inputs.source_embedder is None:
         return (target,)
     of_source = partial(spot_documents, source)
     return (
         target,
-        PlannedModel(inputs.source_embedder, options.cap, SOURCE_MODEL, documents=of_source, queries=queries),
+        PlannedModel(inputs.source_embedder, cap, SOURCE_MODEL, documents=of_source, queries=queries),
     )
 
 
-def _documents_of_reference(options: AuditOptions, inputs: AuditInputs) -> Iterable[Document]:
+def _documents_of_reference(inputs: AuditInputs) -> Iterable[Document]:
     """Return all documents, about those of a pool, or those that prove a store."""
     if inputs.full is not None:
         return spot_documents(inputs.full)
-    if options.reference == BUILD:
+    if inputs.builds_reference:
         return inputs.translated.documents()
     extras = (inputs.source_embedder, inputs.bridge)
     arms = 1 + sum(extra is not None for extra in extras)
     both = inputs.source_embedder is not None
     return expected_documents(
-        inputs.translated, inputs.query_set, arms, stages=options.stages, together=both, seed=options.seed
+        inputs.translated,
+        inputs.query_set,
+        arms,
+        stages=inputs.settings.stages,
+        together=both,
+        seed=inputs.settings.seed,
     )
 
 
@@ -239,53 +268,54 @@ class Prepared:
     proof: ReferenceProof | None
 
 
-def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store | None = None) -> Prepared:
+def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepared:
     """Check all inputs against each other, then embed the queries, which may cost money.
 
     `reference` is the full re-embed, None for a pool.
     """
     translated = inputs.translated
     query_set = inputs.query_set
+    settings = inputs.settings
     if not query_set.queries:
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
     stores = _stores(inputs, reference)
     for store in {id(store): store for store in (*stores.values(), inputs.source) if store is not None}.values():
         store.verify()
     different_stores = {id(store): store for store in stores.values()}
-    keys_by_store = {key: document_keys(store, options.parent_field) for key, store in different_stores.items()}
+    keys_by_store = {key: document_keys(store, settings.parent_field) for key, store in different_stores.items()}
     keys = {name: keys_by_store[id(store)] for name, store in stores.items()}
     _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
     models = _models(inputs, stores)
-    proof = _proof(options, inputs, reference, keys)
+    proof = _proof(inputs, reference, keys)
     if proof is not None:
         noticed += proof.findings
     if inputs.source is not None and inputs.source_embedder is not None:
-        check_source(inputs.source, inputs.source_embedder, seed=options.seed, progress=options.progress)
-    vectors = _embedded_queries(options, query_set, models)
+        check_source(inputs.source, inputs.source_embedder, seed=settings.seed, progress=inputs.progress)
+    vectors = _embedded_queries(inputs, models)
     prove_answers(inputs.embedder, query_set.queries, vectors[TRANSLATED], "query", source=query_set.name)
     if inputs.bridge is not None:
         vectors[BRIDGE] = inputs.bridge.map_queries(vectors[FULL], source=query_set.name)
     grouped = with_groups(query_set, vectors[FULL])
     source_model = inputs.source_embedder
     all_queries = Experiment(
-        settings=_settings(options),
+        settings=settings,
         query_set=grouped,
         stores={
             name: Searchable(store, keys[name], vectors[name], _share_embedded(name, inputs))
             for name, store in stores.items()
         },
-        ranks_words=translated.info.has_texts and not options.no_bm25,
+        ranks_words=translated.info.has_texts and not settings.no_bm25,
         old_answers=source_model is not None and source_model.profile.kind != "file",
         same_ids=FULL in keys and keys[TRANSLATED].has_ids_of(keys[FULL]),
-        progress=options.progress,
+        progress=inputs.progress,
     )
     experiment, of_copies = without_documents(all_queries)
     judges = experiment.query_set
     noticed += of_copies
     noticed += findings.repeated_texts(judges, translated, keys[TRANSLATED])
     noticed += findings.groups(judges)
-    tally = tally_of(inputs.embedder, options.price)
+    tally = tally_of(inputs.embedder, settings.price)
     costs = costs_of(tally, translated, ranks_words=experiment.ranks_words)
     return Prepared(experiment, costs, tuple(noticed), proof)
 
@@ -301,29 +331,26 @@ def _models(inputs: AuditInputs, stores: Mapping[str, Store]) -> dict[str, Embed
     return models
 
 
-def _proof(
-    options: AuditOptions, inputs: AuditInputs, reference: Store | None, keys: Mapping[str, Keys]
-) -> ReferenceProof | None:
+def _proof(inputs: AuditInputs, reference: Store | None, keys: Mapping[str, Keys]) -> ReferenceProof | None:
     """Prove the reference; where a pool is to stand for it, make sure that the store is of the target model."""
     translated = inputs.translated
     embedder = inputs.embedder
     if reference is None:
         refuse_same_source(inputs.source, translated)
         check_target(translated, embedder)
-        prove_model(translated, embedder, seed=options.seed)
+        prove_model(translated, embedder, seed=inputs.settings.seed)
         return None
     both = (keys[TRANSLATED], keys[FULL])
     return prove_reference(
-        translated, reference, embedder, both, source=inputs.source, seed=options.seed, progress=options.progress
+        translated, reference, embedder, both, source=inputs.source, seed=inputs.settings.seed, progress=inputs.progress
     )
 
 
-def _embedded_queries(options: AuditOptions, query_set: QuerySet, models: Mapping[str, Embedder]) -> dict[str, Vectors]:
+def _embedded_queries(inputs: AuditInputs, models: Mapping[str, Embedder]) -> dict[str, Vectors]:
     """Return the vectors of all queries for each store, by the name of its arm; each model embeds them once."""
+    queries = inputs.query_set.queries
     different = {id(model): model for model in models.values()}
-    embedded = {
-        key: model.embed_queries(query_set.queries, progress=options.progress) for key, model in different.items()
-    }
+    embedded = {key: model.embed_queries(queries, progress=inputs.progress) for key, model in different.items()}
     return {name: embedded[id(model)] for name, model in models.items()}
 
 
@@ -339,7 +366,7 @@ def _share_embedded(name: str, inputs: AuditInputs) -> float:
     return 0.0
 
 
-def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
+def refuse_documents_found(inputs: AuditInputs) -> None:
     """Make sure, before a full re-embed, that enough queries without judgements are no documents that they find.
 
     It takes the vectors of the queries: nothing is done where no cache has these for the audit then.
@@ -348,9 +375,9 @@ def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
     if query_set.is_judged or query_set.exclude_self or not embedder.is_cached:
         return
     check_target(store, embedder)
-    vectors = embedder.embed_queries(query_set.queries, progress=options.progress)
-    translated = Searchable(store, document_keys(store, options.parent_field), vectors)
-    without_documents(Experiment(_settings(options), query_set, {TRANSLATED: translated}, progress=options.progress))
+    vectors = embedder.embed_queries(query_set.queries, progress=inputs.progress)
+    translated = Searchable(store, document_keys(store, inputs.settings.parent_field), vectors)
+    without_documents(Experiment(inputs.settings, query_set, {TRANSLATED: translated}, progress=inputs.progress))
 
 
 def _stores(inputs: AuditInputs, reference: Store | None) -> dict[str, Store]:

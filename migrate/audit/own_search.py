@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migrate.audit.bounds import Outcome
+from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import Experiment
 from migrate.audit.measures import CUT, Scores
 from migrate.audit.results import STAY, TRANSLATED
 from migrate.audit.retrieval import asks_index, search_by_index, setting_of
-from migrate.audit.trial import Trial
 from migrate.audit.verdict import Finding
 from migrate.display import percent
 from migrate.stores.base import SearchSetting, StoreInfo
@@ -50,11 +50,11 @@ class OwnSearch:
     remedy: str | None = None
 
 
-def own_searches(trial: Trial) -> tuple[OwnSearch, ...]:
+def own_searches(evidence: Evidence) -> tuple[OwnSearch, ...]:
     """Return the own searches of the translated and the old store, of those that have an index."""
-    experiment = trial.experiment
+    experiment = evidence.experiment
     names = [name for name in (TRANSLATED, STAY) if name in experiment.stores and asks_index(experiment, name)]
-    return tuple(_own_search(name, trial) for name in names)
+    return tuple(_own_search(name, evidence) for name in names)
 
 
 def searched_exactly(experiment: Experiment) -> list[Finding]:
@@ -72,21 +72,21 @@ def findings_of(searches: tuple[OwnSearch, ...]) -> list[Finding]:
     return [Finding("note" if search.remedy is None else "caveat", search.sentence) for search in searches]
 
 
-def _own_search(name: str, trial: Trial) -> OwnSearch:
-    runs = trial.runs
-    full = trial.scores(runs.full)
-    exact = trial.scores(runs.exact[name].run)
-    scores = trial.scores(runs.by_store[name].run)
+def _own_search(name: str, evidence: Evidence) -> OwnSearch:
+    runs = evidence.runs
+    full = evidence.scores(runs.full)
+    exact = evidence.scores(runs.exact[name].run)
+    scores = evidence.scores(runs.by_store[name].run)
     has_old = name == TRANSLATED and STAY in runs.by_store
-    stay = trial.scores(runs.by_store[STAY].run) if has_old else None
-    by_index = trial.rules.verdict(scores, full)
-    exactly = trial.rules.verdict(exact, full, stay)
+    stay = evidence.scores(runs.by_store[STAY].run) if has_old else None
+    by_index = evidence.rules.verdict(scores, full)
+    exactly = evidence.rules.verdict(exact, full, stay)
     kept_share = _share_of_exact(scores, exact)
-    setting = setting_of(trial.experiment, name)
+    setting = setting_of(evidence.experiment, name)
     value, share = None, None
     if kept_share < ENOUGH and setting is not None and not setting.is_stored:
-        value, share = _smallest_enough(name, trial, setting, exact)
-    index = _index_name(trial.experiment.stores[name].store.info, setting)
+        value, share = _smallest_enough(name, evidence, setting, exact)
+    index = _index_name(evidence.experiment.stores[name].store.info, setting)
     remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
     estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
     figures = [exactly.figure(estimate) for estimate in estimates]
@@ -106,10 +106,12 @@ def _own_search(name: str, trial: Trial) -> OwnSearch:
     )
 
 
-def _smallest_enough(name: str, trial: Trial, setting: SearchSetting, exact: Scores) -> tuple[int | None, float | None]:
+def _smallest_enough(
+    name: str, evidence: Evidence, setting: SearchSetting, exact: Scores
+) -> tuple[int | None, float | None]:
     """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
     for value in _values(setting):
-        scores = trial.scores(search_by_index(trial.experiment, name, effort=value, depths=(CUT,)).run)
+        scores = evidence.scores(search_by_index(evidence.experiment, name, effort=value, depths=(CUT,)).run)
         share = _share_of_exact(scores, exact)
         if share >= ENOUGH:
             return value, share

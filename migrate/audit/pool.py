@@ -22,6 +22,7 @@ from migrate.audit.arms import family_of
 from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import Outcome
 from migrate.audit.costs import Costs
+from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import Experiment, Searchable, depths_asked, depths_reached, rules_of
 from migrate.audit.keys import Keys
 from migrate.audit.measures import CUT, Scores
@@ -51,7 +52,6 @@ from migrate.audit.retrieval import (
     with_reference,
 )
 from migrate.audit.scoring import agreement_temperature
-from migrate.audit.trial import Trial
 from migrate.audit.verdict import Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars, token_count
@@ -245,11 +245,11 @@ class Pool:
 class GrownPool:
     """A pool after a step: what the full re-embed scores in it, and what follows.
 
-    `trial` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure, (c,).
-    `matters` says which queries may gain by a deeper pool, (q,).
+    `evidence` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
+    (c,). `matters` says which queries may gain by a deeper pool, (q,).
     """
 
-    trial: Trial
+    evidence: Evidence
     summary: PoolSummary
     arm: Scores
     full: Scores
@@ -264,10 +264,10 @@ class GrownPool:
     @property
     def _may_change(self) -> bool:
         """True where either verdict would come about if documents outside took nothing, or as much as they may."""
-        floor = self.trial.rules.floor
+        floor = self.evidence.rules.floor
         if floor is None or self.verdict.lacks_documents:
             return False
-        rules = replace(self.trial.rules, floor=None)
+        rules = replace(self.evidence.rules, floor=None)
         scores = ((self.arm, self.full), floor.extreme(self.arm, self.full))
         return {rules.verdict(arm, full).outcome for arm, full in scores} != {Outcome.INCONCLUSIVE}
 
@@ -329,9 +329,9 @@ def expected_count(
 
 @dataclass(frozen=True, eq=False)
 class _Ground:
-    """What every step of a pool is made from.
+    """The inputs of every step of a pool.
 
-    `ranked` are the translated store's nearest rows for each query, `others` the runs of other arms: they bring the
+    `ranked` are the translated store's nearest rows for each query, `other_runs` those of other arms: they bring the
     pool nearer to the full re-embed, and carry no guarantee. `true_rows` have true vectors in the translated store.
     """
 
@@ -341,7 +341,7 @@ class _Ground:
     embedder: Embedder
     announce: Callable[[PoolStep], None] | None
     ranked: Ranked
-    others: Sequence[Rankings]
+    other_runs: Sequence[Rankings]
     true_rows: Rows
 
     @property
@@ -360,17 +360,16 @@ def grow_pool(
     runs: Runs,
     costs: Costs,
     embedder: Embedder,
-    most: int,
     *,
     announce: Callable[[PoolStep], None] | None = None,
 ) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
-    `experiment` has every store but the full re-embed, and `runs` what they answer. The pool has `most` documents of
-    the translated store for a query at most, and each step is announced before its documents are embedded. What is
-    embedded goes through the cache of the target model: the same call after one that broke off embeds the rest. It
-    fails where the first step costs more than may be spent.
+    `experiment` has every store but the full re-embed, and `runs` what they answer. Each step is announced before its
+    documents are embedded. What is embedded goes through the cache of the target model: the same call after one that
+    broke off embeds the rest. It fails where the first step costs more than may be spent.
     """
+    most = DEPTHS[-1] if experiment.settings.most_deep is None else experiment.settings.most_deep
     _check(experiment, embedder, most)
     ground = _ground(experiment, runs, costs, embedder, most, announce)
     stages = experiment.settings.stages
@@ -417,13 +416,13 @@ def _ground(
 ) -> _Ground:
     translated = experiment.stores[TRANSLATED]
     ranked = rank_rows(translated.store, translated.queries, most, progress=experiment.progress)
-    others = [timed.run for name, timed in runs.by_store.items() if name != TRANSLATED]
+    other_runs = [timed.run for name, timed in runs.by_store.items() if name != TRANSLATED]
     if STAY in experiment.stores:
-        others.append(fuse_stores(experiment, runs).run)
-    if experiment.ranks_words and runs.words is not None:
-        others += [runs.words.run, fuse(experiment, runs.by_store[TRANSLATED], runs.words).run]
+        other_runs.append(fuse_stores(experiment, runs).run)
+    if experiment.ranks_words and runs.bm25 is not None:
+        other_runs += [runs.bm25.run, fuse(experiment, runs.by_store[TRANSLATED], runs.bm25).run]
     is_true = np.flatnonzero(true_rows(translated.store))
-    return _Ground(experiment, runs, costs, embedder, announce, ranked, others, is_true)
+    return _Ground(experiment, runs, costs, embedder, announce, ranked, other_runs, is_true)
 
 
 def _nothing(ground: _Ground) -> Pool:
@@ -506,7 +505,7 @@ def _documents_wanted(
             reranked.update(first[:depth])  # ranked alike, but for ties
     for query, query_id in enumerate(query_set.query_ids):
         if matters[query]:
-            documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in ground.others))
+            documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in ground.other_runs))
         if asks_index(ground.experiment, TRANSLATED):  # which may find others than are nearest
             documents.update(arm.top(query_id, min(int(depths[query]), DEPTH)))
         if is_first and not query_set.is_judged:
@@ -570,29 +569,29 @@ def _judged(ground: _Ground, pool: Pool, surroundings: Surroundings | None) -> G
         outside = _outside(ground, pool, surroundings, experiment, runs.full)
         losses = outside.losses(runs.full, query_set)
         floor = outside.floor(runs.full, query_set, losses)
-    trial = Trial(experiment, runs, rules_of(experiment, floor), proof, outside)
-    arm = trial.scores(runs.by_store[TRANSLATED].run)
-    full = trial.scores(runs.full)
-    stay = trial.scores(runs.by_store[STAY].run) if query_set.is_judged and STAY in runs.by_store else None
-    verdict = trial.rules.verdict(arm, full, stay)
-    return GrownPool(trial, _summary(ground, pool), arm, full, verdict, losses > _MATTERS)
+    evidence = Evidence(experiment, runs, rules_of(experiment, floor), proof, outside)
+    arm = evidence.scores(runs.by_store[TRANSLATED].run)
+    full = evidence.scores(runs.full)
+    stay = evidence.scores(runs.by_store[STAY].run) if query_set.is_judged and STAY in runs.by_store else None
+    verdict = evidence.rules.verdict(arm, full, stay)
+    return GrownPool(evidence, _summary(ground, pool), arm, full, verdict, losses > _MATTERS)
 
 
 def _may_serve(state: GrownPool) -> bool:
     """Return whether nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
-    trial = state.trial
-    experiment = trial.experiment
+    evidence = state.evidence
+    experiment = evidence.experiment
     settings = experiment.settings
-    is_open = settings.stages is None and experiment.query_set.is_judged and trial.rules.floor is not None
+    is_open = settings.stages is None and experiment.query_set.is_judged and evidence.rules.floor is not None
     if not is_open or state.verdict.outcome is Outcome.SAFE or (experiment.pool_depth or _STAGES) >= _STAGES:
         return False
     if (settings.most_deep or 0) < _STAGES or not experiment.stores[FULL].store.info.has_texts:
         return False
     scores = {}
     for depth in depths_reached(experiment):
-        rows = candidate_rows(experiment, trial.runs, TWO_STAGE, depth)
-        scores[f"{TWO_STAGE} {depth}"] = trial.scores(rerank(experiment, rows, depth).run)
-    family = family_of(experiment, trial.runs.full, trial.rules, scores)
+        rows = candidate_rows(experiment, evidence.runs, TWO_STAGE, depth)
+        scores[f"{TWO_STAGE} {depth}"] = evidence.scores(rerank(experiment, rows, depth).run)
+    family = family_of(experiment, evidence.runs.full, evidence.rules, scores)
     return not any(bounds.lower >= settings.margin for bounds in family.values())
 
 
@@ -644,8 +643,9 @@ def _recent(ground: _Ground, pool: Pool, query: int) -> Lately:
     half = slice(depth // 2, depth)
     left_out = set(query_set.grades(query_id))
     if not query_set.is_judged:
-        own = [query_id] if query_set.exclude_self else []
-        left_out = {*ground.runs.by_store[TRANSLATED].run.top(query_id, CUT), *own}
+        left_out = set(ground.runs.by_store[TRANSLATED].run.top(query_id, CUT))
+        if query_set.exclude_self:
+            left_out.add(query_id)
     rows = ranked.rows[query, half]
     is_left = np.array([document not in left_out for document in documents.take(rows)], dtype=bool)
     rows = rows[is_left]

@@ -35,16 +35,17 @@ class TimedRun:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """What the stores of an audit have answered, each asked once.
+    """The answers of the stores of an audit, each asked once.
 
     `by_store` is what users get of each store: by its own index, the full re-embed by exact search. `exact` is the
-    exact search of each. `words` is BM25 of the translated store's texts, None where nothing needs it. `candidates` are
-    the first ids for each query, as many as the deepest arm of the name `two-stage` or `together` ranks again.
+    exact search of each. `bm25` is of the words of the translated store's texts, None where nothing needs it.
+    `candidates` are the first ids for each query, as many as the deepest arm of the name `two-stage` or `together`
+    ranks again.
     """
 
     by_store: Mapping[str, TimedRun] = field(default_factory=dict)
     exact: Mapping[str, TimedRun] = field(default_factory=dict)
-    words: TimedRun | None = None
+    bm25: TimedRun | None = None
     candidates: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     @property
@@ -67,11 +68,11 @@ def search_stores(experiment: Experiment, *, for_pool: bool) -> Runs:
     }
     has_texts = experiment.stores[TRANSLATED].store.info.has_texts
     needs_words = experiment.ranks_words or (has_texts and experiment.query_set.is_judged)
-    words = rank_by_words(experiment) if needs_words else None
+    bm25 = rank_by_words(experiment) if needs_words else None
     candidates = {}
     if depths_asked(experiment) and (for_pool or can_rerank(experiment)):
         candidates = _candidates(experiment)
-    return Runs(by_store, exact, words, candidates)
+    return Runs(by_store, exact, bm25, candidates)
 
 
 def with_reference(runs: Runs, experiment: Experiment) -> Runs:

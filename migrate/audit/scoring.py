@@ -62,16 +62,16 @@ def true_scores(experiment: Experiment, full: Rankings, run: Rankings) -> TopSco
     scores = np.full((len(ids), CUT), worst)
     for start in range(0, len(ids), _TOGETHER):
         block = range(start, min(start + _TOGETHER, len(ids)))
-        known = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
+        ranked_scores = [dict(zip(full.rankings[ids[i]], full.scores[ids[i]], strict=True)) for i in block]
         tops = [run.top(ids[i], CUT) for i in block]
-        unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, known, strict=True)]
+        unknown = [set(top) - scores_of.keys() for top, scores_of in zip(tops, ranked_scores, strict=True)]
         rows: dict[str, list[int]] = {doc_id: [] for doc_id in set().union(*unknown)}
         known_rows = documents.all_rows_of(rows)
         for row, key in zip(known_rows.tolist(), documents.take(known_rows), strict=True):
             rows[key].append(row)
         rows_of = [np.array([row for d in sorted(lacking) for row in rows[d]], dtype=np.int64) for lacking in unknown]
-        ranked = rank_true_rows(experiment, block, rows_of)
-        for i, top, scores_of, more in zip(block, tops, known, ranked, strict=True):
+        further = rank_true_rows(experiment, block, rows_of)
+        for i, top, scores_of, more in zip(block, tops, ranked_scores, further, strict=True):
             scores_of |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
             scores[i, : len(top)] = [scores_of.get(doc_id, worst) for doc_id in top]
     return -scores if metric == "l2" else scores

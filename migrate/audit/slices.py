@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.bounds import Bounds
+from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.trial import Trial
 from migrate.audit.verdict import Finding
 from migrate.stores.base import Store
 from migrate.stores.confidence import usable_confidence
@@ -81,16 +81,16 @@ class Slice:
     retention: Bounds
 
 
-def find_slices(trial: Trial, subjects: Mapping[str, str], arm: Scores, full: Scores) -> tuple[Slice, ...]:
+def find_slices(evidence: Evidence, subjects: Mapping[str, str], arm: Scores, full: Scores) -> tuple[Slice, ...]:
     """Return queries by their length, by topic, by confidence and by metadata of the documents they are about.
 
     `subjects` are the documents that queries are about. Scores are those of the translated store and of the full
     re-embed, (c,) each, one for each distinct text. What is not known of the stores makes no slice, nor does a
     confidence that is not to be used.
     """
-    bootstrap = trial.rules.bootstrap()
+    bootstrap = evidence.rules.bootstrap()
     slices = []
-    for by, labels in _labellings(trial.experiment, subjects).items():
+    for by, labels in _labellings(evidence.experiment, subjects).items():
         for value, rows in _groups(labels).items():
             grouped = replace(bootstrap, grouping=bootstrap.grouping.at(rows))
             bounds = grouped.retention(arm[rows], full[rows])

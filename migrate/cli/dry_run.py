@@ -14,7 +14,7 @@ from migrate.steps.base import GENERAL
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
-    from migrate.steps.base import PaidStep
+    from migrate.steps.base import Job, PaidStep
 
 DRY_RUN = option(
     "--dry-run",
@@ -35,7 +35,7 @@ def stop_if_dry(
     *,
     reads: Sequence[object],
     writes: Sequence[object],
-    step: PaidStep[Any] | None = None,
+    step: PaidStep[Any] | Job[Any] | None = None,
     models: Sequence[PlannedModel] = (),
     embeds: Sequence[str] = (),
     as_json: bool,
@@ -46,11 +46,10 @@ def stop_if_dry(
     """
     if not dry_run:
         return
-    from migrate.cost.spending import PlanEstimate
+    from migrate.cost.spending import estimate_of
 
     models = models if step is None else step.models
-    estimates = [model.estimate() for model in models]
-    estimate = PlanEstimate(tuple(filter(None, estimates))) if step is None else step.estimate()
+    estimate = estimate_of(models) if step is None else step.estimate()
     sentences = [model.sentence for model in estimate.models]
     sentences += [*_free_sentences(models), *_beyond(estimate.usd, None if step is None else step.max_cost)]
     sentences = [*embeds, *sentences] or ["to embed: nothing"]

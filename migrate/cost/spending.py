@@ -136,3 +136,9 @@ class PlanEstimate:
                 f"this would cost {dollars(self.usd)}, more than max_cost ({dollars(max_cost)}); nothing was spent, "
                 "raise max_cost to go on"
             )
+
+
+def estimate_of(models: Iterable[PlannedModel], *, progress: Progress = no_progress) -> PlanEstimate:
+    """Count and price what the models will be asked for."""
+    estimates = [model.estimate(progress=progress) for model in models]
+    return PlanEstimate(tuple(estimate for estimate in estimates if estimate is not None))

@@ -1,5 +1,8 @@
 """The form of a step: fields that are parameters and options at once, an estimate, a run, a function made of it.
 
+A step is a request: it holds what was asked for, and never changes. `open` gives the job: a record of the opened
+stores, models and stitches, with what the models will be asked for, and the work.
+
 The module of a step imports no library, as `--help` reads the options from its fields; what does the work comes late.
 """
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 from migrate.progress import Progress, no_progress
 
@@ -163,8 +166,83 @@ class PaidOptions:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Job(ABC, Generic[Result]):
+    """The stores and models of a step, opened, and the work.
+
+    Attributes
+    ----------
+    options
+        What was asked for.
+    models
+        The models that may be asked, each with the texts that are still to be embedded.
+    """
+
+    options: PaidOptions
+    models: tuple[PlannedModel, ...]
+
+    @property
+    def cap(self) -> SpendingCap:
+        """The cap that the models share."""
+        return self.options.cap
+
+    @property
+    def max_cost(self) -> float | None:
+        """Dollars that may be spent without a question; None for no limit."""
+        return self.options.max_cost
+
+    def estimate(self) -> PlanEstimate:
+        """Count and price what the models that cost money will be asked for. Nothing is embedded.
+
+        Counted once: after a run it still says what was expected before.
+        """
+        from migrate.cost.spending import estimate_of
+
+        return estimate_of(self.models, progress=self.options.progress)
+
+    @abstractmethod
+    def execute(self) -> Result:
+        """Do the work."""
+
+    def run(self) -> Result:
+        """Do the work if the estimate is within `max_cost`, and spend no more than that; None is for no limit.
+
+        Raises
+        ------
+        SpendingError
+            The estimate is beyond it, and nothing was spent; or it was too low, and what would have gone beyond was not
+            sent. What was paid for is in the cache, where there is one.
+        """
+        if self.max_cost is not None:
+            self.estimate().refuse_beyond(self.max_cost)
+        self.cap.cap_usd = self.max_cost
+        return self.execute()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobStep(PaidOptions, Step[Result]):
+    """A step that embeds, and opens what it names into a job."""
+
+    @abstractmethod
+    def open(self) -> Job[Result]:
+        """Open what the step names, and make sure that it goes together. Nothing is embedded."""
+
+    def estimate(self) -> PlanEstimate:
+        """Count and price what the models that cost money will be asked for. Nothing is embedded."""
+        return self.open().estimate()
+
+    def execute(self) -> Result:
+        """Do the work, whatever it costs below the cap."""
+        return self.open().execute()
+
+    def run(self) -> Result:
+        """Check the parameters, and do the work within `max_cost`, as the job does."""
+        self.check()
+        return self.open().run()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PaidStep(PaidOptions, Step[Result]):
-    """A step that embeds: the models that it asks, and what that will cost."""
+    """A step that embeds, and opens by itself: the models that it asks, and what that will cost."""
 
     @cached_property
     @abstractmethod
@@ -176,10 +254,9 @@ class PaidStep(PaidOptions, Step[Result]):
 
         Counted once: after a run it still says what was expected before.
         """
-        from migrate.cost.spending import PlanEstimate
+        from migrate.cost.spending import estimate_of
 
-        estimates = [model.estimate(progress=self.progress) for model in self.models]
-        return PlanEstimate(tuple(estimate for estimate in estimates if estimate is not None))
+        return estimate_of(self.models, progress=self.progress)
 
     def run(self) -> Result:
         """Do the work if the estimate is within `max_cost`, and spend no more than that; None is for no limit.
@@ -224,9 +301,10 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__
     call.__doc__ = _docstring(kind)
-    kind_parameters, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
+    kind_parameters = inspect.signature(kind).parameters
+    (result,) = get_args(kind.__orig_bases__[-1])  # type: ignore[attr-defined]
     parameters = [kind_parameters[field.name] for field in fields_of(kind)]
-    signature = inspect.Signature(parameters, return_annotation=result)
+    signature = inspect.Signature(parameters, return_annotation=result.__forward_arg__)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 

@@ -287,13 +287,14 @@ def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them(
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
     asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
-    prepared = prepare_audit(asked, asked.inputs)
+    inputs = asked.open().inputs
+    prepared = prepare_audit(inputs)
     runs = search_stores(prepared.experiment, for_pool=True)
-    return grow_pool(prepared.experiment, runs, prepared.costs, asked.inputs.embedder, asked.most_deep)
+    return grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder)
 
 
-def true_scores_of(trial, run):
-    return true_scores(trial.experiment, trial.runs.full, run)
+def true_scores_of(evidence, run):
+    return true_scores(evidence.experiment, evidence.runs.full, run)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -301,15 +302,15 @@ def true_scores_of(trial, run):
 def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, metric, tmp_path):
     pool = unjudged_pool(moved(tmp_path / "store", scale, metric=metric))
     assert 0 < pool.summary.documents < 0.8 * COUNT
-    trial = pool.trial
-    arm, within = (true_scores_of(trial, trial.runs.by_store[name].run) for name in (TRANSLATED, FULL))
-    temperature = agreement_temperature(trial.experiment, trial.runs.full)
+    evidence = pool.evidence
+    arm, within = (true_scores_of(evidence, evidence.runs.by_store[name].run) for name in (TRANSLATED, FULL))
+    temperature = agreement_temperature(evidence.experiment, evidence.runs.full)
     scores = score_rows(ASKED.astype(np.float64), VECTORS.astype(np.float64), metric)
     best = -np.sort(-scores, axis=1)[:, :CUT]
     assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
     true, pooled = (agreement(arm, full, temperature=temperature) for full in (best, within))
     assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
-    floor = trial.rules.floor
+    floor = evidence.rules.floor
     least, expected = (UNJUDGED.merged(pooled) * values for values in (floor.least, floor.expected))
     assert least.mean() <= UNJUDGED.merged(true).mean()
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
@@ -381,11 +382,11 @@ def chunked(tmp_path):
 
 def test_all_chunks_of_the_first_documents_are_in_the_pool(chunked):
     """The true score of a document is that of its best chunk."""
-    trial = unjudged_pool(chunked[1]).trial
-    run = trial.runs.by_store[TRANSLATED].run
+    evidence = unjudged_pool(chunked[1]).evidence
+    run = evidence.runs.by_store[TRANSLATED].run
     scores = (ASKED @ VECTORS.T).reshape(len(QUERIES), 3, 1000).max(axis=1)
     tops = [[int(doc[1:]) for doc in run.top(query.id, CUT)] for query in QUERIES]
-    assert true_scores_of(trial, run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
+    assert true_scores_of(evidence, run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
 
 
 def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
@@ -404,17 +405,17 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    trial = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).trial
-    runs = trial.runs
-    for run in (runs.by_store[STAY], runs.words, fuse(trial.experiment, runs.by_store[TRANSLATED], runs.words)):
-        assert np.isfinite(true_scores_of(trial, run.run)).all()
+    evidence = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).evidence
+    runs = evidence.runs
+    for run in (runs.by_store[STAY], runs.bm25, fuse(evidence.experiment, runs.by_store[TRANSLATED], runs.bm25)):
+        assert np.isfinite(true_scores_of(evidence, run.run)).all()
 
 
 def test_a_query_is_not_answered_by_its_own_document(tmp_path):
     asked = [Query(doc.id, doc.text) for doc in DOCUMENTS[200:260]]
     store = moved(tmp_path / "store", 0.3)
     pool = unjudged_pool(store, query_set=QuerySet(asked, None, "made", exclude_self=True))
-    run = pool.trial.runs.full
+    run = pool.evidence.runs.full
     assert set(run.rankings) == {query.id for query in asked}
     assert not any(query.id in run.rankings[query.id] for query in asked)
 
@@ -441,7 +442,7 @@ def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
     store = moved(tmp_path / "store", 0.3)
     bounds = audit(store, by_pool(20), UNJUDGED, no_bm25=True).verdict.retention
     pool = unjudged_pool(store)
-    within = pool.trial.scores(pool.trial.runs.by_store[TRANSLATED].run)
+    within = pool.evidence.scores(pool.evidence.runs.by_store[TRANSLATED].run)
     most = Bootstrap(resamples=500).retention(within, np.ones(len(within)))
     assert bounds.lower < most.lower, "the floor costs something"
     margin = 1 - LOSS_AT_MOST * (1 - (bounds.lower + most.lower) / 2)  # the limit of SAFE is between

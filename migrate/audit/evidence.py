@@ -15,7 +15,7 @@ from migrate.search.runs import Rankings
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Evidence:
     """An experiment that has a reference, a full re-embed or a pool, and what its stores have answered.
 
     `proof` is how the reference was shown to be one, `outside` what lies around a pool, None where nothing does.
