@@ -75,7 +75,7 @@ def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) ->
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
-    if not doubts and judged >= 0.9 and verdict.has_enough:  # what rankings found has been graded
+    if not doubts and judged >= 0.9 and verdict.observations.has_enough:  # what rankings found has been graded
         yield from unrelated_grades(query_set, full, bootstrap)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
         agreements = (agreement_scores(evidence.experiment, runs[FULL], runs[name]) for name in (TRANSLATED, FULL))

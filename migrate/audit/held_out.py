@@ -40,14 +40,14 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """For a person."""
-        bounds, count = self.verdict.retention, self.verdict.n_documents
+        bounds, count = self.verdict.retention, self.verdict.observations.documents
         few = f", the first 10 of the {count} documents left are hardly a selection"
-        measured = f"{self.verdict.measured} {self.verdict.figure(bounds.estimate)}"
-        relevant = "" if self.verdict.provisional else f"{self.relevant:,} of them relevant; "
+        measured = f"{self.verdict.scale.measured} {self.verdict.scale.figure(bounds.estimate)}"
+        relevant = "" if self.verdict.scale.provisional else f"{self.relevant:,} of them relevant; "
         return (
             f"without the {self.documents:,} documents that have true vectors ({relevant}"
             f"{self.queries:,} queries left): {self.verdict.outcome.value}, {measured} (95 % bounds: "
-            f"{self.verdict.span(bounds)}){few if self.verdict.lacks_documents else ''}"
+            f"{self.verdict.scale.span(bounds)}){few if self.verdict.observations.lacks_documents else ''}"
         )
 
 
@@ -110,7 +110,7 @@ def audit_held_out(evidence: Evidence, excluded: frozenset[str], findings: Itera
     scores = (deciding_scores(reduced, full, run) for run in (arm, full))
     rules = Rules(remaining, experiment.settings, experiment.n_documents - len(excluded), floor)
     verdict = rules.verdict(*scores).doubted(findings)
-    return HeldOut(len(excluded), len(excluded & query_set.relevant), verdict.n_queries, verdict)
+    return HeldOut(len(excluded), len(excluded & query_set.relevant), verdict.observations.queries, verdict)
 
 
 def _without(query_set: QuerySet, excluded: frozenset[str]) -> tuple[QuerySet, np.ndarray]:

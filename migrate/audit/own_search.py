@@ -89,8 +89,8 @@ def _own_search(name: str, evidence: Evidence) -> OwnSearch:
     index = _index_name(evidence.experiment.stores[name].store.info, setting)
     remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
     estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
-    figures = [exactly.figure(estimate) for estimate in estimates]
-    keeps = f"has {exactly.measured}" if exactly.provisional else "keeps"
+    figures = [exactly.scale.figure(estimate) for estimate in estimates]
+    keeps = f"has {exactly.scale.measured}" if exactly.scale.provisional else "keeps"
     both = f"{_NAMES[name]} {keeps} {figures[0]} exactly, {figures[1]} by its own search ({index})"
     return OwnSearch(
         arm=name,

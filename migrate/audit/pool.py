@@ -265,7 +265,7 @@ class GrownPool:
     def _may_change(self) -> bool:
         """True where either verdict would come about if documents outside took nothing, or as much as they may."""
         floor = self.evidence.rules.floor
-        if floor is None or self.verdict.lacks_documents:
+        if floor is None or self.verdict.observations.lacks_documents:
             return False
         rules = replace(self.evidence.rules, floor=None)
         scores = ((self.arm, self.full), floor.extreme(self.arm, self.full))

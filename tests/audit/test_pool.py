@@ -323,7 +323,7 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
     store = moved(tmp_path / "store", scale)
     full, pooled = (audit(store, by, UNJUDGED, no_bm25=True, margin=0.8) for by in (reference, by_pool()))
     assert (full.verdict.outcome, pooled.verdict.outcome) == (outcome, outcome)
-    assert pooled.verdict.provisional and pooled.pool.documents < COUNT
+    assert pooled.verdict.scale.provisional and pooled.pool.documents < COUNT
     assert pooled.pool.steps[0].depth == 20
     assert {RANDOM, MEAN} <= pooled.skipped_arms.keys()
     text = shown(pooled)
@@ -370,7 +370,7 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
     full, pooled = audits_of(true, translated, 10, QUERY_SET, tmp_path)
     assert full.verdict.outcome is not Outcome.NOT_SAFE
     biased = Bootstrap(resamples=500).retention(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)))
-    assert biased.upper < full.verdict.margin, "the pool alone would have said it"
+    assert biased.upper < full.verdict.scale.safe, "the pool alone would have said it"
     assert pooled.verdict.outcome is not Outcome.NOT_SAFE
     assert pooled.verdict.retention.upper >= full.verdict.retention.estimate
 
