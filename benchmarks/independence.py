@@ -290,7 +290,7 @@ def copies(data: Path, folder: Path, count: int) -> None:
             for query_set in (judged, replace(judged, qrels=None)) if count else ():
                 try:
                     report = _audited(moved, query_set, known)
-                    row += [f"{report.verdict.n_queries:,}", report.headline.split(":")[0]]
+                    row += [f"{report.verdict.observations.queries:,}", report.headline.split(":")[0]]
                 except InconclusiveError as error:
                     left = re.search(r"(\d+) others are left", str(error))
                     row += [left[1] if left else "", "INCONCLUSIVE"]
@@ -376,7 +376,7 @@ def verdicts(data: Path, folder: Path, pairs: int) -> None:
                 bounds, held_out = report.verdict.retention, report.held_out
                 kept = "" if held_out is None else f"{held_out.verdict.retention.estimate:.3f}"
                 figures = [f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}", kept, report.verdict.outcome.value]
-                rows.append([kind, wording, f"{report.verdict.n_queries:,}", *figures])
+                rows.append([kind, wording, f"{report.verdict.observations.queries:,}", *figures])
     head = ["log and others", "judges", "queries", "retention", "lower", "without true vectors", "verdict"]
     print(f"\n{pairs:,} documents that a log chose\n\n{table([head, *rows])}", flush=True)
 

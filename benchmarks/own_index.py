@@ -101,7 +101,7 @@ def row_of(name: str, location: str, reference: Path, embedder: Embedder, beir: 
         chosen = searches[0].setting
         setting = "-" if chosen is None else str(chosen)
     verdict = report.verdict
-    bounds = verdict.span(verdict.retention)
+    bounds = verdict.scale.span(verdict.retention)
     return f"| {name} | {exactly:.3f} | {verdict.retention.estimate:.3f} | {setting} | {verdict.outcome}, {bounds} |"
 
 

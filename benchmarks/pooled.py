@@ -51,6 +51,7 @@ from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
 from migrate.audit.report import AuditReport
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
+from migrate.audit.retrieval import search_stores
 from migrate.audit.step import Audit
 from migrate.audit.verdict import Verdict
 from migrate.datasets.beir import load_beir
@@ -199,14 +200,16 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
         no_bm25=True,
         resamples=1_000,
     )
-    retriever = prepare_audit(audit, audit.inputs)
+    inputs = audit.open().inputs
+    prepared = prepare_audit(inputs)
+    runs = search_stores(prepared.experiment, for_pool=True)
     within, expected, least = [], [], []
     for seed in range(draws):
-        drawn = replace(retriever, settings=replace(retriever.settings, seed=seed))
-        pool = grow_pool(drawn, audit.most_deep)
-        floor = pool.rules.floor
+        drawn = replace(prepared.experiment, settings=replace(prepared.experiment.settings, seed=seed))
+        pool = grow_pool(drawn, runs, prepared.costs, inputs.embedder)
+        floor = pool.evidence.rules.floor
         assert floor is not None
-        within.append(pool.retriever.search(FULL).run)
+        within.append(pool.evidence.runs.full)
         expected.append(floor.expected.mean())
         least.append(floor.least.mean())
     qrels, ids = migration.query_set.qrels or {}, migration.query_set.query_ids

@@ -7,22 +7,34 @@ verdict is by the measures and the findings alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from migrate.audit import findings as find
-from migrate.audit.arms import measure_arms
+from migrate.audit.arms import Measures, measure_arms
 from migrate.audit.diagnostics import diagnose
+from migrate.audit.evidence import Evidence
+from migrate.audit.experiment import rules_of
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
-from migrate.audit.inputs import AuditInputs, prepare_audit, refuse_documents_found
+from migrate.audit.inputs import (
+    AuditInputs,
+    ModelOf,
+    Prepared,
+    open_inputs,
+    planned_models,
+    prepare_audit,
+    refuse_documents_found,
+)
 from migrate.audit.locations import locations_of
-from migrate.audit.options import BUILD, AuditOptions
+from migrate.audit.options import AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
-from migrate.audit.pool import grow_pool
+from migrate.audit.pool import GrownPool, grow_pool
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
+from migrate.audit.retrieval import search_stores
+from migrate.audit.rules import Settings
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, margin_remarks
 from migrate.embed import reembed_store
@@ -30,23 +42,41 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept
 from migrate.manifest import Manifest, ReportFacts
 from migrate.selection.matches import claim_of_store, matches
+from migrate.steps.base import Job
+from migrate.steps.opening import model_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.content import content_of
 from migrate.vectors import Progress
 
 
-def run_audit(options: AuditOptions, inputs: AuditInputs) -> AuditReport:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditJob(Job["AuditReport"]):
+    """An audit whose stores, models and queries are open."""
+
+    inputs: AuditInputs
+
+    def execute(self) -> AuditReport:
+        """Build the reference where that is asked for, and audit."""
+        return run_audit(self.inputs)
+
+
+def open_audit(options: AuditOptions, load: ModelOf = model_of) -> AuditJob:
+    """Open what an audit reads, and make sure that it goes together; models that are named are loaded by `load`."""
+    inputs = open_inputs(options, load)
+    return AuditJob(options=options, models=planned_models(options.cap, inputs), inputs=inputs)
+
+
+def run_audit(inputs: AuditInputs) -> AuditReport:
     """Build the reference where that is asked for, and audit."""
-    reference = inputs.full
-    with ExitStack() as stack:
-        if options.reference == BUILD:
-            claim = claim_of_store(inputs.translated, inputs.embedder, seed=options.seed)
-            location = inputs.translated.info.location
-            matches(claim, inputs.embedder, past_cache=True).require(location)  # before every text is paid for
-            refuse_documents_found(options, inputs)
-            reference = stack.enter_context(_embedded(inputs.translated, inputs.embedder, options.progress))
-        return audit_store(options, inputs, reference)
+    if not inputs.builds_reference:
+        return audit_store(inputs, inputs.full)
+    translated = inputs.translated
+    claim = claim_of_store(translated, inputs.embedder, seed=inputs.settings.seed)
+    matches(claim, inputs.embedder, past_cache=True).require(translated.info.location)  # before every text is paid for
+    refuse_documents_found(inputs)
+    with _embedded(translated, inputs.embedder, inputs.progress) as reference:
+        return audit_store(inputs, reference)
 
 
 @contextmanager
@@ -62,39 +92,55 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
         yield open_store(path)
 
 
-def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | None) -> AuditReport:
+def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditReport:
     """Answer the queries with every arm that the inputs allow, and judge the translated store.
 
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
     re-embed, None for a pool.
     """
-    choosers = inputs.choosers
-    retriever = prepare_audit(options, inputs, reference)
+    prepared = prepare_audit(inputs, reference)
+    runs = search_stores(prepared.experiment, for_pool=prepared.proof is None)
     pool = None
-    if options.is_pooled:
-        pool = grow_pool(retriever, options.most_deep, announce=options.announce)
-        retriever = pool.retriever
-    rules = retriever.rules() if pool is None else pool.rules
-    query_set, measures = retriever.query_set, measure_arms(retriever, rules)
-    results, scores = measures.results, measures.scores
+    if prepared.proof is None:
+        pool = grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder, announce=inputs.announce)
+        evidence = pool.evidence
+    else:
+        evidence = Evidence(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
+    measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
+    return report_of(inputs, prepared, evidence, measures, pool)
 
-    searches = own_searches(retriever, rules)
+
+def report_of(
+    inputs: AuditInputs,
+    prepared: Prepared,
+    evidence: Evidence,
+    measures: Measures,
+    pool: GrownPool | None,
+) -> AuditReport:
+    """Return the report of what was measured: findings first, as a doubt among them takes a SAFE away."""
+    experiment = evidence.experiment
+    query_set = experiment.query_set
+    results = measures.results
+    scores = measures.scores
+    searches = own_searches(evidence)
     findings = [
         *findings_of(searches),
-        *_remarks(options, measures.skipped),
-        *retriever.findings,
-        *find.oddities(retriever, rules, scores, results[FULL].mean("judged@10") or 0),
+        *_remarks(inputs.settings, measures.skipped),
+        *prepared.findings,
+        *(evidence.proof.findings if pool else ()),
+        *find.oddities(evidence, scores, results[FULL].mean("judged@10") or 0),
     ]
-    unexplained = unexplained_documents(retriever, choosers)
-    true = true_documents(inputs.translated, retriever.keys[TRANSLATED])
-    held_out = audit_held_out(retriever, true | unexplained, findings, pool.outside if pool else None)
-    findings += find.of_true_vectors(retriever, choosers, true, unexplained, held_out)
-    diagnostics = diagnose(retriever, rules, scores)
+    subjects = find.subjects_of(evidence)
+    unexplained = unexplained_documents(experiment, inputs.choosers)
+    true = true_documents(experiment.stores[TRANSLATED])
+    held_out = audit_held_out(evidence, true | unexplained, findings)
+    findings += find.of_true_vectors(evidence, subjects, inputs.choosers, true, unexplained, held_out)
+    diagnostics = diagnose(evidence, subjects, scores)
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
-    findings += unused_fields(diagnostics.slices, options.slice)
-    findings += searched_exactly(retriever)
+    findings += unused_fields(diagnostics.slices, inputs.settings.slices)
+    findings += searched_exactly(experiment)
 
-    verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
+    verdict = evidence.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     stores = {"translated": inputs.translated, "source": inputs.source}
     report = AuditReport(
         verdict=replace(verdict, remedy=pool.remedy if pool else None),
@@ -103,43 +149,43 @@ def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | N
         measure=query_set.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
         query_texts=tuple(query.text for query in query_set.distinct),
-        n_documents=retriever.n_documents,
+        n_documents=experiment.n_documents,
         dataset=query_set.name,
         findings=tuple(findings),
-        manifest=_manifest(options, inputs, len(query_set.distinct), retriever.n_documents),
+        manifest=_manifest(inputs, len(query_set.distinct), experiment.n_documents),
         family=measures.family,
         plan=measures.plan,
         skipped_arms=measures.skipped,
         held_out=held_out,
         diagnostics=diagnostics,
-        reference=retriever.proof,
+        reference=evidence.proof,
         pool=pool.summary if pool else None,
         made_from=query_set.made_from,
         reference_at=None if inputs.full is None else inputs.full.info.location,
         is_kept=is_kept(inputs.embedder),
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
-        rules=rules,
+        rules=evidence.rules,
         searches=searches,
     )
-    return report if find.has_standard(rules, scores) else report.without_standard()
+    return report if find.has_standard(evidence.rules, scores) else report.without_standard()
 
 
-def _remarks(options: AuditOptions, skipped: Mapping[str, str]) -> Iterator[Finding]:
+def _remarks(settings: Settings, skipped: Mapping[str, str]) -> Iterator[Finding]:
     """Yield caveats on the margin, and on arms with depths that were asked for and are left out."""
-    yield from (Finding("caveat", remark) for remark in margin_remarks(options.margin, options.margin_from))
+    yield from (Finding("caveat", remark) for remark in margin_remarks(settings.margin, settings.margin_from))
     missing = [f"{name} {need}" for name, need in skipped.items() if name.startswith((TWO_STAGE, f"{TOGETHER} "))]
-    if options.stages and missing:
+    if settings.stages and missing:
         yield Finding("caveat", f"left out: {'; '.join(missing)}")
 
 
-def _manifest(options: AuditOptions, inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest:
+def _manifest(inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest:
     manifest = inputs.translated.info.manifest
     return Manifest(
         kind="report",
         model=manifest.model if manifest else None,
         source_model=manifest.source_model if manifest else None,
-        seed=options.seed,
+        seed=inputs.settings.seed,
         counts={"queries": n_queries, "documents": n_documents},
-        details=ReportFacts(dataset=inputs.query_set.name, resamples=options.resamples).as_details(),
+        details=ReportFacts(dataset=inputs.query_set.name, resamples=inputs.settings.resamples).as_details(),
     )

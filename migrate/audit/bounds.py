@@ -13,9 +13,9 @@ all bounded scores is conjectured, with no exception known; `benchmarks/verdicts
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import inf, isfinite, nan
 from typing import Final
 
@@ -75,6 +75,14 @@ class Grouping:
 
     groups: NDArray[np.int64] | None = None
     evenly: bool = False
+    _numbers: NDArray[np.int64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Number the groups in the order in which they come."""
+        groups = [] if self.groups is None else self.groups.tolist()
+        numbers: dict[int, int] = {}
+        of_queries = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
+        object.__setattr__(self, "_numbers", of_queries)
 
     @property
     def won(self) -> float:
@@ -101,12 +109,12 @@ class Grouping:
         """The number of groups; 0 where each query is one."""
         return len(self.sizes)
 
-    @cached_property
+    @property
     def sizes(self) -> NDArray[np.int64]:
         """The number of queries of each group; none where each query is one."""
         return np.bincount(self._numbers)
 
-    @cached_property
+    @property
     def size(self) -> float:
         """The number of queries of a group that was not seen: the mean over groups, each by the square of its size.
 
@@ -115,14 +123,8 @@ class Grouping:
         """
         if not self.count:
             return 1.0
-        return float((self.sizes**3).sum() / (self.sizes**2).sum())
-
-    @cached_property
-    def _numbers(self) -> NDArray[np.int64]:
-        """The number of each query's group, in the order in which groups come."""
-        groups = [] if self.groups is None else self.groups.tolist()
-        numbers: dict[int, int] = {}
-        return np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
+        sizes = self.sizes
+        return float((sizes**3).sum() / (sizes**2).sum())
 
 
 UNGROUPED = Grouping()

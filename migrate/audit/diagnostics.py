@@ -9,11 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.audit.evidence import Evidence
+from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
-from migrate.audit.retrieval import Retriever
-from migrate.audit.rules import Rules
 from migrate.audit.slices import Slice, find_slices
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric
@@ -44,18 +44,19 @@ class Regression:
     hits: Mapping[str, tuple[Hit, ...]]
 
 
-def find_regressions(retriever: Retriever, scores: Mapping[str, Scores]) -> tuple[Regression, ...]:
+def find_regressions(evidence: Evidence, scores: Mapping[str, Scores]) -> tuple[Regression, ...]:
     """Return the ten queries whose score falls furthest behind that of the full re-embed, worst first, ties by place.
 
     Queries of one text are one, with their mean `scores` by the deciding measure, (c,) for each arm, and the hits of
     the first of them.
     """
-    query_set, runs = retriever.query_set, retriever.compared
+    query_set = evidence.experiment.query_set
+    runs = evidence.runs.compared
     loss = scores[FULL] - scores[TRANSLATED]
     worst = [int(row) for row in np.argsort(-loss, kind="stable")[:10] if loss[row] > TIE]
     queries = [query_set.distinct[row] for row in worst]
     tops = {(name, query.id): runs[name].top(query.id, 3) for name in runs for query in queries}
-    texts = retriever.texts(sorted({doc_id for top in tops.values() for doc_id in top}))
+    texts = evidence.experiment.stores[TRANSLATED].texts(sorted({doc_id for top in tops.values() for doc_id in top}))
 
     def hit(query_id: str, doc_id: str) -> Hit:
         line = " ".join(texts.get(doc_id, "").split())
@@ -215,38 +216,41 @@ class Diagnostics:
     hubness: tuple[Hubness, ...] = ()
 
 
-def diagnose(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores]) -> Diagnostics:
+def diagnose(evidence: Evidence, subjects: Mapping[str, str], scores: Mapping[str, Scores]) -> Diagnostics:
     """Compare the translated store with the full re-embed and, where there is one, with the source store.
 
-    `scores` are those of the arms by the deciding measure, (c,) each. In a pool there are no topics, and the slices are
-    of scores as they are expected.
+    `subjects` are the documents that queries are about, `scores` those of the arms by the deciding measure, (c,) each.
+    In a pool there are no topics, and the slices are of scores as they are expected.
     """
-    likely, runs = rules.likely(scores[TRANSLATED], scores[FULL]), retriever.compared
-    ids, sampled = _sample(retriever, retriever.settings.seed)
+    experiment = evidence.experiment
+    runs = evidence.runs.compared
+    arm, full = evidence.rules.likely(scores[TRANSLATED], scores[FULL])
+    ids, sampled = _sample(experiment)
     calibration = None
     if STAY in runs:
-        metrics = retriever.stores[STAY].info.metric, retriever.stores[TRANSLATED].info.metric
-        calibration = table_of_thresholds(runs[STAY], runs[TRANSLATED], retriever.query_set, metrics)
+        metrics = experiment.stores[STAY].store.info.metric, experiment.stores[TRANSLATED].store.info.metric
+        calibration = table_of_thresholds(runs[STAY], runs[TRANSLATED], experiment.query_set, metrics)
     return Diagnostics(
-        find_regressions(retriever, scores),
-        find_slices(retriever, rules, *likely),
+        find_regressions(evidence, scores),
+        find_slices(evidence, subjects, arm, full),
         calibration,
         tuple(
-            hubness_of(name, vectors, retriever.stores[name].info.metric)
+            hubness_of(name, vectors, experiment.stores[name].store.info.metric)
             for name, vectors in sampled.items()
             if len(ids) > NEIGHBOURS
         ),
     )
 
 
-def _sample(retriever: Retriever, seed: int) -> tuple[tuple[str, ...], dict[str, Vectors]]:
+def _sample(experiment: Experiment) -> tuple[tuple[str, ...], dict[str, Vectors]]:
     """Return up to 2,000 ids that all stores have, and their vectors in each; other chunks have other ids."""
-    shown = (STAY, TRANSLATED) if retriever.in_pool else (STAY, TRANSLATED, FULL)
-    names = [name for name in shown if name in retriever.stores]
-    ids = retriever.keys[TRANSLATED].ids
-    rows_in = {name: ids.matches(retriever.keys[name].ids) for name in names}
+    stores = experiment.stores
+    shown = (STAY, TRANSLATED) if experiment.in_pool else (STAY, TRANSLATED, FULL)
+    names = [name for name in shown if name in stores]
+    ids = stores[TRANSLATED].keys.ids
+    rows_in = {name: ids.matches(stores[name].keys.ids) for name in names}
     is_first = rows_in[TRANSLATED] == np.arange(len(ids))  # not of an id that came before
     common = np.flatnonzero(is_first & np.logical_and.reduce([rows >= 0 for rows in rows_in.values()]))
     # another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it
-    drawn = common[np.random.default_rng([seed, 1]).permutation(len(common))[:2_000]]
-    return tuple(ids.take(drawn)), {name: retriever.stores[name].get(rows_in[name][drawn]).vectors for name in names}
+    drawn = common[np.random.default_rng([experiment.settings.seed, 1]).permutation(len(common))[:2_000]]
+    return tuple(ids.take(drawn)), {name: stores[name].store.get(rows_in[name][drawn]).vectors for name in names}

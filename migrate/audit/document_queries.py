@@ -23,17 +23,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from enum import IntEnum
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from migrate.audit.bounds import FEWEST_QUERIES
+from migrate.audit.experiment import Experiment
 from migrate.audit.keys import PARENT_FIELD, Keys, document_keys
 from migrate.audit.measures import CUT
 from migrate.audit.query_set import QuerySet, only
 from migrate.audit.results import TRANSLATED
-from migrate.audit.retrieval import Retriever
+from migrate.audit.retrieval import search_store
 from migrate.audit.verdict import Finding, doubt
 from migrate.errors import DocumentQueriesError, InputError
 from migrate.search.bm25 import bm25_run
@@ -100,34 +100,36 @@ class Likeness(IntEnum):
     COPY = 2
 
 
-def without_documents(retriever: Retriever) -> Retriever:
-    """Return the retriever without the queries that are documents: ones they are judged by, or find.
+def without_documents(experiment: Experiment) -> tuple[Experiment, list[Finding]]:
+    """Return the experiment without the queries that are documents, ones they are judged by, or find; and findings.
 
     Where most queries are, or many of the others quote documents, there is a doubt. Sets whose queries are documents by
     design leave each query's own one out of what it finds, and stay as they are.
 
     Raises DocumentQueriesError: too few queries are left.
     """
-    query_set = retriever.query_set
-    store = retriever.stores[TRANSLATED]
-    if query_set.exclude_self or not store.info.has_texts:
-        return retriever
-    likeness = _likeness(query_set, store, retriever.keys[TRANSLATED], partial(_own_documents, retriever))
+    query_set = experiment.query_set
+    translated = experiment.stores[TRANSLATED]
+    if query_set.exclude_self or not translated.store.info.has_texts:
+        return experiment, []
+    likeness = _likeness(query_set, translated.store, translated.keys, _own_documents(experiment))
     judging = _judging(query_set, likeness)
     is_judge = np.array([likeness[query.id] < Likeness.COPY for query in query_set.queries])
     judges = judging.queries
     n_quotes = sum(likeness[query.id] == Likeness.QUOTE for query in judges)
     n_copies = len(query_set.queries) - len(judges)
-    findings = list(retriever.findings)
+    findings = []
     if n_quotes > _MANY_QUOTES * len(judges):
         findings.append(doubt(_told_of_quotes(n_quotes, len(judges))))
     if not n_copies:
-        return replace(retriever, findings=tuple(findings))
+        return experiment, findings
     findings.append(Finding("note", judging.notes[-1]))
     if n_copies > _MANY_COPIES * len(query_set.queries):
         findings.append(doubt(_told_of_copies(n_copies, len(query_set.queries))))
-    vectors = {name: of_queries[is_judge] for name, of_queries in retriever.vectors.items()}
-    return replace(retriever, query_set=judging, vectors=vectors, findings=tuple(findings))
+    stores = {
+        name: replace(searched, queries=searched.queries[is_judge]) for name, searched in experiment.stores.items()
+    }
+    return replace(experiment, query_set=judging, stores=stores), findings
 
 
 def refuse_queries(query_set: QuerySet, store: Store, parent_field: str = PARENT_FIELD) -> None:
@@ -233,12 +235,12 @@ def _likeness(
     return likeness({query.id: query.text for query in query_set.queries}, texts)
 
 
-def _own_documents(retriever: Retriever, query: Query) -> Iterable[str]:
-    """Return the documents that a query can gain by; of a long one without judgements all that it finds."""
-    query_set: QuerySet = retriever.query_set
-    if query_set.is_judged:
-        return query_set.relevant_to(query.id)
-    return retriever.search(TRANSLATED).run.top(query.id, _depth(query))
+def _own_documents(experiment: Experiment) -> Callable[[Query], Iterable[str]]:
+    """Return what says which documents a query can gain by; of a long one without judgements all that it finds."""
+    if experiment.query_set.is_judged:
+        return _judged_documents(experiment.query_set)
+    run = search_store(experiment, TRANSLATED).run
+    return lambda query: run.top(query.id, _depth(query))
 
 
 def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collection[str]]]) -> Mapping[str, Likeness]:

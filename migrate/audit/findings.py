@@ -11,13 +11,14 @@ import numpy as np
 
 from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import FEWEST_QUERIES, MARGIN, Bounds, Outcome
+from migrate.audit.evidence import Evidence
 from migrate.audit.held_out import HeldOut
 from migrate.audit.keys import Keys
 from migrate.audit.measures import CUT, Scores, ndcg, ndcg_at_random
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, RANDOM, STAY, TIE, TRANSLATED
-from migrate.audit.retrieval import Retriever
 from migrate.audit.rules import Rules
+from migrate.audit.scoring import agreement_scores
 from migrate.audit.unjudged import LOSS_AT_LEAST
 from migrate.audit.verdict import Finding, doubt
 from migrate.display import counted, percent
@@ -48,32 +49,36 @@ def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
     return not is_judged or rules.bootstrap().is_less(scores[RANDOM], rules.expected(scores[FULL]))
 
 
-def oddities(retriever: Retriever, rules: Rules, scores: Mapping[str, Scores], judged: float) -> Iterator[Finding]:
+def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) -> Iterator[Finding]:
     """Yield doubts for what speaks against the reference or the judgements; `judged` is the full one's judged@10.
 
     `scores` are those of the arms by the deciding measure, (c,) each. Unjudged queries are measured against the
     reference itself, which says nothing of it.
     """
-    runs, query_set, bootstrap = retriever.compared, retriever.query_set, rules.bootstrap()
-    arm, full = scores[TRANSLATED], scores[FULL]
+    runs = evidence.runs.compared
+    rules = evidence.rules
+    query_set = evidence.experiment.query_set
+    bootstrap = rules.bootstrap()
+    arm = scores[TRANSLATED]
+    full = scores[FULL]
     verdict = rules.verdict(arm, full)
     if query_set.is_judged:
-        has_texts = retriever.stores[TRANSLATED].info.has_texts
-        by_words = retriever.deciding_scores(retriever.bm25.run) if has_texts else None
+        bm25 = evidence.runs.bm25
+        by_words = None if bm25 is None else evidence.scores(bm25.run)
         yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
     if len(query_set.distinct) < FEWEST_QUERIES:  # which the verdict says: a few show any share by chance
         return
-    yield from _next_to_documents(retriever)
+    yield from _next_to_documents(evidence)
     doubts = (
         *alike_grades(query_set, [*runs.values()]),
         *agreed_grades(query_set, runs[TRANSLATED], runs[FULL]),
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
-    if not doubts and judged >= 0.9 and verdict.has_enough:  # what rankings found has been graded
+    if not doubts and judged >= 0.9 and verdict.observations.has_enough:  # what rankings found has been graded
         yield from unrelated_grades(query_set, full, bootstrap)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
-        agreements = (retriever.agreement(runs[name]) for name in (TRANSLATED, FULL))
+        agreements = (agreement_scores(evidence.experiment, runs[FULL], runs[name]) for name in (TRANSLATED, FULL))
         yield from contradicted(verdict.retention, bootstrap.retention(*agreements))
 
 
@@ -171,17 +176,20 @@ def _joined_by_field(query_set: QuerySet) -> Finding | None:
     return doubt(text, "groups")
 
 
-def _next_to_documents(retriever: Retriever) -> list[Finding]:
+def _next_to_documents(evidence: Evidence) -> list[Finding]:
     """Return a doubt where more than a tenth of the queries are by their vectors what they look for.
 
     They are many times nearer to their first document, by true vectors, than to their second: of queries that people
     ask next to none is, whatever the words or the language. Where documents differ in length, nearness says nothing.
     """
-    query_set, run = retriever.query_set, retriever.search(FULL).run
+    query_set = evidence.experiment.query_set
+    run = evidence.runs.full
     if query_set.exclude_self:
         return []
-    lengths = dict(zip(query_set.query_ids, np.sqrt(squared_norms(retriever.vectors[FULL])).tolist(), strict=True))
-    is_l2, count = retriever.stores[FULL].info.metric == "l2", 0
+    reference = evidence.experiment.stores[FULL]
+    lengths = dict(zip(query_set.query_ids, np.sqrt(squared_norms(reference.queries)).tolist(), strict=True))
+    is_l2 = reference.store.info.metric == "l2"
+    count = 0
     for query in query_set.distinct:
         scores = np.array(run.scores.get(query.id, ()), dtype=float)[:2]
         first = next(iter(run.top(query.id, 1)), None)
@@ -380,7 +388,12 @@ def contradicted(judged: Bounds, agreement: Bounds) -> list[Finding]:
 
 
 def of_true_vectors(
-    retriever: Retriever, choosers: Choosers, true: frozenset[str], unexplained: Set[str], held_out: HeldOut | None
+    evidence: Evidence,
+    subjects: Mapping[str, str],
+    choosers: Choosers,
+    true: frozenset[str],
+    unexplained: Set[str],
+    held_out: HeldOut | None,
 ) -> Iterator[Finding]:
     """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them.
 
@@ -388,8 +401,9 @@ def of_true_vectors(
     where all are, or where judges look for them so often, these are the choosers in other words.
     """
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
-    if not is_safe and len(retriever.query_set.distinct) >= FEWEST_QUERIES:
-        yield from choosers_in_other_words(retriever, true | unexplained)
+    experiment = evidence.experiment
+    if not is_safe and len(experiment.query_set.distinct) >= FEWEST_QUERIES:
+        yield from choosers_in_other_words(evidence, subjects, true | unexplained)
     if unexplained and not is_safe:
         text = (
             f"{len(unexplained):,} documents have true vectors of which nothing says who chose them, and without them "
@@ -397,7 +411,7 @@ def of_true_vectors(
             "that `translate` or `backfill` has written, with its manifest"
         )
         yield doubt(text, "store")
-    manifest = retriever.stores[TRANSLATED].info.manifest
+    manifest = experiment.stores[TRANSLATED].store.info.manifest
     if manifest is not None and manifest.store.filled_in is None and UNKNOWN_QUERY in manifest.chosen_by:
         text = (
             "the store that it was translated from held true vectors of the new model already, and nothing says who "
@@ -406,19 +420,20 @@ def of_true_vectors(
         )
         yield doubt(text, "source")
     least = 0.95 if choosers.queries else 0.5
-    relevant = retriever.keys[TRANSLATED].documents.present(retriever.query_set.relevant)
-    yield from sampled(relevant, true, retriever.n_documents, least=least, is_safe_without=is_safe)
+    relevant = experiment.stores[TRANSLATED].keys.documents.present(experiment.query_set.relevant)
+    yield from sampled(relevant, true, experiment.n_documents, least=least, is_safe_without=is_safe)
 
 
-def choosers_in_other_words(retriever: Retriever, true: frozenset[str]) -> list[Finding]:
+def choosers_in_other_words(evidence: Evidence, subjects: Mapping[str, str], true: frozenset[str]) -> list[Finding]:
     """Return a doubt where judges look for what has `true` vectors so often that they, in other words, chose it.
 
     To be used where the store is not SAFE without these documents.
     """
-    judges, run = retriever.query_set.distinct, retriever.search(FULL).run
-    n_wanting = sum(retriever.subjects.get(query.id) in true for query in judges)
-    n_first = sum(not true.isdisjoint(run.top(query.id, 1)) for query in judges)
-    count, share = max(n_wanting, n_first), len(true) / retriever.n_documents
+    judges = evidence.experiment.query_set.distinct
+    n_wanting = sum(subjects.get(query.id) in true for query in judges)
+    n_first = sum(not true.isdisjoint(evidence.runs.full.top(query.id, 1)) for query in judges)
+    count = max(n_wanting, n_first)
+    share = len(true) / evidence.experiment.n_documents
     if not look_for_the_chosen(count / max(len(judges), 1), share):
         return []
     text = (
@@ -427,6 +442,26 @@ def choosers_in_other_words(retriever: Retriever, true: frozenset[str]) -> list[
         "without it the store is not shown to be SAFE: judge by queries that have nothing to do with the choice"
     )
     return [doubt(text)]
+
+
+def subjects_of(evidence: Evidence) -> Mapping[str, str]:
+    """Return the document that says what a query is about: its relevant one that the full re-embed ranks first.
+
+    Where that retrieves none of them, the relevant one of the highest grade; without judgements, its first document.
+    A query without relevant documents has none.
+    """
+    query_set = evidence.experiment.query_set
+    present = evidence.experiment.stores[FULL].keys.documents.present(query_set.relevant)
+    subjects = {}
+    for query_id in query_set.query_ids:
+        ranking = evidence.runs.full.rankings.get(query_id, ())
+        grades = {d: grade for d, grade in query_set.grades(query_id).items() if grade > 0 and d in present}
+        if query_set.is_judged:
+            ranking = tuple(d for d in ranking if d in grades)
+        best = next(iter(ranking), None) or max(sorted(grades), key=grades.__getitem__, default=None)
+        if best is not None:
+            subjects[query_id] = best
+    return subjects
 
 
 def sampled(

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrate.audit.keys import Keys
+from migrate.audit.evidence import Evidence
+from migrate.audit.experiment import Experiment, Searchable
 from migrate.audit.measures import Qrels
-from migrate.audit.outside import Outside
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.retrieval import Retriever
+from migrate.audit.retrieval import search_store
+from migrate.audit.rules import Rules
+from migrate.audit.scoring import deciding_scores
 from migrate.audit.verdict import Finding, Verdict
 from migrate.selection.choosers import WHOLE, Choosers
 from migrate.selection.matches import pairwise
-from migrate.stores.base import Store
 from migrate.stores.confidence import true_rows
 
 
@@ -39,18 +40,18 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """For a person."""
-        bounds, count = self.verdict.retention, self.verdict.n_documents
+        bounds, count = self.verdict.retention, self.verdict.observations.documents
         few = f", the first 10 of the {count} documents left are hardly a selection"
-        measured = f"{self.verdict.measured} {self.verdict.figure(bounds.estimate)}"
-        relevant = "" if self.verdict.provisional else f"{self.relevant:,} of them relevant; "
+        measured = f"{self.verdict.scale.measured} {self.verdict.scale.figure(bounds.estimate)}"
+        relevant = "" if self.verdict.scale.provisional else f"{self.relevant:,} of them relevant; "
         return (
             f"without the {self.documents:,} documents that have true vectors ({relevant}"
             f"{self.queries:,} queries left): {self.verdict.outcome.value}, {measured} (95 % bounds: "
-            f"{self.verdict.span(bounds)}){few if self.verdict.lacks_documents else ''}"
+            f"{self.verdict.scale.span(bounds)}){few if self.verdict.observations.lacks_documents else ''}"
         )
 
 
-def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset[str]:
+def unexplained_documents(experiment: Experiment, choosers: Choosers) -> frozenset[str]:
     """Return the documents that have a true vector of which nothing says who chose it.
 
     A vector is true where `confidence.npy` says so, or where the full re-embed, or the pool, has the same one.
@@ -58,9 +59,11 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
     candidates = choosers.unexplained
     if candidates is None or not candidates.any():
         return frozenset()
-    translated, full = retriever.stores[TRANSLATED], retriever.stores[FULL]
-    keys, is_recorded = retriever.keys[TRANSLATED], true_rows(translated)
-    full_rows = keys.ids.matches(retriever.keys[FULL].ids)
+    translated = experiment.stores[TRANSLATED].store
+    keys = experiment.stores[TRANSLATED].keys
+    full = experiment.stores[FULL].store
+    is_recorded = true_rows(translated)
+    full_rows = keys.ids.matches(experiment.stores[FULL].keys.ids)
     is_unexplained, start = np.zeros(len(keys.ids), dtype=bool), 0
     for batch in translated.scan():
         rows = slice(start, start + len(batch))
@@ -72,38 +75,42 @@ def unexplained_documents(retriever: Retriever, choosers: Choosers) -> frozenset
         is_unexplained[rows] = is_true & candidates[rows]
         start += len(batch)
     documents = set(keys.documents.take(np.flatnonzero(is_unexplained)))
-    return frozenset(documents) if len(documents) < WHOLE * retriever.n_documents else frozenset()
+    return frozenset(documents) if len(documents) < WHOLE * experiment.n_documents else frozenset()
 
 
-def true_documents(translated: Store, keys: Keys) -> frozenset[str]:
+def true_documents(translated: Searchable) -> frozenset[str]:
     """Return the documents with a true vector among those of their chunks, as `confidence.npy` has them."""
-    return frozenset(keys.documents.take(np.flatnonzero(true_rows(translated))))
+    return frozenset(translated.keys.documents.take(np.flatnonzero(true_rows(translated.store))))
 
 
-def audit_held_out(
-    retriever: Retriever, excluded: frozenset[str], findings: Iterable[Finding], outside: Outside | None = None
-) -> HeldOut | None:
+def audit_held_out(evidence: Evidence, excluded: frozenset[str], findings: Iterable[Finding]) -> HeldOut | None:
     """Search the translated store and the reference without the documents that have true vectors, and compare.
 
-    These are the `excluded` ones; `outside` is what lies outside a pool, where one stands for the reference. None where
-    no document has a true vector, where all have, or where no query is left; and in a pool without judgements, which
-    may lack what is first then.
+    These are the `excluded` ones. None where no document has a true vector, where all have, or where no query is left;
+    and in a pool without judgements, which may lack what is first then.
     """
-    query_set = retriever.query_set
+    experiment = evidence.experiment
+    outside = evidence.outside
+    query_set = experiment.query_set
     if outside is not None and not query_set.is_judged:
         return None
-    if not excluded or len(excluded) == retriever.n_documents:
+    if not excluded or len(excluded) == experiment.n_documents:
         return None
     remaining, rows = _without(query_set, excluded)
     if not len(rows):
         return None
-    vectors = {name: retriever.vectors[name][rows] for name in (TRANSLATED, FULL)}
-    reduced = replace(retriever, query_set=remaining, vectors=vectors, left_out=excluded)
-    full = reduced.search(FULL).run
+    stores = {
+        name: replace(experiment.stores[name], queries=experiment.stores[name].queries[rows])
+        for name in (TRANSLATED, FULL)
+    }
+    reduced = replace(experiment, query_set=remaining, stores=stores)
+    arm = search_store(reduced, TRANSLATED, excluded).run
+    full = search_store(reduced, FULL, excluded).run
     floor = None if outside is None else outside.floor(full, remaining, outside.losses(full, remaining))
-    scores = (reduced.deciding_scores(reduced.search(name).run) for name in (TRANSLATED, FULL))
-    verdict = reduced.rules(floor).verdict(*scores).doubted(findings)
-    return HeldOut(len(excluded), len(excluded & query_set.relevant), verdict.n_queries, verdict)
+    scores = (deciding_scores(reduced, full, run) for run in (arm, full))
+    rules = Rules(remaining, experiment.settings, experiment.n_documents - len(excluded), floor)
+    verdict = rules.verdict(*scores).doubted(findings)
+    return HeldOut(len(excluded), len(excluded & query_set.relevant), verdict.observations.queries, verdict)
 
 
 def _without(query_set: QuerySet, excluded: frozenset[str]) -> tuple[QuerySet, np.ndarray]:

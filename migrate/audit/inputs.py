@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -11,13 +11,16 @@ import numpy as np
 
 from migrate.audit import findings
 from migrate.audit.arms import own_arms
+from migrate.audit.costs import Costs, costs_of
 from migrate.audit.document_queries import refuse_queries, without_documents
+from migrate.audit.experiment import Experiment, Searchable, unread
 from migrate.audit.keys import Keys, document_keys
 from migrate.audit.options import BUILD, POOL, AuditOptions
-from migrate.audit.pool import expected_documents
+from migrate.audit.pool import PoolStep, expected_documents
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.reference import (
+    ReferenceProof,
     check_source,
     check_target,
     is_file,
@@ -26,9 +29,11 @@ from migrate.audit.reference import (
     spot_documents,
 )
 from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
-from migrate.audit.retrieval import Retriever
+from migrate.audit.retrieval import Runs
 from migrate.audit.rules import Settings
+from migrate.audit.verdict import Finding
 from migrate.cost import tally_of
+from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embedders.base import Embedder
@@ -39,9 +44,10 @@ from migrate.selection.choosers import Choosers, choosers_in, choosers_of
 from migrate.selection.matches import ASKED_AGAIN, Claim, claim_of_store, matches
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
+from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 from migrate.stores.driver import ClientError
-from migrate.vectors import Document
+from migrate.vectors import Document, Progress, Vectors
 
 AGAIN = 3 * ASKED_AGAIN
 """Texts that the target model embeds again at most: of the store, of the queries, and of a pool."""
@@ -63,6 +69,8 @@ class AuditInputs:
         The queries that judge: without those that are held out, and those that chose documents.
     choosers
         The queries that chose true vectors of the translated store, before anything is embedded for the audit.
+    announce
+        Called with each step of a pool, before its documents are embedded.
     """
 
     translated: Store
@@ -73,12 +81,27 @@ class AuditInputs:
     bridge: FittedStitch | None
     query_set: QuerySet
     choosers: Choosers
+    settings: Settings
+    progress: Progress
+    announce: Callable[[PoolStep], None] | None
+
+    @property
+    def builds_reference(self) -> bool:
+        """True where every text is embedded now."""
+        return self.full is None and self.settings.most_deep is None
 
 
-def open_inputs(options: AuditOptions) -> AuditInputs:
-    """Open what an audit reads, and make sure that it goes together. Nothing is embedded."""
+ModelOf = Callable[[Store, Embedder | str | None, str], Embedder]
+"""Loads the model that was named for a store, by `target` or `source_model`, or else the one that made it."""
+
+
+def open_inputs(options: AuditOptions, load: ModelOf = model_of) -> AuditInputs:
+    """Open what an audit reads, and make sure that it goes together. Nothing is embedded.
+
+    What is open already is taken as it is; models that are named are loaded by `load`.
+    """
     translated = store_of(options.store, verify=True)
-    embedder = options.cap.meter(model_of(translated, options.target, "target"), options.price)
+    embedder = options.cap.meter(load(translated, options.target, "target"), options.price)
     check_target(translated, embedder)
     _check_effort(options.search_effort, translated)
     full = None if options.reference in (BUILD, POOL) else store_of(options.reference, verify=True)
@@ -92,7 +115,7 @@ def open_inputs(options: AuditOptions) -> AuditInputs:
     refuse_queries(judging, translated, options.parent_field)
     source_embedder = None
     if source is not None and (options.source_model is not None or _names_model(source)):
-        source_embedder = options.cap.meter(model_of(source, options.source_model, "source_model"))
+        source_embedder = options.cap.meter(load(source, options.source_model, "source_model"))
     inputs = AuditInputs(
         translated=translated,
         full=full,
@@ -102,8 +125,11 @@ def open_inputs(options: AuditOptions) -> AuditInputs:
         bridge=bridge,
         query_set=judging,
         choosers=choosers,
+        settings=_settings(options),
+        progress=options.progress,
+        announce=options.announce,
     )
-    _check_plan(options, inputs)
+    _check_plan(inputs)
     return inputs
 
 
@@ -127,35 +153,36 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
         raise UsageError(f"--search-effort {search_effort:,}: {error}") from error
 
 
-def _check_plan(options: AuditOptions, inputs: AuditInputs) -> None:
+def _check_plan(inputs: AuditInputs) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
     translated = inputs.translated
-    stores = {FULL: inputs.full or translated, TRANSLATED: translated}
-    tally = tally_of(inputs.embedder, options.price)
-    empty = Retriever(
-        _settings(options), inputs.query_set, inputs.embedder, tally, stores, {}, {}, in_pool=options.is_pooled
-    )
+    stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
+    unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.most_deep)
     has_source = inputs.source is not None
     check_plan(
-        options.plan,
+        inputs.settings.plan,
         translated.info.count,
-        [choice.name for arms in own_arms() for choice in arms(empty)],
+        [choice.name for arms in own_arms() for choice in arms(unasked, Runs())],
         has_old_model=has_source and inputs.source_embedder is not None,
         has_bridge=has_source and inputs.bridge is not None,
     )
 
 
 def _settings(options: AuditOptions) -> Settings:
-    """Return the options that arms and measures read."""
+    """Return the options that stages read."""
     return Settings(
         plan=options.plan,
         margin=options.margin,
         seed=options.seed,
         resamples=options.resamples,
-        stages=options.stages,
+        stages=options.depths(),
         slices=options.slice,
         most_deep=options.most_deep if options.is_pooled else None,
         search_effort=options.search_effort,
+        margin_from=options.margin_from,
+        no_bm25=options.no_bm25,
+        parent_field=options.parent_field,
+        price=options.price,
     )
 
 
@@ -193,104 +220,155 @@ def _name(model: ModelIdentity) -> str:
     return f"{model.spec} ({model.dim} dimensions{revision})"
 
 
-def planned_models(options: AuditOptions, inputs: AuditInputs) -> tuple[PlannedModel, ...]:
+def planned_models(cap: SpendingCap, inputs: AuditInputs) -> tuple[PlannedModel, ...]:
     """Return the target, for the reference and all queries; and the source model."""
     queries, source = inputs.query_set.queries, inputs.source
     # What is asked for again is in the cache by then
-    texts_again = AGAIN + EMBEDDED_AGAIN * (options.reference == BUILD)
-    of_reference = partial(_documents_of_reference, options, inputs)
-    target = PlannedModel(inputs.embedder, options.cap, documents=of_reference, queries=queries, again=texts_again)
+    texts_again = AGAIN + EMBEDDED_AGAIN * inputs.builds_reference
+    of_reference = partial(_documents_of_reference, inputs)
+    target = PlannedModel(inputs.embedder, cap, documents=of_reference, queries=queries, again=texts_again)
     if source is None or inputs.source_embedder is None:
         return (target,)
     of_source = partial(spot_documents, source)
     return (
         target,
-        PlannedModel(inputs.source_embedder, options.cap, SOURCE_MODEL, documents=of_source, queries=queries),
+        PlannedModel(inputs.source_embedder, cap, SOURCE_MODEL, documents=of_source, queries=queries),
     )
 
 
-def _documents_of_reference(options: AuditOptions, inputs: AuditInputs) -> Iterable[Document]:
+def _documents_of_reference(inputs: AuditInputs) -> Iterable[Document]:
     """Return all documents, about those of a pool, or those that prove a store."""
     if inputs.full is not None:
         return spot_documents(inputs.full)
-    if options.reference == BUILD:
+    if inputs.builds_reference:
         return inputs.translated.documents()
     extras = (inputs.source_embedder, inputs.bridge)
     arms = 1 + sum(extra is not None for extra in extras)
     both = inputs.source_embedder is not None
     return expected_documents(
-        inputs.translated, inputs.query_set, arms, stages=options.stages, together=both, seed=options.seed
+        inputs.translated,
+        inputs.query_set,
+        arms,
+        stages=inputs.settings.stages,
+        together=both,
+        seed=inputs.settings.seed,
     )
 
 
-def prepare_audit(options: AuditOptions, inputs: AuditInputs, reference: Store | None = None) -> Retriever:
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An experiment whose inputs go together and whose queries are embedded, with what that has shown.
+
+    `proof` is how the reference was shown to be one, None for a pool, whose is to come.
+    """
+
+    experiment: Experiment
+    costs: Costs
+    findings: tuple[Finding, ...]
+    proof: ReferenceProof | None
+
+
+def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepared:
     """Check all inputs against each other, then embed the queries, which may cost money.
 
     `reference` is the full re-embed, None for a pool.
     """
-    translated, embedder, query_set = inputs.translated, inputs.embedder, inputs.query_set
-    source, source_model = inputs.source, inputs.source_embedder
-    seed, progress = options.seed, options.progress
+    translated = inputs.translated
+    query_set = inputs.query_set
+    settings = inputs.settings
     if not query_set.queries:
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
     stores = _stores(inputs, reference)
-    for store in {id(store): store for store in (*stores.values(), source) if store is not None}.values():
+    for store in {id(store): store for store in (*stores.values(), inputs.source) if store is not None}.values():
         store.verify()
     different_stores = {id(store): store for store in stores.values()}
-    keys_by_store = {key: document_keys(store, options.parent_field) for key, store in different_stores.items()}
+    keys_by_store = {key: document_keys(store, settings.parent_field) for key, store in different_stores.items()}
     keys = {name: keys_by_store[id(store)] for name, store in stores.items()}
     _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
-    models = dict.fromkeys((FULL, *stores), embedder)
-    if source_model is not None and STAY in stores:
-        models[STAY] = source_model
+    models = _models(inputs, stores)
+    proof = _proof(inputs, reference, keys)
+    if proof is not None:
+        noticed += proof.findings
+    if inputs.source is not None and inputs.source_embedder is not None:
+        check_source(inputs.source, inputs.source_embedder, seed=settings.seed, progress=inputs.progress)
+    vectors = _embedded_queries(inputs, models)
+    claim = Claim(query_set.queries, vectors[TRANSLATED], role="query")
+    matches(claim, inputs.embedder, past_cache=True).require(query_set.name)
+    if inputs.bridge is not None:
+        vectors[BRIDGE] = inputs.bridge.map_queries(vectors[FULL], source=query_set.name)
+    grouped = with_groups(query_set, vectors[FULL])
+    source_model = inputs.source_embedder
+    all_queries = Experiment(
+        settings=settings,
+        query_set=grouped,
+        stores={
+            name: Searchable(store, keys[name], vectors[name], _share_embedded(name, inputs))
+            for name, store in stores.items()
+        },
+        ranks_words=translated.info.has_texts and not settings.no_bm25,
+        old_answers=source_model is not None and source_model.profile.kind != "file",
+        same_ids=FULL in keys and keys[TRANSLATED].has_ids_of(keys[FULL]),
+        progress=inputs.progress,
+    )
+    experiment, of_copies = without_documents(all_queries)
+    judges = experiment.query_set
+    noticed += of_copies
+    noticed += findings.repeated_texts(judges, translated, keys[TRANSLATED])
+    noticed += findings.groups(judges)
+    tally = tally_of(inputs.embedder, settings.price)
+    costs = costs_of(tally, translated, ranks_words=experiment.ranks_words)
+    return Prepared(experiment, costs, tuple(noticed), proof)
+
+
+def _models(inputs: AuditInputs, stores: Mapping[str, Store]) -> dict[str, Embedder]:
+    """Return the model that embeds the queries for each store, whose dimensions go together."""
+    models = dict.fromkeys((FULL, *stores), inputs.embedder)
+    if inputs.source_embedder is not None and STAY in stores:
+        models[STAY] = inputs.source_embedder
     for name, store in stores.items():
         if name != BRIDGE:
             models[name].expect_dim(store.info.dim, store.info.location)
-    proof = None
+    return models
+
+
+def _proof(inputs: AuditInputs, reference: Store | None, keys: Mapping[str, Keys]) -> ReferenceProof | None:
+    """Prove the reference; where a pool is to stand for it, make sure that the store is of the target model."""
+    translated = inputs.translated
+    embedder = inputs.embedder
     if reference is None:
-        refuse_same_source(source, translated)
+        refuse_same_source(inputs.source, translated)
         check_target(translated, embedder)
-        claim = claim_of_store(translated, embedder, seed=seed)
+        claim = claim_of_store(translated, embedder, seed=inputs.settings.seed)
         matches(claim, embedder, past_cache=True).require(translated.info.location)
-    else:
-        both = (keys[TRANSLATED], keys[FULL])
-        proof = prove_reference(translated, reference, embedder, both, source=source, seed=seed, progress=progress)
-        noticed += proof.findings
-    if source is not None and source_model is not None:
-        check_source(source, source_model, seed=seed, progress=progress)
-    different = {id(model): model for model in models.values()}
-    embedded = {key: model.embed_queries(query_set.queries, progress=progress) for key, model in different.items()}
-    vectors = {name: embedded[id(model)] for name, model in models.items()}
-    bridge = inputs.bridge
-    n_bridged = 0
-    claim = Claim(query_set.queries, vectors[TRANSLATED], role="query")
-    matches(claim, embedder, past_cache=True).require(query_set.name)
-    query_set = with_groups(query_set, vectors[FULL])
-    if bridge is not None:
-        vectors[BRIDGE] = bridge.map_queries(vectors[FULL], source=query_set.name)
-        n_bridged = bridge.manifest.counts.get("pairs", 0)
-    all_queries = Retriever(
-        _settings(options),
-        query_set,
-        embedder,
-        tally_of(embedder, options.price),
-        stores,
-        keys,
-        vectors,
-        translated.info.has_texts and not options.no_bm25,
-        n_bridged,
-        tuple(noticed),
-        proof,
-        old_answers=source_model is not None and source_model.profile.kind != "file",
-        progress=progress,
+        return None
+    both = (keys[TRANSLATED], keys[FULL])
+    return prove_reference(
+        translated, reference, embedder, both, source=inputs.source, seed=inputs.settings.seed, progress=inputs.progress
     )
-    retriever = without_documents(all_queries)
-    judges = retriever.query_set
-    return retriever.noting(*findings.repeated_texts(judges, translated, keys[TRANSLATED]), *findings.groups(judges))
 
 
-def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
+def _embedded_queries(inputs: AuditInputs, models: Mapping[str, Embedder]) -> dict[str, Vectors]:
+    """Return the vectors of all queries for each store, by the name of its arm; each model embeds them once."""
+    queries = inputs.query_set.queries
+    different = {id(model): model for model in models.values()}
+    embedded = {key: model.embed_queries(queries, progress=inputs.progress) for key, model in different.items()}
+    return {name: embedded[id(model)] for name, model in models.items()}
+
+
+def _share_embedded(name: str, inputs: AuditInputs) -> float:
+    """Return how much of all documents, 0-1, the target model embeds to have the store of that name."""
+    info = inputs.translated.info
+    if name == FULL:
+        return 1.0
+    if name == TRANSLATED:
+        return (info.manifest.counts.get(TRUE, 0) if info.manifest else 0) / info.count
+    if name == BRIDGE and inputs.bridge is not None:
+        return inputs.bridge.manifest.counts.get("pairs", 0) / info.count
+    return 0.0
+
+
+def refuse_documents_found(inputs: AuditInputs) -> None:
     """Make sure, before a full re-embed, that enough queries without judgements are no documents that they find.
 
     It takes the vectors of the queries: nothing is done where no cache has these for the audit then.
@@ -299,18 +377,9 @@ def refuse_documents_found(options: AuditOptions, inputs: AuditInputs) -> None:
     if query_set.is_judged or query_set.exclude_self or cache_of(embedder) is None:
         return
     check_target(store, embedder)
-    without_documents(
-        Retriever(
-            _settings(options),
-            query_set,
-            embedder,
-            tally_of(embedder, options.price),
-            {TRANSLATED: store},
-            {TRANSLATED: document_keys(store, options.parent_field)},
-            {TRANSLATED: embedder.embed_queries(query_set.queries, progress=options.progress)},
-            progress=options.progress,
-        )
-    )
+    vectors = embedder.embed_queries(query_set.queries, progress=inputs.progress)
+    translated = Searchable(store, document_keys(store, inputs.settings.parent_field), vectors)
+    without_documents(Experiment(inputs.settings, query_set, {TRANSLATED: translated}, progress=inputs.progress))
 
 
 def _stores(inputs: AuditInputs, reference: Store | None) -> dict[str, Store]:

@@ -62,7 +62,7 @@ class JudgedOptions(PaidOptions):
             raise UsageError("--judged and --queries exclude each other; leave one out")
         if are_needed:
             self._require_queries()
-        if self.held_out is not None and not is_pooled:
+        if self.share_held_out() is not None and not is_pooled:
             raise UsageError(
                 "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
             )
@@ -79,9 +79,8 @@ class JudgedOptions(PaidOptions):
         """True where there are queries to judge by."""
         return self.judged is not None or self.queries is not None
 
-    @property
-    def held_out(self) -> float | None:
-        """The share of the queries, 0-1, that is held out; None for none."""
+    def share_held_out(self) -> float | None:
+        """Return the share of the queries, 0-1, that is held out; None for none."""
         from migrate.audit.query_set import share_of
 
         return None if self.hold_out is None else share_of(self.hold_out)
@@ -118,4 +117,5 @@ class JudgedOptions(PaidOptions):
             query_set = load_unjudged(Path(str(self.queries)))
         if self.group_field is not None:
             query_set = by_field(query_set, self.group_field)
-        return query_set if self.held_out is None else hold_out(query_set, self.held_out)
+        share = self.share_held_out()
+        return query_set if share is None else hold_out(query_set, share)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import Self
 
@@ -23,7 +22,7 @@ Rows = NDArray[np.int64]
 
 
 class Names:
-    """The names of up to `count` rows: the bytes of each different one and 20 more; 8 a row where one comes again."""
+    """The names of up to `count` rows: the bytes of each different one and 20 more; 16 a row where one comes again."""
 
     def __init__(self, count: int) -> None:
         self._count, self._room = 0, count
@@ -31,6 +30,7 @@ class Names:
         self._content = bytearray()
         self._ends = np.zeros(count + 1, np.int64)
         self._numbers: NDArray[np.int64] | None = None  # None as long as row i has name i
+        self._first_rows = np.empty(0, np.int64)  # of each different name, from then on
 
     def __len__(self) -> int:
         return self._count
@@ -52,10 +52,13 @@ class Names:
         self._count = span.stop
         if self._numbers is None and not self.is_unique:
             self._numbers = np.arange(self._room)
+            self._first_rows = np.arange(self._room)
+        different, first = np.unique(numbers, return_index=True)
+        new_rows = first[different >= n_before]
         if self._numbers is not None:
             self._numbers[span] = numbers
-        different, first = np.unique(numbers, return_index=True)
-        new = [names[row].encode(errors="surrogatepass") for row in first[different >= n_before].tolist()]
+            self._first_rows[n_before : self.distinct] = span.start + new_rows
+        new = [names[row].encode(errors="surrogatepass") for row in new_rows.tolist()]
         self._ends[n_before + 1 : self.distinct + 1] = len(self._content) + np.cumsum([*map(len, new)], dtype=np.int64)
         self._content += b"".join(new)
 
@@ -107,13 +110,6 @@ class Names:
     def _rows(self, numbers: Rows) -> Rows:
         """Return the first row of each of some different names."""
         return numbers if self._numbers is None else self._first_rows[numbers]
-
-    @cached_property
-    def _first_rows(self) -> Rows:
-        first, rows = np.empty(self.distinct, np.int64), np.arange(len(self))[::-1]
-        if self._numbers is not None:
-            first[self._numbers[rows]] = rows  # where a number comes again, the row that is put last stays
-        return first
 
     def _named(self, numbers: Rows) -> list[str]:
         return [content.decode(errors="surrogatepass") for content in self._bytes(numbers)]

@@ -116,9 +116,8 @@ class AuditOptions(JudgedOptions):
     )
     resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
 
-    @property
-    def stages(self) -> Sequence[int] | None:
-        """The depths of the two-stage arms, with that of the plan; none for `none`, and None for the usual ones."""
+    def depths(self) -> Sequence[int] | None:
+        """Return the depths of the two-stage arms, with that of the plan; none for `none`, None for the usual ones."""
         from migrate.audit.results import rerank_depths
 
         depths = _numbers(self.two_stage, "--two-stage", "documents such as 50,200, or none")

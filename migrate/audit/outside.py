@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
@@ -41,6 +40,10 @@ _EDGES: Final = (40, 160, 640, 2_560)
 
 _BINS: Final = 2_048
 _EXPONENT: Final = 600.0
+
+_NO_EXCESS: Final = 1e-9
+"""Stands for no excess over the beginning of a tail, which is divided by."""
+
 _DISCOUNTS: Final = 1 / np.log2(np.arange(CUT) + 2)
 
 
@@ -65,7 +68,7 @@ class Ranked:
     scores: Vectors
     lowest: Vectors
 
-    @cached_property
+    @property
     def edges(self) -> list[int]:
         """The ends of bands, as ranks: each but the last band is four times as wide as the one before."""
         return [edge for edge in _EDGES if edge < self.rows.shape[1]]
@@ -141,11 +144,11 @@ class Surroundings:
         removed = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
         return replace(self, counts=np.maximum(self.counts - removed, 0))  # rounding may choose the next bin
 
-    @cached_property
-    def tops(self) -> Vectors:
-        """The upper end of each bin, (q, bins)."""
-        width = (self.high - self.low)[:, None] / _BINS
-        return (self.low[:, None] + width * np.arange(1, _BINS + 1)).astype(np.float32)
+    def tops(self, query: int) -> Vectors:
+        """Return the upper end of each bin of a query, (bins,)."""
+        low = self.low[query : query + 1]
+        width = (self.high[query : query + 1] - low) / _BINS
+        return (low + width * np.arange(1, _BINS + 1)).astype(np.float32)
 
 
 def look_around(
@@ -201,35 +204,41 @@ def _bins(scores: Vectors, low: Vectors, high: Vectors) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ErrorTail:
-    """The chance that an error of a score is at least so large; `errors` descend, (n,)."""
+    """The chance that an error of a score is at least so large.
+
+    `errors` descend, (n,). The first `size` of them are the tail, which begins at `start`; `excess` is how far they are
+    beyond that on average.
+    """
 
     errors: NDArray[np.float64]
+    size: int
+    start: float
+    excess: float
 
     @classmethod
     def of(cls, errors: NDArray[np.floating]) -> ErrorTail:
         """Return the tail of some errors in any order."""
-        return cls(np.sort(errors.astype(np.float64))[::-1])
-
-    @cached_property
-    def _fit(self) -> tuple[int, float, float]:
-        """The number of errors in the tail, where it begins, and their mean excess over that."""
-        count = len(self.errors)
+        descending = np.sort(errors.astype(np.float64))[::-1]
+        count = len(descending)
+        if not count:
+            return cls(descending, 0, 0.0, _NO_EXCESS)
         size = min(max(int(0.1 * count), 1), count - 1)  # the largest tenth
-        start = float(self.errors[size])
-        return size, start, max(float((self.errors[:size] - start).mean()) if size else 0.0, 1e-9)
+        start = float(descending[size])
+        excess = float((descending[:size] - start).mean()) if size else 0.0
+        return cls(descending, size, start, max(excess, _NO_EXCESS))
 
     def __call__(self, gap: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the chance that an error is at least `gap`; of no errors nothing is known, and the chance is 1."""
         if not len(self.errors):
             return np.ones_like(gap, dtype=np.float64)
-        size, start, excess = self._fit
+        start = self.start
         share = np.searchsorted(-self.errors, -gap, side="right") / len(self.errors)
-        beyond = max(size, 1) / len(self.errors) * np.exp(-(np.maximum(gap, start) - start) / excess)
+        beyond = max(self.size, 1) / len(self.errors) * np.exp(-(np.maximum(gap, start) - start) / self.excess)
         return np.where(gap <= start, share, np.maximum(share, beyond))
 
     def reach(self, excesses: float) -> float:
         """Return so many mean excesses beyond the largest error; infinitely far where nothing is known."""
-        return float(self.errors[0] + excesses * self._fit[2]) if len(self.errors) else np.inf
+        return float(self.errors[0] + excesses * self.excess) if len(self.errors) else np.inf
 
 
 def discount_after(rank: int, more: float) -> float:
@@ -325,7 +334,7 @@ class Room:
         rises = _DISCOUNTS[inside] * self._gains(scores) - displaced[inside]
         return np.log1p(np.where(ranks < CUT, np.maximum(rises, 0), 0) / self.possible)
 
-    @cached_property
+    @property
     def possible(self) -> float:
         """P, the discounted gains of the ten, in units of the gain of the first."""
         return float(_DISCOUNTS @ self._gains(self.tops))
@@ -412,7 +421,8 @@ class Outside:
     def _loss(self, run: Rankings, query_id: str, judged: Mapping[str, int]) -> float:
         around, query = self.surroundings, self.row_of[query_id]
         filled = np.flatnonzero(around.counts[query])
-        tops, counts = around.tops[query, filled], around.counts[query, filled]
+        tops = around.tops(query)[filled]
+        counts = around.counts[query, filled]
         band = np.searchsorted(-around.ranked.scores[query, around.ranked.edges], -tops, side="right")
         outsiders = Others([(tail, tops[band == n], counts[band == n]) for n, tail in enumerate(self.tails)])
         if self.temperature is None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migrate.audit.bounds import Outcome
+from migrate.audit.evidence import Evidence
+from migrate.audit.experiment import Experiment
 from migrate.audit.measures import CUT, Scores
-from migrate.audit.results import FULL, STAY, TRANSLATED
-from migrate.audit.retrieval import Retriever
-from migrate.audit.rules import Rules
+from migrate.audit.results import STAY, TRANSLATED
+from migrate.audit.retrieval import asks_index, search_by_index, setting_of
 from migrate.audit.verdict import Finding
 from migrate.display import percent
 from migrate.stores.base import SearchSetting, StoreInfo
@@ -49,15 +50,16 @@ class OwnSearch:
     remedy: str | None = None
 
 
-def own_searches(retriever: Retriever, rules: Rules) -> tuple[OwnSearch, ...]:
+def own_searches(evidence: Evidence) -> tuple[OwnSearch, ...]:
     """Return the own searches of the translated and the old store, of those that have an index."""
-    names = [name for name in (TRANSLATED, STAY) if name in retriever.stores and retriever.asks_index(name)]
-    return tuple(_own_search(name, retriever, rules) for name in names)
+    experiment = evidence.experiment
+    names = [name for name in (TRANSLATED, STAY) if name in experiment.stores and asks_index(experiment, name)]
+    return tuple(_own_search(name, evidence) for name in names)
 
 
-def searched_exactly(retriever: Retriever) -> list[Finding]:
+def searched_exactly(experiment: Experiment) -> list[Finding]:
     """Return a note on the stores that have no index of their own."""
-    names = [name for name in (TRANSLATED, STAY) if name in retriever.stores and not retriever.asks_index(name)]
+    names = [name for name in (TRANSLATED, STAY) if name in experiment.stores and not asks_index(experiment, name)]
     if not names:
         return []
     have = "has" if len(names) == 1 else "have"
@@ -70,22 +72,25 @@ def findings_of(searches: tuple[OwnSearch, ...]) -> list[Finding]:
     return [Finding("note" if search.remedy is None else "caveat", search.sentence) for search in searches]
 
 
-def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
-    full, exact = (retriever.deciding_scores(retriever.exactly(arm).run) for arm in (FULL, name))
-    scores = retriever.deciding_scores(retriever.search(name).run)
-    has_old = name == TRANSLATED and STAY in retriever.stores
-    stay = retriever.deciding_scores(retriever.search(STAY).run) if has_old else None
-    by_index, exactly = rules.verdict(scores, full), rules.verdict(exact, full, stay)
+def _own_search(name: str, evidence: Evidence) -> OwnSearch:
+    runs = evidence.runs
+    full = evidence.scores(runs.full)
+    exact = evidence.scores(runs.exact[name].run)
+    scores = evidence.scores(runs.by_store[name].run)
+    has_old = name == TRANSLATED and STAY in runs.by_store
+    stay = evidence.scores(runs.by_store[STAY].run) if has_old else None
+    by_index = evidence.rules.verdict(scores, full)
+    exactly = evidence.rules.verdict(exact, full, stay)
     kept_share = _share_of_exact(scores, exact)
-    setting = retriever.setting(name)
+    setting = setting_of(evidence.experiment, name)
     value, share = None, None
     if kept_share < ENOUGH and setting is not None and not setting.is_stored:
-        value, share = _smallest_enough(name, retriever, setting, exact)
-    index = _index_name(retriever.stores[name].info, setting)
+        value, share = _smallest_enough(name, evidence, setting, exact)
+    index = _index_name(evidence.experiment.stores[name].store.info, setting)
     remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
     estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
-    figures = [exactly.figure(estimate) for estimate in estimates]
-    keeps = f"has {exactly.measured}" if exactly.provisional else "keeps"
+    figures = [exactly.scale.figure(estimate) for estimate in estimates]
+    keeps = f"has {exactly.scale.measured}" if exactly.scale.provisional else "keeps"
     both = f"{_NAMES[name]} {keeps} {figures[0]} exactly, {figures[1]} by its own search ({index})"
     return OwnSearch(
         arm=name,
@@ -102,11 +107,11 @@ def _own_search(name: str, retriever: Retriever, rules: Rules) -> OwnSearch:
 
 
 def _smallest_enough(
-    name: str, retriever: Retriever, setting: SearchSetting, exact: Scores
+    name: str, evidence: Evidence, setting: SearchSetting, exact: Scores
 ) -> tuple[int | None, float | None]:
     """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
     for value in _values(setting):
-        scores = retriever.deciding_scores(retriever.by_index(name, effort=value, depths=(CUT,)).run)
+        scores = evidence.scores(search_by_index(evidence.experiment, name, effort=value, depths=(CUT,)).run)
         share = _share_of_exact(scores, exact)
         if share >= ENOUGH:
             return value, share

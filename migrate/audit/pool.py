@@ -21,12 +21,17 @@ from numpy.typing import NDArray
 from migrate.audit.arms import family_of
 from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import Outcome
+from migrate.audit.costs import Costs
+from migrate.audit.evidence import Evidence
+from migrate.audit.experiment import Experiment, Searchable, depths_asked, depths_reached, rules_of
+from migrate.audit.keys import Keys
 from migrate.audit.measures import CUT, Scores
 from migrate.audit.outside import (
     SAMPLED,
     ErrorTail,
     Lately,
     Outside,
+    Ranked,
     Rows,
     Surroundings,
     look_around,
@@ -35,18 +40,27 @@ from migrate.audit.outside import (
     score_rows,
 )
 from migrate.audit.query_set import QuerySet
-from migrate.audit.reference import prove_pool
-from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
-from migrate.audit.retrieval import Retriever
-from migrate.audit.rules import Rules
+from migrate.audit.reference import ReferenceProof, prove_pool
+from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit.retrieval import (
+    Runs,
+    asks_index,
+    candidate_rows,
+    fuse,
+    fuse_stores,
+    rerank,
+    with_reference,
+)
+from migrate.audit.scoring import agreement_temperature
 from migrate.audit.verdict import Verdict
 from migrate.cost import usd_of
 from migrate.cost.estimate import dollars, token_count
 from migrate.display import percent
 from migrate.embedders.abilities import needs_texts
+from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import SpendingError, StoreError, UsageError
-from migrate.search.runs import DEPTH
+from migrate.search.runs import DEPTH, Rankings
 from migrate.selection.choosers import digests_of
 from migrate.selection.matches import ASKED_AGAIN, SPOT_CHECKS, Claim, matches
 from migrate.selection.sample import known_documents
@@ -60,6 +74,9 @@ DEPTHS: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
 _FEWEST_UNJUDGED: Final = 2 * CUT
 """The first ten of the arm have to be there, and as many others, which say what more may bring."""
+
+_MATTERS: Final = 1e-3
+"""The loss of a query's score outside the pool from which on it is worth a deeper one."""
 
 _STAGES: Final = 50
 """To this depth a pool goes for every query where nothing is SAFE yet: what it embeds is kept for whatever follows."""
@@ -201,20 +218,43 @@ def _price(tokens: int, usd: float | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
+class Pool:
+    """The documents with true vectors so far.
+
+    `depths` are how many of the translated store's first documents each query has, (q,). `pooled` and `sampled` say of
+    each row if it is in the pool, or drawn from outside it, (n,); `vector_row` is where its vector is among the
+    `vectors`, -1 where it has none, (n,).
+    """
+
+    depths: Rows
+    pooled: NDArray[np.bool_]
+    sampled: NDArray[np.bool_]
+    vector_row: Rows
+    vectors: Vectors
+    steps: tuple[PoolStep, ...] = ()
+
+    @property
+    def rows(self) -> Rows:
+        """The rows with a true vector, ascending."""
+        return np.flatnonzero(self.vector_row >= 0)
+
+    def vectors_of(self, rows: Rows) -> Vectors:
+        """Return the true vectors of some rows that have one."""
+        return self.vectors[self.vector_row[rows]]
+
+
+@dataclass(frozen=True, eq=False)
 class GrownPool:
     """A pool after a step: what the full re-embed scores in it, and what follows.
 
-    `retriever` has the pool in the place of the full re-embed, and `rules` the floor of it; `arm` and `full` are scores
-    by the deciding measure, (c,). `outside` is what lies around the pool, None where nothing does. `matters` says which
-    queries may gain by a deeper pool, (q,).
+    `evidence` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
+    (c,). `matters` says which queries may gain by a deeper pool, (q,).
     """
 
-    retriever: Retriever
-    rules: Rules
+    evidence: Evidence
     summary: PoolSummary
     arm: Scores
     full: Scores
-    outside: Outside | None
     verdict: Verdict
     matters: NDArray[np.bool_]
 
@@ -226,10 +266,11 @@ class GrownPool:
     @property
     def _may_change(self) -> bool:
         """True where either verdict would come about if documents outside took nothing, or as much as they may."""
-        floor = self.rules.floor
-        if floor is None or self.verdict.lacks_documents:
+        floor = self.evidence.rules.floor
+        if floor is None or self.verdict.observations.lacks_documents:
             return False
-        rules, scores = replace(self.rules, floor=None), ((self.arm, self.full), floor.extreme(self.arm, self.full))
+        rules = replace(self.evidence.rules, floor=None)
+        scores = ((self.arm, self.full), floor.extreme(self.arm, self.full))
         return {rules.verdict(arm, full).outcome for arm, full in scores} != {Outcome.INCONCLUSIVE}
 
     @property
@@ -241,19 +282,6 @@ class GrownPool:
             "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost), a full re-embed does as far as "
             "the queries allow (`--reference build`)"
         )
-
-    @property
-    def may_serve(self) -> bool:
-        """True where nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
-        retriever, rules, settings = self.retriever, self.rules, self.retriever.settings
-        is_open = settings.stages is None and retriever.query_set.is_judged and rules.floor is not None
-        if not is_open or self.verdict.outcome is Outcome.SAFE or (retriever.pool_depth or _STAGES) >= _STAGES:
-            return False
-        if (settings.most_deep or 0) < _STAGES or not retriever.stores[FULL].info.has_texts:
-            return False
-        runs = {f"{TWO_STAGE} {depth}": retriever.rerank(depth, TWO_STAGE).run for depth in retriever.rerank_depths}
-        scores = {name: retriever.deciding_scores(run) for name, run in runs.items()}
-        return not any(bounds.lower >= settings.margin for bounds in family_of(retriever, rules, scores).values())
 
 
 def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:
@@ -301,244 +329,346 @@ def expected_count(
     return min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
 
 
-def grow_pool(retriever: Retriever, most: int, *, announce: Callable[[PoolStep], None] | None = None) -> GrownPool:
+@dataclass(frozen=True, eq=False)
+class _Ground:
+    """The inputs of every step of a pool.
+
+    `ranked` are the translated store's nearest rows for each query, `other_runs` those of other arms: they bring the
+    pool nearer to the full re-embed, and carry no guarantee. `true_rows` have true vectors in the translated store.
+    """
+
+    experiment: Experiment
+    runs: Runs
+    costs: Costs
+    embedder: Embedder
+    announce: Callable[[PoolStep], None] | None
+    ranked: Ranked
+    other_runs: Sequence[Rankings]
+    true_rows: Rows
+
+    @property
+    def translated(self) -> Searchable:
+        """The translated store."""
+        return self.experiment.stores[TRANSLATED]
+
+    @property
+    def count(self) -> int:
+        """The number of its rows."""
+        return self.translated.store.info.count
+
+
+def grow_pool(
+    experiment: Experiment,
+    runs: Runs,
+    costs: Costs,
+    embedder: Embedder,
+    *,
+    announce: Callable[[PoolStep], None] | None = None,
+) -> GrownPool:
     """Embed a pool, and deepen it until the verdict is settled, nothing is left to learn, or the money is spent.
 
-    `retriever` has every store but the full re-embed. The pool has `most` documents of the translated store for a query
-    at most, and each step is announced before its documents are embedded. What is embedded goes through the cache of
-    the target model: the same call after one that broke off embeds the rest. It fails where the first step costs more
-    than may be spent.
+    `experiment` has every store but the full re-embed, and `runs` what they answer. Each step is announced before its
+    documents are embedded. What is embedded goes through the cache of the target model: the same call after one that
+    broke off embeds the rest. It fails where the first step costs more than may be spent.
     """
-    stages = retriever.settings.stages
-    _check(retriever, most)
-    pool = _Pool(retriever, most, announce)
-    first = min(first_depth(retriever.query_set, stages), most)
-    depths = [] if stages is None else retriever.asked_depths  # for every query
+    most = DEPTHS[-1] if experiment.settings.most_deep is None else experiment.settings.most_deep
+    _check(experiment, embedder, most)
+    ground = _ground(experiment, runs, costs, embedder, most, announce)
+    stages = experiment.settings.stages
+    first = min(first_depth(experiment.query_set, stages), most)
+    depths = [] if stages is None else depths_asked(experiment)  # for every query
     depth_asked = max((depth for depth in depths if depth <= most), default=0)
-    state, stopped = pool.step(first), None
+    pool, state = _deepened(ground, _nothing(ground), first)
+    stopped = None
     try:
         if depth_asked > first:
-            state = pool.step(depth_asked)
+            pool, state = _deepened(ground, pool, depth_asked)
         for depth in sorted({*DEPTHS, most}):
             if max(first, depth_asked) < depth <= most and not state.is_settled and state.matters.any():
-                state = pool.step(depth, state.matters)
-        if is_kept(retriever.embedder) and state.may_serve:
-            state = pool.step(_STAGES)
+                pool, state = _deepened(ground, pool, depth, state.matters)
+        if is_kept(embedder) and _may_serve(state):
+            pool, state = _deepened(ground, pool, _STAGES)
     except SpendingError as error:
         stopped = str(error)
-    pool.prove_answers()
+    _prove_answers(ground, pool)
     return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
-def _check(retriever: Retriever, most: int) -> None:
-    translated, is_judged = retriever.stores[TRANSLATED], retriever.query_set.is_judged
+def _check(experiment: Experiment, embedder: Embedder, most: int) -> None:
+    info = experiment.stores[TRANSLATED].store.info
+    is_judged = experiment.query_set.is_judged
     least = 2 if is_judged else _FEWEST_UNJUDGED
     if most < least:
         reason = "" if is_judged else ", as nothing is judged"
         raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
-    if not translated.info.has_texts and needs_texts(retriever.embedder):
+    if not info.has_texts and needs_texts(embedder):
         raise StoreError(
-            f"{translated.info.location} has no texts to embed for a pool; {translated.info.way_to_texts}, or "
-            "name a file of vectors with --target file:PATH"
+            f"{info.location} has no texts to embed for a pool; {info.way_to_texts}, or name a file of vectors with "
+            "--target file:PATH"
         )
 
 
-class _Pool:
-    """The documents with true vectors so far, and what every step needs."""
+def _ground(
+    experiment: Experiment,
+    runs: Runs,
+    costs: Costs,
+    embedder: Embedder,
+    most: int,
+    announce: Callable[[PoolStep], None] | None,
+) -> _Ground:
+    translated = experiment.stores[TRANSLATED]
+    ranked = rank_rows(translated.store, translated.queries, most, progress=experiment.progress)
+    other_runs = [timed.run for name, timed in runs.by_store.items() if name != TRANSLATED]
+    if STAY in experiment.stores:
+        other_runs.append(fuse_stores(experiment, runs).run)
+    if experiment.ranks_words and runs.bm25 is not None:
+        other_runs += [runs.bm25.run, fuse(experiment, runs.by_store[TRANSLATED], runs.bm25).run]
+    is_true = np.flatnonzero(true_rows(translated.store))
+    return _Ground(experiment, runs, costs, embedder, announce, ranked, other_runs, is_true)
 
-    def __init__(self, retriever: Retriever, most: int, announce: Callable[[PoolStep], None] | None) -> None:
-        self.retriever, self.query_set, self.embedder = retriever, retriever.query_set, retriever.embedder
-        self.seed, self.progress, self.announce = retriever.settings.seed, retriever.progress, announce
-        self.translated, self.queries = retriever.stores[TRANSLATED], retriever.vectors[TRANSLATED]
-        self.metric = self.translated.info.metric
-        self.keys, self.count = retriever.keys[TRANSLATED], self.translated.info.count
-        self.ranked = rank_rows(self.translated, self.queries, most, progress=self.progress)
-        self.arm_run = retriever.search(TRANSLATED).run
-        # The other arms bring the pool nearer to the full re-embed, and carry no guarantee
-        self.others = [retriever.search(name).run for name in retriever.stores if name not in (FULL, TRANSLATED)]
-        if STAY in retriever.stores:
-            self.others.append(retriever.together().run)
-        if retriever.ranks_words:
-            by_words = retriever.bm25
-            self.others += [by_words.run, retriever.fuse(retriever.search(TRANSLATED), by_words).run]
-        self.true_rows = np.flatnonzero(true_rows(self.translated))
-        self.depths = np.zeros(len(self.queries), dtype=np.int64)
-        self.pooled = np.zeros(self.count, dtype=bool)
-        self.sampled = np.zeros(self.count, dtype=bool)
-        self.vector_row = np.full(self.count, -1, dtype=np.int64)
-        self.vectors = np.empty((0, self.translated.info.dim), dtype=np.float32)
-        self.steps: list[PoolStep] = []
-        in_play = self.query_set.is_judged and STAY in retriever.stores
-        self.stay = retriever.deciding_scores(retriever.search(STAY).run) if in_play else None
 
-    def step(self, depth: int, matters: NDArray[np.bool_] | None = None) -> GrownPool:
-        """Deepen the pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
+def _nothing(ground: _Ground) -> Pool:
+    """Return a pool without documents."""
+    return Pool(
+        depths=np.zeros(len(ground.translated.queries), dtype=np.int64),
+        pooled=np.zeros(ground.count, dtype=bool),
+        sampled=np.zeros(ground.count, dtype=bool),
+        vector_row=np.full(ground.count, -1, dtype=np.int64),
+        vectors=np.empty((0, ground.translated.store.info.dim), dtype=np.float32),
+    )
 
-        Where that costs more than is left of what may be spent, the pool stays as it was.
-        """
-        other_depth = _others_depth(self.query_set) if matters is None else depth // 2
-        matters = np.ones(len(self.queries), dtype=bool) if matters is None else matters
-        depths = np.where(matters, min(depth, self.count), self.depths)
-        pooled = self.pooled.copy()
-        pooled[self._documents_wanted(depths, matters, other_depth)] = True
-        surroundings, sampled = None, np.zeros_like(pooled)
-        if not pooled.all():
-            surroundings = look_around(
-                self.translated,
-                self.queries,
-                self.ranked,
-                ~pooled,
-                seed=self.seed,
-                progress=self.progress,
-            )
-            sampled[surroundings.rows] = True
-            if (pooled | sampled).all():  # nothing is left outside
-                pooled, sampled, surroundings = pooled | sampled, np.zeros_like(pooled), None
-        new = np.flatnonzero((pooled | sampled) & (self.vector_row < 0))
-        has_texts = self.translated.info.has_texts
-        cost = self.retriever.tally.cost(self.translated.documents(new)) if has_texts else None
-        price = (None, None) if cost is None else (cost.tokens, cost.usd)
-        step = PoolStep(depth, int(matters.sum()), len(new), int(sampled[new].sum()), *price)
-        if self.announce is not None:
-            self.announce(step)
-        if not self.steps and len(proof := self._proof_rows()):
-            self._embed(proof)
-            self._prepared(in_pool=True)  # before more is spent on another model
-            new = np.setdiff1d(new, proof)
-        self._embed(new)
-        self.steps.append(step)
-        self.depths, self.pooled, self.sampled = depths, pooled, self.sampled | sampled
-        return self._judged(surroundings)
 
-    def _documents_wanted(self, depths: Rows, matters: NDArray[np.bool_], other_depth: int) -> Rows:
-        """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
+def _deepened(
+    ground: _Ground, pool: Pool, depth: int, matters: NDArray[np.bool_] | None = None
+) -> tuple[Pool, GrownPool]:
+    """Deepen a pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
-        Other arms are asked for the queries that matter alone.
-        """
-        is_first = not self.steps
-        documents = judged_documents(self.query_set) if is_first else set()
-        reranked: set[str] = set()
-        for name in (TWO_STAGE, TOGETHER) if self.retriever.reranks_together else (TWO_STAGE,):
-            for first, depth in zip(self.retriever.candidates(name), depths.tolist(), strict=True):
-                reranked.update(first[:depth])  # ranked alike, but for ties
-        for query, query_id in enumerate(self.query_set.query_ids):
-            if matters[query]:
-                documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in self.others))
-            if self.retriever.asks_index(TRANSLATED):  # which may find others than are nearest
-                documents.update(self.arm_run.top(query_id, min(int(depths[query]), DEPTH)))
-            if is_first and not self.query_set.is_judged:
-                documents.update(self.arm_run.top(query_id, CUT))  # all chunks of them
-                documents.update(self.retriever.exactly(TRANSLATED).run.top(query_id, CUT))
-        rows = self.keys.documents.all_rows_of(documents), self.keys.ids.all_rows_of(reranked)
-        near = [self.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
-        proof = self._proof_rows() if is_first else np.empty(0, dtype=np.int64)
-        return np.unique(np.concatenate([*rows, proof, *near]))
-
-    def _proof_rows(self) -> Rows:
-        """Return some rows with true vectors: they show that the store was translated for this model."""
-        return np.random.default_rng(self.seed).permutation(self.true_rows)[:SPOT_CHECKS]
-
-    def _embed(self, rows: Rows) -> None:
-        if not len(rows):
-            return
-        embedder = with_choosers(self.embedder, digests_of(self.query_set.queries))
-        documents = list(known_documents(self.translated, rows))
-        vectors = embedder.embed_documents(documents, progress=self.progress)
-        self.vector_row[rows] = len(self.vectors) + np.arange(len(rows))
-        self.vectors = np.concatenate([self.vectors, vectors])
-
-    def prove_answers(self) -> None:
-        """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
-        rows = np.flatnonzero(self.vector_row >= 0)
-        sample = np.random.default_rng(self.seed).permutation(rows)[:ASKED_AGAIN]
-        documents = list(known_documents(self.translated, sample))
-        claim = Claim(documents, self.vectors[self.vector_row[sample]])
-        matches(claim, self.embedder, past_cache=True).require(self.translated.info.location)
-
-    def _prepared(self, *, in_pool: bool) -> Retriever:
-        """Return the retriever with the pool in the place of the full re-embed, after it was proven."""
-        retriever, rows = self.retriever, np.flatnonzero(self.vector_row >= 0)
-        keys = self.keys.some(rows)
-        store = PoolStore(self.translated, self.keys.ids.take(rows), rows, self.vectors[self.vector_row[rows]])
-        proof = prove_pool(self.translated, store, self.embedder, (self.keys, keys), seed=self.seed)
-        depth = int(self.depths.min()) if in_pool else self.count
-        return retriever.in_a_pool(store, keys, proof, depth, is_whole=not in_pool)
-
-    def _judged(self, surroundings: Surroundings | None) -> GrownPool:
-        """Return the pool as it is now."""
-        retriever = self._prepared(in_pool=surroundings is not None)
-        run = retriever.search(FULL).run
-        outside, losses, floor = None, np.zeros(len(self.queries)), None
-        if surroundings is not None:
-            outside = self._outside(surroundings, retriever)
-            losses = outside.losses(run, self.query_set)
-            floor = outside.floor(run, self.query_set, losses)
-        rules = retriever.rules(floor)
-        arm, full = (retriever.deciding_scores(ranking) for ranking in (self.arm_run, run))
-        verdict = rules.verdict(arm, full, self.stay)
-        return GrownPool(retriever, rules, self._summary(), arm, full, outside, verdict, losses > 1e-3)
-
-    def _outside(self, surroundings: Surroundings, retriever: Retriever) -> Outside:
-        """Return what lies outside, now that the sample of it is embedded; `retriever` has the pool."""
-        query_set, run, seed = self.query_set, retriever.search(FULL).run, self.seed
-        extra = np.flatnonzero((self.vector_row >= 0) & ~self.pooled)
-        near = as_compared(self.translated.info, self.translated.get(extra).vectors)
-        unseen = surroundings.without(score_rows(self.queries, near, self.metric))
-        errors = [self._true_scores(drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
-        for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
-            errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
-        position_of = {query_id: position for position, query_id in enumerate(query_set.query_ids)}
-        recent = [self._recent(query) for query in range(len(self.queries))]
-        temperature = None if query_set.is_judged else retriever.temperature
-        bootstrap = Bootstrap(seed=seed, resamples=retriever.settings.resamples)
-        ratios = ratio_of_losses(run, recent, query_set, self.metric, temperature, bootstrap)
-        return Outside(
-            unseen, [ErrorTail.of(drawn) for drawn in errors], self.metric, position_of, *ratios, temperature
+    Fails where that costs more than is left of what may be spent.
+    """
+    translated = ground.translated
+    other_depth = _others_depth(ground.experiment.query_set) if matters is None else depth // 2
+    matters = np.ones(len(pool.depths), dtype=bool) if matters is None else matters
+    depths = np.where(matters, min(depth, ground.count), pool.depths)
+    pooled = pool.pooled.copy()
+    pooled[_documents_wanted(ground, depths, matters, other_depth, is_first=not pool.steps)] = True
+    surroundings = None
+    sampled = np.zeros_like(pooled)
+    if not pooled.all():
+        surroundings = look_around(
+            translated.store,
+            translated.queries,
+            ground.ranked,
+            ~pooled,
+            seed=ground.experiment.settings.seed,
+            progress=ground.experiment.progress,
         )
+        sampled[surroundings.rows] = True
+        if (pooled | sampled).all():  # nothing is left outside
+            pooled = pooled | sampled
+            sampled = np.zeros_like(pooled)
+            surroundings = None
+    new = np.flatnonzero((pooled | sampled) & (pool.vector_row < 0))
+    step = _step(ground, depth, int(matters.sum()), new, sampled)
+    if ground.announce is not None:
+        ground.announce(step)
+    if not pool.steps and len(proof := _proof_rows(ground)):
+        pool = _with_vectors(ground, pool, proof)
+        _proven(ground, pool)  # before more is spent on another model
+        new = np.setdiff1d(new, proof)
+    pool = _with_vectors(ground, pool, new)
+    pool = replace(pool, depths=depths, pooled=pooled, sampled=pool.sampled | sampled, steps=(*pool.steps, step))
+    return pool, _judged(ground, pool, surroundings)
 
-    def _true_scores(self, queries: Rows, rows: Rows) -> NDArray[np.float64]:
-        """Return the true scores of pairs of a query and a row, (n,), in the order of the queries."""
-        scores = np.empty(len(queries))
-        ends = np.searchsorted(queries, np.arange(len(self.queries) + 1))
-        for query in np.unique(queries):
-            span = slice(ends[query], ends[query + 1])
-            vectors = as_compared(self.translated.info, self.vectors[self.vector_row[rows[span]]])
-            scores[span] = score_rows(self.queries[query : query + 1], vectors, self.metric)[0]
-        return scores
 
-    def _recent(self, query: int) -> Lately:
-        """Return the later half of the translated store's documents that a query has in the pool, without judged ones.
+def _step(ground: _Ground, depth: int, n_queries: int, new: Rows, sampled: NDArray[np.bool_]) -> PoolStep:
+    store = ground.translated.store
+    tokens = usd = None
+    if store.info.has_texts:
+        cost = ground.costs.tally.cost(store.documents(new))
+        tokens = cost.tokens
+        usd = cost.usd
+    return PoolStep(depth, n_queries, len(new), int(sampled[new].sum()), tokens, usd)
 
-        Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
-        """
-        query_set, depth = self.query_set, int(self.depths[query])
-        query_id = query_set.query_ids[query]
-        former, half = self.ranked.rows[query, : depth // 2], slice(depth // 2, depth)
-        left_out = set(query_set.grades(query_id))
-        if not query_set.is_judged:
-            left_out = {*self.arm_run.top(query_id, CUT), *([query_id] if query_set.exclude_self else [])}
-        rows = self.ranked.rows[query, half]
-        documents = self.keys.documents
-        is_left = np.array([document not in left_out for document in documents.take(rows)], dtype=bool)
-        rows = rows[is_left]
-        true = self._true_scores(np.full(len(rows), query), rows)
-        names = frozenset(documents.take(rows)).difference(documents.take(former))
-        return Lately(self.ranked.scores[query, half][is_left], true, names)
 
-    def _summary(self) -> PoolSummary:
-        retriever = self.retriever
-        tokens = [step.tokens for step in self.steps if step.tokens is not None]
-        full = retriever.cost_of_share(1)
-        return PoolSummary(
-            int(self.depths.max()),
-            int((self.vector_row >= 0).sum()),
-            self.count,
-            int((self.sampled & ~self.pooled).sum()),
-            sum(tokens) if tokens else None,
-            usd_of(sum(tokens), retriever.tally.price) if tokens else None,
-            None if full.tokens is None else round(full.tokens),
-            full.usd,
-            tuple(self.steps),
-            provisional=not self.query_set.is_judged,
-            true_outside=int((self.vector_row[self.true_rows] < 0).sum()),
-        )
+def _documents_wanted(
+    ground: _Ground, depths: Rows, matters: NDArray[np.bool_], other_depth: int, *, is_first: bool
+) -> Rows:
+    """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
+
+    Other arms are asked for the queries that matter alone.
+    """
+    query_set = ground.experiment.query_set
+    keys = ground.translated.keys
+    arm = ground.runs.by_store[TRANSLATED].run
+    documents = judged_documents(query_set) if is_first else set()
+    reranked: set[str] = set()
+    for candidates in ground.runs.candidates.values():
+        for first, depth in zip(candidates, depths.tolist(), strict=True):
+            reranked.update(first[:depth])  # ranked alike, but for ties
+    for query, query_id in enumerate(query_set.query_ids):
+        if matters[query]:
+            documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in ground.other_runs))
+        if asks_index(ground.experiment, TRANSLATED):  # which may find others than are nearest
+            documents.update(arm.top(query_id, min(int(depths[query]), DEPTH)))
+        if is_first and not query_set.is_judged:
+            documents.update(arm.top(query_id, CUT))  # all chunks of them
+            documents.update(ground.runs.exact[TRANSLATED].run.top(query_id, CUT))
+    near = [ground.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
+    proof = _proof_rows(ground) if is_first else np.empty(0, dtype=np.int64)
+    rows = (keys.documents.all_rows_of(documents), keys.ids.all_rows_of(reranked))
+    return np.unique(np.concatenate([*rows, proof, *near]))
+
+
+def _proof_rows(ground: _Ground) -> Rows:
+    """Return some rows with true vectors: they show that the store was translated for this model."""
+    return np.random.default_rng(ground.experiment.settings.seed).permutation(ground.true_rows)[:SPOT_CHECKS]
+
+
+def _with_vectors(ground: _Ground, pool: Pool, rows: Rows) -> Pool:
+    """Return the pool with the vectors of further rows, embedded now."""
+    if not len(rows):
+        return pool
+    embedder = with_choosers(ground.embedder, digests_of(ground.experiment.query_set.queries))
+    documents = list(known_documents(ground.translated.store, rows))
+    vectors = embedder.embed_documents(documents, progress=ground.experiment.progress)
+    vector_row = pool.vector_row.copy()
+    vector_row[rows] = len(pool.vectors) + np.arange(len(rows))
+    return replace(pool, vector_row=vector_row, vectors=np.concatenate([pool.vectors, vectors]))
+
+
+def _prove_answers(ground: _Ground, pool: Pool) -> None:
+    """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
+    store = ground.translated.store
+    sample = np.random.default_rng(ground.experiment.settings.seed).permutation(pool.rows)[:ASKED_AGAIN]
+    claim = Claim(list(known_documents(store, sample)), pool.vectors_of(sample))
+    matches(claim, ground.embedder, past_cache=True).require(store.info.location)
+
+
+def _proven(ground: _Ground, pool: Pool) -> tuple[Searchable, ReferenceProof]:
+    """Return the pool as the store that stands for the full re-embed, and how it was shown to do so."""
+    translated = ground.translated
+    rows = pool.rows
+    keys = translated.keys.some(rows)
+    store = PoolStore(translated.store, translated.keys.ids.take(rows), rows, pool.vectors_of(rows))
+    both: tuple[Keys, Keys] = (translated.keys, keys)
+    proof = prove_pool(translated.store, store, ground.embedder, both, seed=ground.experiment.settings.seed)
+    return Searchable(store, keys, translated.queries, share=1.0), proof
+
+
+def _judged(ground: _Ground, pool: Pool, surroundings: Surroundings | None) -> GrownPool:
+    """Put the queries to the pool as it is now, and judge by it."""
+    reference, proof = _proven(ground, pool)
+    depth = None if surroundings is None else int(pool.depths.min())
+    stores = {**ground.experiment.stores, FULL: reference}
+    # A pool that came to be the whole store holds its ids
+    experiment = replace(ground.experiment, stores=stores, pool_depth=depth, same_ids=surroundings is None)
+    runs = with_reference(ground.runs, experiment)
+    query_set = experiment.query_set
+    outside = None
+    floor = None
+    losses = np.zeros(len(pool.depths))
+    if surroundings is not None:
+        outside = _outside(ground, pool, surroundings, experiment, runs.full)
+        losses = outside.losses(runs.full, query_set)
+        floor = outside.floor(runs.full, query_set, losses)
+    evidence = Evidence(experiment, runs, rules_of(experiment, floor), proof, outside)
+    arm = evidence.scores(runs.by_store[TRANSLATED].run)
+    full = evidence.scores(runs.full)
+    stay = evidence.scores(runs.by_store[STAY].run) if query_set.is_judged and STAY in runs.by_store else None
+    verdict = evidence.rules.verdict(arm, full, stay)
+    return GrownPool(evidence, _summary(ground, pool), arm, full, verdict, losses > _MATTERS)
+
+
+def _may_serve(state: GrownPool) -> bool:
+    """Return whether nothing is SAFE yet, and two stages of a deeper pool may be, for less than the whole store."""
+    evidence = state.evidence
+    experiment = evidence.experiment
+    settings = experiment.settings
+    is_open = settings.stages is None and experiment.query_set.is_judged and evidence.rules.floor is not None
+    if not is_open or state.verdict.outcome is Outcome.SAFE or (experiment.pool_depth or _STAGES) >= _STAGES:
+        return False
+    if (settings.most_deep or 0) < _STAGES or not experiment.stores[FULL].store.info.has_texts:
+        return False
+    scores = {}
+    for depth in depths_reached(experiment):
+        rows = candidate_rows(experiment, evidence.runs, TWO_STAGE, depth)
+        scores[f"{TWO_STAGE} {depth}"] = evidence.scores(rerank(experiment, rows, depth).run)
+    family = family_of(experiment, evidence.runs.full, evidence.rules, scores)
+    return not any(bounds.lower >= settings.margin for bounds in family.values())
+
+
+def _outside(ground: _Ground, pool: Pool, surroundings: Surroundings, experiment: Experiment, run: Rankings) -> Outside:
+    """Return what lies outside, now that the sample of it is embedded; `experiment` has the pool, and `run` is its."""
+    query_set = experiment.query_set
+    settings = experiment.settings
+    translated = ground.translated
+    metric = translated.store.info.metric
+    extra = np.flatnonzero((pool.vector_row >= 0) & ~pool.pooled)
+    near = as_compared(translated.store.info, translated.store.get(extra).vectors)
+    unseen = surroundings.without(score_rows(translated.queries, near, metric))
+    errors = [_true_scores(ground, pool, drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
+    for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
+        errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
+    position_of = {query_id: position for position, query_id in enumerate(query_set.query_ids)}
+    recent = [_recent(ground, pool, query) for query in range(len(pool.depths))]
+    temperature = None if query_set.is_judged else agreement_temperature(experiment, run)
+    bootstrap = Bootstrap(seed=settings.seed, resamples=settings.resamples)
+    ratio, most = ratio_of_losses(run, recent, query_set, metric, temperature, bootstrap)
+    tails = [ErrorTail.of(drawn) for drawn in errors]
+    return Outside(unseen, tails, metric, position_of, ratio, most, temperature)
+
+
+def _true_scores(ground: _Ground, pool: Pool, queries: Rows, rows: Rows) -> NDArray[np.float64]:
+    """Return the true scores of pairs of a query and a row, (n,), in the order of the queries."""
+    translated = ground.translated
+    info = translated.store.info
+    scores = np.empty(len(queries))
+    ends = np.searchsorted(queries, np.arange(len(translated.queries) + 1))
+    for query in np.unique(queries):
+        span = slice(ends[query], ends[query + 1])
+        vectors = as_compared(info, pool.vectors_of(rows[span]))
+        scores[span] = score_rows(translated.queries[query : query + 1], vectors, info.metric)[0]
+    return scores
+
+
+def _recent(ground: _Ground, pool: Pool, query: int) -> Lately:
+    """Return the later half of the translated store's documents that a query has in the pool, without judged ones.
+
+    Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
+    """
+    query_set = ground.experiment.query_set
+    documents = ground.translated.keys.documents
+    ranked = ground.ranked
+    depth = int(pool.depths[query])
+    query_id = query_set.query_ids[query]
+    former = ranked.rows[query, : depth // 2]
+    half = slice(depth // 2, depth)
+    left_out = set(query_set.grades(query_id))
+    if not query_set.is_judged:
+        left_out = set(ground.runs.by_store[TRANSLATED].run.top(query_id, CUT))
+        if query_set.exclude_self:
+            left_out.add(query_id)
+    rows = ranked.rows[query, half]
+    is_left = np.array([document not in left_out for document in documents.take(rows)], dtype=bool)
+    rows = rows[is_left]
+    true = _true_scores(ground, pool, np.full(len(rows), query), rows)
+    names = frozenset(documents.take(rows)).difference(documents.take(former))
+    return Lately(ranked.scores[query, half][is_left], true, names)
+
+
+def _summary(ground: _Ground, pool: Pool) -> PoolSummary:
+    tokens = [step.tokens for step in pool.steps if step.tokens is not None]
+    full = ground.costs.of_share(1)
+    return PoolSummary(
+        depth=int(pool.depths.max()),
+        documents=len(pool.rows),
+        count=ground.count,
+        sampled=int((pool.sampled & ~pool.pooled).sum()),
+        tokens=sum(tokens) if tokens else None,
+        usd=usd_of(sum(tokens), ground.costs.tally.price) if tokens else None,
+        full_tokens=None if full.tokens is None else round(full.tokens),
+        full_usd=full.usd,
+        steps=pool.steps,
+        provisional=not ground.experiment.query_set.is_judged,
+        true_outside=int((pool.vector_row[ground.true_rows] < 0).sum()),
+    )

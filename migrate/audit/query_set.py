@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -55,7 +54,9 @@ class QuerySet:
     `alike` those that vectors alone show (`migrate.audit.query_groups`).
 
     Queries of one text (`migrate.vectors.query_key`) are one observation, however often they are repeated and
-    whatever their judgements: each is answered and measured, and their mean counts once.
+    whatever their judgements: each is answered and measured, and their mean counts once. `distinct` are the first
+    query of each text, in the order of all score arrays, `texts` the place of each query's among these, (q,), and
+    `relevant` the documents that are relevant to any query.
     """
 
     queries: Sequence[Query]
@@ -67,19 +68,27 @@ class QuerySet:
     group_field: str | None = None
     groups: Mapping[str, int] | None = None
     alike: Mapping[str, int] | None = None
+    distinct: tuple[Query, ...] = field(init=False, repr=False, compare=False)
+    relevant: frozenset[str] = field(init=False, repr=False, compare=False)
+    texts: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find out which queries share a text, as every score asks for that."""
+        position_of: dict[str, int] = {}
+        keys = [query_key(query.text) for query in self.queries]
+        texts = [position_of.setdefault(key, len(position_of)) for key in keys]
+        firsts: dict[int, Query] = {}
+        for position, query in zip(texts, self.queries, strict=True):
+            firsts.setdefault(position, query)
+        object.__setattr__(self, "texts", np.array(texts, dtype=int))
+        object.__setattr__(self, "distinct", tuple(firsts.values()))
+        relevant = frozenset().union(*(self.relevant_to(query_id) for query_id in self.qrels or {}))
+        object.__setattr__(self, "relevant", relevant)
 
     @property
     def query_ids(self) -> tuple[str, ...]:
         """Ids of all queries."""
         return tuple(query.id for query in self.queries)
-
-    @cached_property
-    def distinct(self) -> tuple[Query, ...]:
-        """The first query of each text, in the order of all score arrays."""
-        firsts: dict[int, Query] = {}
-        for position, query in zip(self.texts.tolist(), self.queries, strict=True):
-            firsts.setdefault(position, query)
-        return tuple(firsts.values())
 
     def merged(self, scores: Scores) -> Scores:
         """Return one value for each text, (c,), from one for each query, (q,): the mean of those that share it."""
@@ -95,11 +104,6 @@ class QuerySet:
     def relevant_to(self, query_id: str) -> set[str]:
         """Return the documents that are relevant to a query."""
         return {doc_id for doc_id, grade in self.grades(query_id).items() if grade > 0}
-
-    @cached_property
-    def relevant(self) -> frozenset[str]:
-        """The documents that are relevant to any query that is judged."""
-        return frozenset().union(*(self.relevant_to(query_id) for query_id in self.qrels or {}))
 
     @property
     def is_judged(self) -> bool:
@@ -122,14 +126,6 @@ class QuerySet:
         """Return what the field that groups queries says of one; None where it says nothing."""
         value = None if self.group_field is None else query.metadata.get(self.group_field)
         return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-    @cached_property
-    def texts(self) -> NDArray[np.int64]:
-        """The place of each query's text among the distinct ones, (q,)."""
-        position_of: dict[str, int] = {}
-        return np.array(
-            [position_of.setdefault(query_key(query.text), len(position_of)) for query in self.queries], dtype=int
-        )
 
 
 def only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:

@@ -95,7 +95,7 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
     ]
     if STAY in report.comparisons:
         bounds = report.comparisons[STAY].retention
-        is_enough = report.verdict.has_enough and bounds.lower >= report.verdict.margin
+        is_enough = report.verdict.observations.has_enough and bounds.lower >= report.verdict.scale.safe
         options.append(Option(STAY, bounds, 0.0, 0.0, 0.0, 0.0, is_enough))
     if not (report.is_kept or report.reference_at is not None):  # the sample is embedded again
         full_left = ArmCost(full.tokens, full.usd)
@@ -106,7 +106,7 @@ def options_of(report: AuditReport) -> tuple[Option, ...]:
 
 def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
     full, sample = report.arm(FULL), report.arm(TRANSLATED)
-    reranking, n = arm.reranking, report.verdict.n_queries
+    reranking, n = arm.reranking, report.verdict.observations.queries
     if reranking is not None and report.pool is not None and report.is_kept:  # the pool has paid for these queries
         further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
         whole = _combined(_sum, sample, further, full)
@@ -261,7 +261,7 @@ class _Advice:
 
     def _best(self) -> Option:
         options, report, full = self.options, self.report, self.full
-        if self.verdict.lacks_documents:
+        if self.verdict.observations.lacks_documents:
             return full
         if report.plan != TRANSLATED and report.outcome is Outcome.SAFE:
             return options[report.plan]  # it was asked for
@@ -295,7 +295,7 @@ class _Advice:
 
     def _lead(self, option: Option, remaining: str) -> str:
         """Return the plan, what it keeps and what is still to be paid."""
-        name, safe = option.name, "SAFE (provisional)" if self.verdict.provisional else "SAFE"
+        name, safe = option.name, "SAFE (provisional)" if self.verdict.scale.provisional else "SAFE"
         retained = self._retained(option.retention)
         more = {"": "", "nothing": ", nothing more to pay"}.get(remaining, f", {remaining} more")
         if name == STAY:
@@ -324,7 +324,7 @@ class _Advice:
         return f"; the model's vectors are all at hand, so a full re-embed{amount} is as good"
 
     def _full_lead(self, more: str) -> str:
-        if self.verdict.lacks_documents:
+        if self.verdict.observations.lacks_documents:
             return f"re-embed{more}: the store is too small to audit, and for a migration to pay off"
         if self.report.reference_at is not None:
             return f"SAFE: the full re-embed that this was compared with is there{more}"
@@ -339,7 +339,7 @@ class _Advice:
         """Return what staying and the translated store keep, where they are not the plan itself."""
         sentences, stay = [], self.report.comparisons.get(STAY)
         if stay is not None and option.name != STAY and stay.retention.is_known:
-            is_enough = stay.retention.lower >= self.verdict.margin
+            is_enough = stay.retention.lower >= self.verdict.scale.safe
             retained = self._retained(stay.retention, with_bound=is_enough)
             sentences.append(f"staying {retained}{' and costs nothing' if is_enough else ''}")
         if option.name != TRANSLATED and not self.is_whole:
@@ -349,8 +349,8 @@ class _Advice:
         return sentences
 
     def _retained(self, bounds: Bounds, *, with_bound: bool = True) -> str:
-        if self.verdict.provisional:
-            statement, least = f"has {self.verdict.measured} {bounds.estimate:.3f}", f"{bounds.lower:.3f}"
+        if self.verdict.scale.provisional:
+            statement, least = f"has {self.verdict.scale.measured} {bounds.estimate:.3f}", f"{bounds.lower:.3f}"
         elif (
             bounds.estimate >= _MANY_TIMES
         ):  # of a standard that hardly finds anything, percentages are no words for it
@@ -406,7 +406,7 @@ class _Advice:
         arguments = ("switch", locations.source, new)
         if not needs_proof:
             return arguments, ""
-        if self.verdict.provisional:
+        if self.verdict.scale.provisional:
             return (
                 *arguments,
                 "--unproven",
@@ -433,7 +433,7 @@ class _Advice:
             amount = f", {remaining} in all" if remaining else ""
             whole = f"the worker embeds the whole store in the end{amount}"
             remarks.append(f"{whole}; a --budget in the place of --yes ends it before")
-        if not self.verdict.provisional and locations.can_switch:
+        if not self.verdict.scale.provisional and locations.can_switch:
             plan_flags = f"--plan {plan_word(option.name)}{'' if locations.report else ' --report FILE'}"
             remarks.append(
                 f"`switch` takes the store too, if it is served like this: the same with {plan_flags} is the proof"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -87,12 +86,9 @@ class _Pairs:
     reference: Vectors
     true: NDArray[np.bool_]
     expected: Vectors | None
+    cosines: NDArray[np.float64]
 
-    @cached_property
-    def cosines(self) -> NDArray[np.float64]:
-        return pairwise(self.translated, self.reference)
-
-    @cached_property
+    @property
     def chance(self) -> float:
         """The cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
         turned = np.roll(self.reference, max(len(self.ids) // 2, 1), axis=0)
@@ -362,7 +358,9 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
                 f"{reference.info.location} has other texts than {translated.info.location} under the same ids "
                 f"({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
             )
-    return _Pairs(ids, matched_rows, vectors, true_vectors, is_true[rows], None if values is None else values[rows])
+    expected = None if values is None else values[rows]
+    cosines = pairwise(vectors, true_vectors)
+    return _Pairs(ids, matched_rows, vectors, true_vectors, is_true[rows], expected, cosines)
 
 
 def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> None:

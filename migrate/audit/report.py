@@ -80,7 +80,8 @@ class AuditReport:
     searches: tuple[OwnSearch, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<AuditReport {self.sentence}; {self.dataset}, {self.verdict.counted}, {self.n_documents:,} documents>"
+        counts = f"{self.verdict.observations.counted}, {self.n_documents:,} documents"
+        return f"<AuditReport {self.sentence}; {self.dataset}, {counts}>"
 
     def __str__(self) -> str:
         return answer_text(self) or repr(self)
@@ -122,7 +123,7 @@ class AuditReport:
     @property
     def basis(self) -> str:
         """The basis of a provisional verdict; empty where queries are judged."""
-        if not self.verdict.provisional:
+        if not self.verdict.scale.provisional:
             return ""
         queries = f", by synthetic queries ({self.made_from})" if self.made_from else ""
         return f"nothing is judged, so this rests on {self.measure} with the full re-embed{queries}"
@@ -139,7 +140,7 @@ class AuditReport:
     def _outcome_in_family(self, name: str) -> Outcome:
         if name in self.ways_out:
             return Outcome.SAFE
-        is_below = self.verdict.has_enough and self.family[name].upper < self.verdict.not_safe_below
+        is_below = self.verdict.observations.has_enough and self.family[name].upper < self.verdict.scale.harmful
         return Outcome.NOT_SAFE if is_below else Outcome.INCONCLUSIVE
 
     def judging(self, plan: str) -> AuditReport:
@@ -180,7 +181,9 @@ class AuditReport:
             return alone
         bounds = self.family[self.plan]
         verdict = self.verdict
-        judged = f"{verdict.measured} {verdict.figure(bounds.estimate)} (bounds: {verdict.span(bounds)})"
+        judged = (
+            f"{verdict.scale.measured} {verdict.scale.figure(bounds.estimate)} (bounds: {verdict.scale.span(bounds)})"
+        )
         return f"{self._with_basis(self.outcome)}: {self.plan}, {judged}; translated alone: {alone}"
 
     def _with_basis(self, outcome: Outcome) -> str:
@@ -194,8 +197,8 @@ class AuditReport:
     @property
     def ways_out(self) -> tuple[str, ...]:
         """Arms that could serve instead and keep the margin, whichever of them one picks."""
-        enough = self.verdict.has_enough and not (self.doubts or self.verdict.lacks_documents)
-        safe = [name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.margin]
+        enough = self.verdict.observations.has_enough and not (self.doubts or self.verdict.observations.lacks_documents)
+        safe = [name for name, bounds in self.family.items() if enough and bounds.lower >= self.verdict.scale.safe]
         return tuple(safe)
 
     def arm(self, name: str) -> ArmResult:

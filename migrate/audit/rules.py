@@ -9,6 +9,7 @@ import numpy as np
 
 from migrate.audit.bootstrap import FLOOR_SHARE, Bootstrap, Floor
 from migrate.audit.bounds import CONFIDENCE, Bounds
+from migrate.audit.keys import PARENT_FIELD
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, ArmResult, Comparison, win_tie_loss
@@ -17,10 +18,11 @@ from migrate.audit.verdict import Verdict, verdict_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The parameters of an audit that arms and measures read, by the names that `Audit` has for them.
+    """The parameters of an audit, by the names that `Audit` has for them.
 
-    `most_deep` is how many documents of the translated store a pool has for a query at most, None without a pool.
-    `search_effort` is what programs set in the place of the stored setting of a search, None for that.
+    `stages` are the depths of two-stage arms, none for no such arm, None for the usual ones. `most_deep` is how many
+    documents of the translated store a pool has for a query at most, None without a pool. `search_effort` is what
+    programs set in the place of the stored setting of a search, None for that.
     """
 
     plan: str
@@ -31,6 +33,10 @@ class Settings:
     slices: Sequence[str]
     most_deep: int | None
     search_effort: int | None = None
+    margin_from: str = ""
+    no_bm25: bool = False
+    parent_field: str = PARENT_FIELD
+    price: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

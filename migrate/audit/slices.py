@@ -14,32 +14,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.bounds import Bounds
+from migrate.audit.evidence import Evidence
+from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
-from migrate.audit.retrieval import Retriever
-from migrate.audit.rules import Rules
 from migrate.audit.verdict import Finding
+from migrate.stores.base import Store
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
 
 
-def topics_of(retriever: Retriever, keys: Sequence[str]) -> Mapping[str, str]:
+def topics_of(experiment: Experiment, keys: Sequence[str]) -> Mapping[str, str]:
     """Return a topic for each wanted document: its cluster, by k-means, named by words; none without texts.
 
     The clusters are those of up to 2,000 vectors of the full re-embed, the wanted ones among them.
     """
-    seed, documents, unique = retriever.settings.seed, retriever.keys[FULL].documents, sorted(set(keys))
+    full = experiment.stores[FULL]
+    seed = experiment.settings.seed
+    documents = full.keys.documents
+    unique = sorted(set(keys))
     drawn = np.random.default_rng([seed, 2]).permutation(documents.distinct)[:2_000]
     names = documents.take(documents.in_order()[drawn])
     sample = list(dict.fromkeys([*unique, *names]))[: max(2_000, len(unique))]
     count = min(8, len(sample) // 20)  # smaller clusters say nothing of a topic
-    texts = retriever.texts(sample)
+    texts = experiment.stores[TRANSLATED].texts(sample)
     if count < 2 or not texts:
         return {}
     from sklearn.cluster import KMeans
 
-    rows = retriever.rows(FULL, sample)
-    vectors = retriever.stores[FULL].get(np.array(list(rows.values()), dtype=np.int64)).vectors
+    rows = full.rows(sample)
+    vectors = full.store.get(np.array(list(rows.values()), dtype=np.int64)).vectors
     clustering = KMeans(count, n_init=2, max_iter=50, random_state=seed)
     part_of: NDArray[np.int32] = clustering.fit_predict(unit_rows(vectors))
     labels = _cluster_labels([texts[key] for key in rows], part_of, count)
@@ -77,14 +81,16 @@ class Slice:
     retention: Bounds
 
 
-def find_slices(retriever: Retriever, rules: Rules, arm: Scores, full: Scores) -> tuple[Slice, ...]:
+def find_slices(evidence: Evidence, subjects: Mapping[str, str], arm: Scores, full: Scores) -> tuple[Slice, ...]:
     """Return queries by their length, by topic, by confidence and by metadata of the documents they are about.
 
-    Scores are those of the translated store and of the full re-embed, (c,) each, one for each distinct text. What is
-    not known of the stores makes no slice, nor does a confidence that is not to be used.
+    `subjects` are the documents that queries are about. Scores are those of the translated store and of the full
+    re-embed, (c,) each, one for each distinct text. What is not known of the stores makes no slice, nor does a
+    confidence that is not to be used.
     """
-    bootstrap, slices = rules.bootstrap(), []
-    for by, labels in _labellings(retriever, retriever.settings.slices).items():
+    bootstrap = evidence.rules.bootstrap()
+    slices = []
+    for by, labels in _labellings(evidence.experiment, subjects).items():
         for value, rows in _groups(labels).items():
             grouped = replace(bootstrap, grouping=bootstrap.grouping.at(rows))
             bounds = grouped.retention(arm[rows], full[rows])
@@ -103,29 +109,29 @@ def unused_fields(slices: Sequence[Slice], fields: Sequence[str]) -> tuple[Findi
     return tuple(Finding("note", sentences[times[field]].format(field)) for field in unused)
 
 
-def _labellings(retriever: Retriever, fields: Sequence[str]) -> dict[str, Sequence[str | None]]:
+def _labellings(experiment: Experiment, subjects: Mapping[str, str]) -> dict[str, Sequence[str | None]]:
     """Return a label for each query, None where it has none, by what they tell."""
-    subjects, queries = retriever.subjects, retriever.query_set.distinct
+    translated = experiment.stores[TRANSLATED]
+    queries = experiment.query_set.distinct
     documents = [subjects.get(query.id, "") for query in queries]
-    row_of = retriever.rows(TRANSLATED, list(subjects.values()))
+    row_of = translated.rows(list(subjects.values()))
     rows = [row_of.get(document) for document in documents]
     lengths = _quantile_labels([len(query.text.split()) for query in queries], "{:.0f}")
     labellings: dict[str, Sequence[str | None]] = {"words in the query": lengths}
-    topics = {} if retriever.in_pool else topics_of(retriever, list(subjects.values()))
+    topics = {} if experiment.in_pool else topics_of(experiment, list(subjects.values()))
     if topics:
         labellings["topic"] = [topics.get(document) for document in documents]
-    confidence = usable_confidence(retriever.stores[TRANSLATED])
+    confidence = usable_confidence(translated.store)
     if confidence is not None:
         labellings["confidence"] = _quantile_labels(
             [None if row is None else float(confidence[row]) for row in rows], "{:.2f}"
         )
-    return labellings | {field: _metadata(retriever, rows, field) for field in fields}
+    return labellings | {field: _metadata(translated.store, rows, field) for field in experiment.settings.slices}
 
 
-def _metadata(retriever: Retriever, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
+def _metadata(store: Store, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
     """Return the field of each query's document; rare values together."""
     rows_used = sorted({row for row in rows if row is not None})
-    store = retriever.stores[TRANSLATED]
     documents = store.documents(np.array(rows_used, dtype=np.int64)) if store.info.has_texts else iter(())
     values = {row: document.metadata.get(field) for row, document in zip(rows_used, documents, strict=False)}
     labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]

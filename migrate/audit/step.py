@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from migrate.audit.options import AuditOptions
 from migrate.errors import UsageError
-from migrate.steps.base import PaidStep, function
+from migrate.steps.base import JobStep, function
 
 if TYPE_CHECKING:
-    from migrate.audit.inputs import AuditInputs
-    from migrate.audit.report import AuditReport
-    from migrate.cost.spending import PlannedModel
+    from migrate.audit.audit import AuditJob
+    from migrate.audit.report import AuditReport as AuditReport
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(AuditOptions, PaidStep["AuditReport"]):
+class Audit(AuditOptions, JobStep["AuditReport"]):
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
 
     The verdict is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed.
@@ -60,27 +58,13 @@ class Audit(AuditOptions, PaidStep["AuditReport"]):
             raise UsageError("pool_depth goes with --reference pool; leave it out")
         if self.pool_depth is not None and self.pool_depth < 10:
             raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
-        _ = self.stages
+        self.depths()
 
-    @cached_property
-    def inputs(self) -> AuditInputs:
-        """The stores, the models and the queries that judge, opened and checked against each other."""
-        from migrate.audit.inputs import open_inputs
+    def open(self) -> AuditJob:
+        """Open the stores, the models and the queries, and make sure that they go together. Nothing is embedded."""
+        from migrate.audit.audit import open_audit
 
-        return open_inputs(self)
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the reference and all queries; and the source model."""
-        from migrate.audit.inputs import planned_models
-
-        return planned_models(self, self.inputs)
-
-    def execute(self) -> AuditReport:
-        """Build the reference where that is asked for, and audit."""
-        from migrate.audit.audit import run_audit
-
-        return run_audit(self, self.inputs)
+        return open_audit(self)
 
 
 audit = function(Audit)

@@ -48,150 +48,64 @@ def sentences(findings: Iterable[Finding], level: Level) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome with the numbers it rests on.
+class Observations:
+    """The queries that a verdict rests on, and the documents that their first 10 were found among.
 
-    `gain_over_stay` is the difference of mean scores, arm minus stay, where staying is possible.
-    `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
-    one; None where even 100,000 would not do.
-    A `provisional` verdict rests on agreement@10 with the full re-embed, for want of judgements
-    (`migrate.audit.unjudged`): `retention` is that of agreement, `margin` the agreement that stands for a retention of
-    `stands_for`, and below `harmful` it is NOT SAFE; there is no such gap in other verdicts. `confidence` is that of
-    each bound. `n_documents` is how many the first 10 were found among, None where scores alone were judged. `doubts`
-    say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it back.
-    `remedy` is what would settle an inconclusive verdict where that is not queries. `n_groups` is how many groups
-    the queries are in that are independent of each other, None where each is one.
+    `groups` is how many groups the queries are in that are independent of each other, None where each is one;
+    `documents` is None where scores alone were judged.
     """
 
-    outcome: Outcome
-    retention: Bounds
-    margin: float
-    n_queries: int
-    gain_over_stay: Bounds | None
-    queries_needed: int | None
-    provisional: bool
-    confidence: float = CONFIDENCE
-    n_documents: int | None = None
-    doubts: tuple[str, ...] = ()
-    remedy: str | None = None
-    harmful: float | None = None
-    stands_for: float | None = None
-    n_groups: int | None = None
+    queries: int
+    groups: int | None = None
+    documents: int | None = None
 
     @property
-    def n_independent(self) -> int:
+    def independent(self) -> int:
         """The number of independent queries: groups, where some belong together."""
-        return self.n_queries if self.n_groups is None else self.n_groups
-
-    @property
-    def asked_margin(self) -> float:
-        """The share of retention to keep, whatever is measured; `margin` is what stands for it."""
-        return self.margin if self.stands_for is None else self.stands_for
-
-    @property
-    def not_safe_below(self) -> float:
-        """The retention, or agreement, below which it is NOT SAFE."""
-        return self.margin if self.harmful is None else self.harmful
+        return self.queries if self.groups is None else self.groups
 
     @property
     def has_enough(self) -> bool:
         """True where there are enough queries for any verdict."""
-        return self.n_independent >= FEWEST_QUERIES
-
-    @property
-    def counted(self) -> str:
-        """The queries in words, and in how many groups they are where that is fewer."""
-        queries = counted(self.n_queries, "query", "queries")
-        if self.n_independent == self.n_queries:
-            return queries
-        return f"{queries} in {counted(self.n_independent, 'independent group', 'independent groups')}"
-
-    def doubted(self, findings: Iterable[Finding]) -> Verdict:
-        """Return the verdict after some findings: with a doubt among them INCONCLUSIVE instead of SAFE.
-
-        Nor would more queries settle what is INCONCLUSIVE already.
-        """
-        doubts = sentences(findings, "doubt")
-        is_sure = self.outcome is Outcome.NOT_SAFE or not self.has_enough or self.lacks_documents
-        if is_sure or not doubts:
-            return self
-        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
-
-    def without_standard(self) -> Verdict:
-        """Return the verdict where the full re-embed is no standard: NOT SAFE if staying is better."""
-        outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
-        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
-
-    @property
-    def within_reach(self) -> bool:
-        """True where as many queries as would settle it can be had: queries alone by the thousands, judged ones not."""
-        if self.queries_needed is None:
-            return False
-        return self.provisional or self.queries_needed - self.n_queries <= _MOST_TO_JUDGE
+        return self.independent >= FEWEST_QUERIES
 
     @property
     def lacks_documents(self) -> bool:
         """True where there are too few documents to say SAFE."""
-        return self.n_documents is not None and self.n_documents < FEWEST_DOCUMENTS
+        return self.documents is not None and self.documents < FEWEST_DOCUMENTS
 
     @property
-    def worse_than_stay(self) -> bool:
-        """True where the arm is significantly worse than staying with the source model."""
-        return self.has_enough and self.gain_over_stay is not None and self.gain_over_stay.upper < 0
+    def counted(self) -> str:
+        """The queries in words, and in how many groups they are where that is fewer."""
+        queries = counted(self.queries, "query", "queries")
+        if self.independent == self.queries:
+            return queries
+        return f"{queries} in {counted(self.independent, 'independent group', 'independent groups')}"
 
-    @property
-    def better_than_stay(self) -> bool:
-        """True where the arm is significantly better than staying with the source model."""
-        return self.has_enough and self.gain_over_stay is not None and self.gain_over_stay.lower > 0
 
-    @property
-    def undecidable(self) -> bool:
-        """True where no number of queries would settle the verdict, unless some are judged."""
-        return self.not_safe_below <= self.retention.estimate < self.margin
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The measure of a verdict and its limits: retention, or agreement@10 where it is `provisional`.
+
+    `margin` is the share of retention to keep. It is SAFE from `safe` on and NOT SAFE below `harmful`; of retention
+    both are the margin, of agreement (`migrate.audit.unjudged`) they are what stands for it, with a gap between them.
+    """
+
+    margin: float
+    safe: float
+    harmful: float
+    provisional: bool = False
+
+    @classmethod
+    def of(cls, margin: float, *, provisional: bool) -> Scale:
+        """Return the scale for a margin; `provisional` for want of judgements."""
+        limits = limits_of(margin) if provisional else Limits(margin, margin)
+        return cls(margin, limits.safe, limits.harmful, provisional)
 
     @property
     def measured(self) -> str:
         """The measure that the bounds are of, in words."""
         return "agreement@10" if self.provisional else "retention"
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in words."""
-        span = self._span
-        if (other_harm := self._other_harm) is not None:
-            return f"{span}{other_harm}"
-        if self.doubts:
-            return f"{span}, which is not to be trusted: {'; '.join(self.doubts)}"
-        if self.outcome is Outcome.SAFE:
-            return f"{span}, at least {self._goal}"
-        if self.outcome is Outcome.NOT_SAFE:
-            return f"{span}, below {self._goal if self.harmful is None else self._harm}"
-        if not self.has_enough:
-            are = "is" if self.n_queries == 1 else "are"
-            return f"{span}; {self.counted} {are} too few for a verdict, which needs at least {FEWEST_QUERIES}"
-        if self.lacks_documents:
-            return (
-                f"{span}; the first 10 of {self.n_documents} documents are hardly a selection: SAFE needs at least "
-                f"{FEWEST_DOCUMENTS} documents"
-            )
-        if self.remedy is not None:
-            return f"{span}; {self._nearest} lies within the bounds; {self.remedy}"
-        if self.undecidable:
-            limits = Limits(self.margin, self.not_safe_below)
-            return f"{span}; {limits.sentence}, and no number of queries decides the rest; judge some of them"
-        needed = f"about {self.queries_needed:,}" if self.queries_needed else f"more than {MOST_QUERIES:,}"
-        if not (self.provisional or self.within_reach):
-            settled = f", too close for queries that people judge: it would take {needed} of them"
-        else:
-            settled = f"; {needed} queries would settle 8 of 10 audits like this one"
-        return f"{span}; {self._nearest} lies within the bounds{settled}"
-
-    @property
-    def _other_harm(self) -> str | None:
-        """The harm that takes a SAFE away whatever the figures of the whole say, in words."""
-        if self.worse_than_stay:
-            return "; the translated store answers significantly worse than the source store does today"
-        return None
 
     def figure(self, value: float) -> str:
         """Return a retention in per cent; an agreement as a number."""
@@ -205,29 +119,138 @@ class Verdict:
             return f"{bounds.lower:.3f}-{bounds.upper:.3f}"
         return f"{100 * bounds.lower:.1f}-{percent(bounds.upper)}"
 
-    @property
-    def _span(self) -> str:
-        bounds = self.retention
-        if not bounds.is_known:
-            return f"{self.measured} unknown"
-        level = f"{100 * self.confidence:.3g} % bounds"
-        return f"{self.measured} {self.figure(bounds.estimate)} ({level}: {self.span(bounds)})"
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome with the numbers it rests on.
+
+    `retention` is that of the measure of the `scale`, and `confidence` that of each bound. `gain_over_stay` is the
+    difference of mean scores, arm minus stay, where staying is possible.
+    `queries_needed` is an estimate for an inconclusive verdict: so many queries would settle 80 % of audits like this
+    one; None where even 100,000 would not do. `remedy` is what would settle it where that is not queries.
+    `doubts` say why the figures cannot be trusted, where they cannot: they take a SAFE away, and no queries give it
+    back.
+    """
+
+    outcome: Outcome
+    retention: Bounds
+    scale: Scale
+    observations: Observations
+    gain_over_stay: Bounds | None = None
+    queries_needed: int | None = None
+    confidence: float = CONFIDENCE
+    doubts: tuple[str, ...] = ()
+    remedy: str | None = None
+
+    def doubted(self, findings: Iterable[Finding]) -> Verdict:
+        """Return the verdict after some findings: with a doubt among them INCONCLUSIVE instead of SAFE.
+
+        Nor would more queries settle what is INCONCLUSIVE already.
+        """
+        doubts = sentences(findings, "doubt")
+        is_open = self.observations.has_enough and not self.observations.lacks_documents
+        if self.outcome is Outcome.NOT_SAFE or not is_open or not doubts:
+            return self
+        return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
+
+    def without_standard(self) -> Verdict:
+        """Return the verdict where the full re-embed is no standard: NOT SAFE if staying is better."""
+        outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
+        return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
 
     @property
-    def _goal(self) -> str:
-        if self.stands_for is None:
-            return f"the margin of {100 * self.margin:g} %"
-        return f"{self.margin:.3f}, which stands for a retention of {100 * self.stands_for:g} %"
+    def worse_than_stay(self) -> bool:
+        """True where the arm is significantly worse than staying with the source model."""
+        gain = self.gain_over_stay
+        return self.observations.has_enough and gain is not None and gain.upper < 0
 
     @property
-    def _harm(self) -> str:
-        return f"{self.harmful:.3f}, which stands for a retention below {100 * (self.stands_for or 0):g} %"
+    def better_than_stay(self) -> bool:
+        """True where the arm is significantly better than staying with the source model."""
+        gain = self.gain_over_stay
+        return self.observations.has_enough and gain is not None and gain.lower > 0
 
     @property
-    def _nearest(self) -> str:
-        if self.harmful is not None and self.retention.estimate < self.harmful:
-            return f"{self.harmful:.3f}, below which it is NOT SAFE,"
-        return self._goal if self.stands_for is None else f"{self.margin:.3f}, which SAFE needs at least,"
+    def sentence(self) -> str:
+        """The verdict in words."""
+        span = _span(self)
+        scale = self.scale
+        if self.worse_than_stay:  # which takes a SAFE away whatever the figures of the whole say
+            return f"{span}; the translated store answers significantly worse than the source store does today"
+        if self.doubts:
+            return f"{span}, which is not to be trusted: {'; '.join(self.doubts)}"
+        if self.outcome is Outcome.SAFE:
+            return f"{span}, at least {_goal(scale)}"
+        if self.outcome is Outcome.NOT_SAFE:
+            return f"{span}, below {_harm(scale)}"
+        return f"{span}; {_reason_open(self)}"
+
+
+def _span(verdict: Verdict) -> str:
+    scale = verdict.scale
+    bounds = verdict.retention
+    if not bounds.is_known:
+        return f"{scale.measured} unknown"
+    level = f"{100 * verdict.confidence:.3g} % bounds"
+    return f"{scale.measured} {scale.figure(bounds.estimate)} ({level}: {scale.span(bounds)})"
+
+
+def _goal(scale: Scale) -> str:
+    if not scale.provisional:
+        return f"the margin of {100 * scale.margin:g} %"
+    return f"{scale.safe:.3f}, which stands for a retention of {100 * scale.margin:g} %"
+
+
+def _harm(scale: Scale) -> str:
+    if not scale.provisional:
+        return _goal(scale)
+    return f"{scale.harmful:.3f}, which stands for a retention below {100 * scale.margin:g} %"
+
+
+def _reason_open(verdict: Verdict) -> str:
+    """Say why a verdict is inconclusive, and what would settle it."""
+    scale = verdict.scale
+    observations = verdict.observations
+    if not observations.has_enough:
+        are = "is" if observations.queries == 1 else "are"
+        return f"{observations.counted} {are} too few for a verdict, which needs at least {FEWEST_QUERIES}"
+    if observations.lacks_documents:
+        return (
+            f"the first 10 of {observations.documents} documents are hardly a selection: SAFE needs at least "
+            f"{FEWEST_DOCUMENTS} documents"
+        )
+    if verdict.remedy is not None:
+        return f"{_nearest(verdict)} lies within the bounds; {verdict.remedy}"
+    if _is_undecidable(verdict):
+        limits = Limits(scale.safe, scale.harmful)
+        return f"{limits.sentence}, and no number of queries decides the rest; judge some of them"
+    needed = f"about {verdict.queries_needed:,}" if verdict.queries_needed else f"more than {MOST_QUERIES:,}"
+    if scale.provisional or _can_be_judged(verdict):
+        settled = f"; {needed} queries would settle 8 of 10 audits like this one"
+    else:
+        settled = f", too close for queries that people judge: it would take {needed} of them"
+    return f"{_nearest(verdict)} lies within the bounds{settled}"
+
+
+def _nearest(verdict: Verdict) -> str:
+    """Return the limit that decides, in words."""
+    scale = verdict.scale
+    if not scale.provisional:
+        return _goal(scale)
+    if verdict.retention.estimate < scale.harmful:
+        return f"{scale.harmful:.3f}, below which it is NOT SAFE,"
+    return f"{scale.safe:.3f}, which SAFE needs at least,"
+
+
+def _is_undecidable(verdict: Verdict) -> bool:
+    """Return whether no number of queries would settle the verdict, unless some are judged."""
+    return verdict.scale.harmful <= verdict.retention.estimate < verdict.scale.safe
+
+
+def _can_be_judged(verdict: Verdict) -> bool:
+    """Return whether people can judge as many queries as would settle it; of queries alone there are thousands."""
+    needed = verdict.queries_needed
+    return needed is not None and needed - verdict.observations.queries <= _MOST_TO_JUDGE
 
 
 def margin_remarks(margin: float, origin: str = "") -> tuple[str, ...]:
@@ -259,36 +282,24 @@ def verdict_of(
     and the best is taken. For k of them, a confidence of 1 - 0.05 / k makes up for that.
     """
     bootstrap = bootstrap or Bootstrap()
+    scale = Scale.of(margin, provisional=provisional)
+    groups = None if bootstrap.grouping.groups is None else bootstrap.grouping.count
+    observations = Observations(len(arm), groups, n_documents)
     retention = bootstrap.retention(arm, full)
     gain = None if stay is None else bootstrap.difference(arm, stay)
-    limits = limits_of(margin) if provisional else Limits(margin, margin)
-    groups = None if bootstrap.grouping.groups is None else bootstrap.grouping.count
-    outcome = _outcome(retention, gain, limits) if bootstrap.has_enough(len(arm)) else Outcome.INCONCLUSIVE
-    verdict = Verdict(
-        outcome,
-        retention,
-        limits.safe,
-        len(arm),
-        gain,
-        None,
-        provisional,
-        bootstrap.confidence,
-        n_documents,
-        harmful=limits.harmful if provisional else None,
-        stands_for=margin if provisional else None,
-        n_groups=groups,
-    )
-    if outcome is Outcome.INCONCLUSIVE and not verdict.undecidable:
-        nearest = limits.safe if retention.estimate >= limits.safe else limits.harmful
+    outcome = _outcome(retention, gain, scale) if observations.has_enough else Outcome.INCONCLUSIVE
+    verdict = Verdict(outcome, retention, scale, observations, gain, confidence=bootstrap.confidence)
+    if observations.lacks_documents and outcome is not Outcome.NOT_SAFE:
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE)
+    if outcome is Outcome.INCONCLUSIVE and not _is_undecidable(verdict):
+        nearest = scale.safe if retention.estimate >= scale.safe else scale.harmful
         likely = (arm, full) if bootstrap.floor is None else bootstrap.floor.likely(arm, full)
-        verdict = replace(verdict, queries_needed=bootstrap.queries_needed(*likely, nearest))
-    if verdict.lacks_documents and outcome is not Outcome.NOT_SAFE:
-        return replace(verdict, outcome=Outcome.INCONCLUSIVE, queries_needed=None)
+        return replace(verdict, queries_needed=bootstrap.queries_needed(*likely, nearest))
     return verdict
 
 
-def _outcome(retention: Bounds, gain: Bounds | None, limits: Limits) -> Outcome:
+def _outcome(retention: Bounds, gain: Bounds | None, scale: Scale) -> Outcome:
     is_worse_than_stay = gain is not None and gain.upper < 0
-    if is_worse_than_stay or decide(retention, limits.harmful) is Outcome.NOT_SAFE:
+    if is_worse_than_stay or decide(retention, scale.harmful) is Outcome.NOT_SAFE:
         return Outcome.NOT_SAFE
-    return Outcome.SAFE if decide(retention, limits.safe) is Outcome.SAFE else Outcome.INCONCLUSIVE
+    return Outcome.SAFE if decide(retention, scale.safe) is Outcome.SAFE else Outcome.INCONCLUSIVE

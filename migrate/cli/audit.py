@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from migrate.audit.audit import open_audit, run_audit
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.step import Audit
 from migrate.cli.dry_run import models_for, stop_if_dry
-from migrate.cli.inputs import local_paths, refuse_missing
+from migrate.cli.inputs import local_paths, refuse_missing, text_of
 from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
 from migrate.cli.spending import Spending
@@ -17,11 +19,15 @@ from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.files import free_path
+from migrate.report.document import recommendation_document
 
 if TYPE_CHECKING:
+    from migrate.audit.audit import AuditJob
+    from migrate.audit.inputs import AuditInputs
     from migrate.audit.locations import Locations
-    from migrate.audit.report import AuditReport
-    from migrate.vectors import Progress
+    from migrate.cost.deal import Deal
+    from migrate.embedders.base import Embedder
+    from migrate.stores.base import Store
 
 
 def command(
@@ -36,17 +42,8 @@ def command(
 ) -> int:
     """Judge whether a translated STORE is safe to use."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    from migrate.report.document import recommendation_document
-    from migrate.stores.all_true import is_made_from_another
-
-    step = replace(
-        request,
-        margin_from=MarginOptions(request.margin, accept_margin).origin,
-        announce=lambda step: advise(step.sentence),
-    )
-    sources = (request.store, request.reference, request.queries_location, request.source)
-    read = cast("tuple[str | Path | None, ...]", sources)
-    paths = local_paths(*read)
+    margin_from = MarginOptions(request.margin, accept_margin).origin
+    read = [text_of(place) for place in (request.store, request.reference, request.queries_location, request.source)]
     model = models_for(model, dry_run=dry_run)
     request.check()
     reference = None if request.reference in (BUILD, POOL) else request.reference
@@ -57,21 +54,22 @@ def command(
         reference,
         target=request.target,
     )
-    outputs.refuse(*paths, force=request.force)  # refused before anything is spent
+    outputs.refuse(*local_paths(*read), force=request.force)  # refused before anything is spent
     with advise_other_queries(), progress_bar() as progress:
-        step = _opened(step, model, progress)
-        inputs = step.inputs
-        if request.is_pooled and request.hold_out is None:
-            offer_hold_out(inputs.query_set, inputs.translated, inputs.embedder)
-        if inputs.full is None:
-            # `fit` has warned of the documents of a store that a stitch was fitted for
-            warned = (QUERIES,) if is_made_from_another(inputs.translated) else (DOCUMENTS, QUERIES)
-            queries = with_unread(inputs.query_set, inputs.translated, inputs.embedder, seed=step.seed, warned=warned)
-            step = replace(step, judged=queries)
-        locations = _locations_of(step, request, outputs)
+        asked = replace(
+            request,
+            margin_from=margin_from,
+            announce=lambda step: advise(step.sentence),
+            progress=progress,
+        )
+        job = open_audit(asked, partial(_load, model))
+        inputs = _warned(request, job.inputs)
+        locations = _locations_of(request, inputs, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]
-        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
-        report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=job, as_json=as_json)
+        deal = _agreed(job, locations, paid, str(request.store))
+        report = run_audit(inputs)
+    report = replace(report, locations=locations, documents_per_s=None if deal is None else deal.documents_per_s)
     paid.finish()
     page = outputs.first(".html")
     code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=request.force)
@@ -80,54 +78,56 @@ def command(
     return code
 
 
-def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
-    """Return the audit with its stores, models and queries, loaded as the command says."""
-    from migrate.steps.opening import store_of
+def _load(model: ModelOptions, store: Store, spec: Embedder | str | None, role: str) -> Embedder:
+    """Load the model of a store by the options of the command."""
+    options_of_role = model if role == "target" else model.for_source()
+    return load_model_of(store, spec, f"--{role.replace('_', '-')}", options_of_role)
 
-    step = replace(request, progress=progress)
-    translated = store_of(request.store, verify=True)
-    target = load_model_of(translated, cast("str | None", request.target), "--target", model)
-    queries = step.load_queries(translated, parent_field=step.parent_field)
-    step = replace(step, store=translated, judged=queries, queries=None, hold_out=None, group_field=None, target=target)
-    if request.source is None:
+
+def _warned(request: Audit, inputs: AuditInputs) -> AuditInputs:
+    """Say what an audit cannot tell, and what models leave unread; return the inputs with notes of that."""
+    from migrate.stores.all_true import is_made_from_another
+
+    if inputs.source is None:
         advise("no --source: the audit cannot say whether staying would be better")
-    else:
-        source = store_of(request.source, verify=True)
-        manifest, old = source.info.manifest, cast("str | None", request.source_model)
-        step = replace(step, source=source)
-        if old is None and (manifest is None or manifest.model is None):
-            advise("no --source-model: the audit cannot say whether staying would be better")
-        else:
-            source_model = load_model_of(source, old, "--source-model", model.for_source())
-            step = replace(step, source_model=source_model)
-    return step
+    elif inputs.source_embedder is None:
+        advise("no --source-model: the audit cannot say whether staying would be better")
+    if request.is_pooled and request.hold_out is None:
+        offer_hold_out(inputs.query_set, inputs.translated, inputs.embedder)
+    if inputs.full is not None:
+        return inputs
+    # `fit` has warned of the documents of a store that a stitch was fitted for
+    warned = (QUERIES,) if is_made_from_another(inputs.translated) else (DOCUMENTS, QUERIES)
+    seed = inputs.settings.seed
+    queries = with_unread(inputs.query_set, inputs.translated, inputs.embedder, seed=seed, warned=warned)
+    return replace(inputs, query_set=queries)
 
 
-def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> AuditReport:
-    """Say what an audit costs, ask where that is too much, and do it."""
-    deal = None
-    translated = step.inputs.translated
-    is_built = step.inputs.full is None
+def _agreed(job: AuditJob, locations: Locations, paid: Spending, store: str) -> Deal | None:
+    """Say what an audit costs beside a full re-embed, and ask where that is too much."""
+    inputs = job.inputs
+    is_built = inputs.full is None
     if is_built:
-        warn_of_few_queries(step.inputs.query_set)
+        warn_of_few_queries(inputs.query_set)
     arguments = [locations.source or store, *locations.target, "-o", locations.full]
-    is_small = is_built and warn_of_few(translated, arguments)
-    if step.is_pooled and locations.has_texts and not is_small:
-        deal = paid.weigh(step, translated, "the audit", arguments, seed=step.seed)
-    if is_built or any(model.meter is not None for model in step.models):
-        paid.agree(step, progress=step.progress)
-    step.cap.cap_usd = paid.cap_usd
-    return replace(step.execute(), documents_per_s=None if deal is None else deal.documents_per_s)
+    is_small = is_built and warn_of_few(inputs.translated, arguments)
+    deal = None
+    if is_built and not inputs.builds_reference and locations.has_texts and not is_small:
+        deal = paid.weigh(job, inputs.translated, "the audit", arguments, seed=inputs.settings.seed)
+    if is_built or any(model.meter is not None for model in job.models):
+        paid.agree(job, progress=inputs.progress)
+    job.cap.cap_usd = paid.cap_usd
+    return deal
 
 
-def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
+def _locations_of(request: Audit, inputs: AuditInputs, outputs: Outputs) -> Locations:
     """Return the names for the next command, as they were typed here or are noted in the store."""
     from migrate.audit.locations import locations_of
     from migrate.embedders import special_options
     from migrate.embedders.kinds import split_settings, with_settings
 
-    typed, target = typed_model(), cast("str | None", request.target)
-    inputs = step.inputs
+    typed = typed_model()
+    target = text_of(request.target)
     identity = inputs.embedder.identity
     bare, settings = split_settings(target or identity.spec)
     spec = with_settings(bare, {**special_options(identity), **settings})
@@ -135,6 +135,6 @@ def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:
         locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
-        report=None if (report_file := outputs.first(".json")) is None else str(report_file),
+        report=text_of(outputs.first(".json")),
         audit_again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
     )

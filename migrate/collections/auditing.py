@@ -29,6 +29,7 @@ from migrate.stores.base import Store
 from migrate.stores.content import content_of, is_content
 
 if TYPE_CHECKING:
+    from migrate.audit.audit import AuditJob
     from migrate.audit.query_set import QuerySet
     from migrate.audit.report import AuditReport
     from migrate.vectors import Text
@@ -62,7 +63,7 @@ class PlannedAudit:
     """An audit of a collection that is to be made, and a digest of what it is of."""
 
     member: Collection
-    step: Audit
+    job: AuditJob
     digest: str
 
 
@@ -78,7 +79,7 @@ class AuditPlan:
         """Return the models of all audits, each once, with all that they are asked for."""
         merged: dict[str, list[PlannedModel]] = {}
         for audit in self.planned:
-            for model in audit.step.models:
+            for model in audit.job.models:
                 merged.setdefault(model.role, []).append(model)
         return [_together(models) for models in merged.values()]
 
@@ -105,15 +106,15 @@ def plan_audits(request: Audit, collections: Collections, new: str, folder: Path
             recorded = (
                 _recorded(folder / member.file_name, member, translated) if earlier.get(member.name) == digest else None
             )
-            if recorded is None:
-                _ = step.models  # too few queries, or others' documents, are told before anything is paid for
+            # Too few queries, or others' documents, are told before anything is paid for
+            job = step.open() if recorded is None else None
         except (InconclusiveError, InputError) as error:
             done[member.name] = _failed(member, error)
             continue
         if recorded is not None:
             done[member.name] = recorded
-        else:
-            planned.append(PlannedAudit(member, step, digest))
+        elif job is not None:
+            planned.append(PlannedAudit(member, job, digest))
     return AuditPlan(folder, planned, done)
 
 
@@ -123,7 +124,7 @@ def run_audits(plan: AuditPlan) -> Iterator[AuditedCollection]:
     for audit in plan.planned:
         member = audit.member
         try:
-            report = audit.step.execute()
+            report = audit.job.execute()
         except (InconclusiveError, InputError) as error:
             yield _failed(member, error)
             continue

@@ -80,7 +80,7 @@ class EpochCalibration:
     @property
     def tails(self) -> list[ErrorTail]:
         """The errors of the bands."""
-        return [ErrorTail(np.array(errors)) for errors in self.errors]
+        return [ErrorTail.of(np.array(errors)) for errors in self.errors]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Candidate:
     @property
     def is_better(self) -> bool:
         """True where a full re-embed by it is significantly better than staying."""
-        return self.gain is not None and self.report.verdict.has_enough and self.gain.lower > 0
+        return self.gain is not None and self.report.verdict.observations.has_enough and self.gain.lower > 0
 
     @property
     def row(self) -> list[str]:
@@ -78,7 +78,9 @@ class Candidate:
             self.name,
             _score(self.quality),
             _score(self.gain, form="+.3f"),
-            f"{verdict.figure(retention.estimate)} ({verdict.span(retention)})" if retention.is_known else _NONE,
+            f"{verdict.scale.figure(retention.estimate)} ({verdict.scale.span(retention)})"
+            if retention.is_known
+            else _NONE,
             self.report.outcome.value,
             _NONE if self.usd is None else dollars(self.usd),
             _NONE if self.minutes is None else duration(self.minutes),
@@ -92,7 +94,7 @@ class Candidate:
             "quality": self.quality,
             "gain_over_stay": self.gain,
             "is_better": self.is_better,
-            verdict.measured: verdict.retention,
+            verdict.scale.measured: verdict.retention,
             "outcome": self.report.outcome,
             "tokens": self.tokens,
             "usd": self.usd,
@@ -162,8 +164,8 @@ class Shortlist:
         report = self.candidates[0].report
         doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.report.doubts]
         return [
-            f"by {report.verdict.counted} of {report.dataset}; bounds of quality are one-sided, and hold for all "
-            "targets together with 95 %",
+            f"by {report.verdict.observations.counted} of {report.dataset}; bounds of quality are one-sided, and hold "
+            "for all targets together with 95 %",
             "nDCG@10 is that of a full re-embed, which a pool can only make too high; what a translation keeps is a "
             "share of it, with the verdict of `run`",
             "price and time are those of a full re-embed; the time is as measured here, or by the limits of the "
@@ -199,7 +201,7 @@ class Shortlist:
             "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
             "dataset": report.dataset,
             "measure": report.measure,
-            "queries": report.verdict.counted,
+            "queries": report.verdict.observations.counted,
             "confidence": self.confidence,
             "stay": self.stay,
             "targets": [candidate.as_document() for candidate in self.candidates],

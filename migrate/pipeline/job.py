@@ -294,8 +294,7 @@ class RunJob:
                 )
             if not self.is_pooled and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
-                audit = self._audit_of(BUILD)
-                refuse_documents_found(audit, audit.inputs)
+                refuse_documents_found(self._audit_of(BUILD).open().inputs)
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
             report = replace(self._audit(), documents_per_s=documents_per_s)
@@ -349,8 +348,9 @@ class RunJob:
 
     def _audit(self) -> AuditReport:
         audit = self._audit_of(POOL if self.is_pooled else open_store(self.request.folder / REFERENCE))
-        report = audit.execute()
-        locations = locations_of(audit.inputs.translated, self.store, self.embedder, self.source_embedder)
+        job = audit.open()
+        report = job.execute()
+        locations = locations_of(job.inputs.translated, self.store, self.embedder, self.source_embedder)
         places = replace(
             self.locations,
             can_switch=locations.can_switch,

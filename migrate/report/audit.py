@@ -36,7 +36,7 @@ def audit_brief(report: AuditReport) -> list[Block]:
 
 def slice_rows(report: AuditReport) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
-    measured = report.verdict.measured
+    measured = report.verdict.scale.measured
     enough = sorted(
         (group for group in informative_slices(report.diagnostics.slices) if group.queries >= 10),
         key=lambda group: group.retention.estimate,
@@ -47,7 +47,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
             f"{group.queries}",
             f"{group.full:.3f}",
             f"{group.translated:.3f}",
-            report.verdict.figure(group.retention.estimate),
+            report.verdict.scale.figure(group.retention.estimate),
         ]
         for group in enough[:3]
     ]
@@ -112,7 +112,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
         yield from report.pool.sentences
         if not report.pool.is_exact:
             absent = ["overlap and RBO", "topics"]
-            if verdict.provisional:
+            if verdict.scale.provisional:
                 absent.append("the verdict without the documents that have true vectors")
             yield f"left out, as they need the full re-embed: {', '.join(absent)}; `--reference build` has them"
     if report.skipped_arms:
@@ -137,7 +137,7 @@ def _significance(verdict: Verdict) -> str:
 
 def quality_rows(report: AuditReport) -> list[list[str]]:
     """Return one row an arm: measures, retention with its bounds, queries won, tied and lost, and costs if any."""
-    head = ["arm", *_QUALITY.values(), report.verdict.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
+    head = ["arm", *_QUALITY.values(), report.verdict.scale.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
     rows = [
         [
             arm.name,
@@ -187,7 +187,7 @@ def _compared(report: AuditReport, name: str) -> list[str]:
     if name not in report.comparisons:
         return ["", "", ""]
     bounds, verdict = retention_of(report, name), report.verdict
-    shares = [verdict.figure(bounds.estimate), verdict.span(bounds)] if bounds.is_known else ["-", "-"]
+    shares = [verdict.scale.figure(bounds.estimate), verdict.scale.span(bounds)] if bounds.is_known else ["-", "-"]
     return [*shares, _record(report.comparisons[name])]
 
 

@@ -60,10 +60,10 @@ def audit_sections(report: AuditReport) -> Report:
     """Return the whole report; a terminal has of the diagnostics only what is worst."""
     diagnostics = report.diagnostics
     *remarks, _ = sentences(report)
-    subject = f"{report.dataset}: {report.verdict.counted}, {report.n_documents:,} documents"
+    subject = f"{report.dataset}: {report.verdict.observations.counted}, {report.n_documents:,} documents"
     return Report(
         kind=f"lead-migrate audit of {report.dataset}",
-        title=(_PROVISIONAL if report.verdict.provisional else _WORDS)[report.verdict.outcome],
+        title=(_PROVISIONAL if report.verdict.scale.provisional else _WORDS)[report.verdict.outcome],
         lead=Either(list(_lead(report)), [[f"provisional: {report.basis}"] if report.basis else [], Note(subject)]),
         sections={
             "Quality and cost": list(_quality_and_cost(report)),
@@ -83,8 +83,8 @@ def audit_sections(report: AuditReport) -> Report:
 def _lead(report: AuditReport) -> Iterator[Content]:
     """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
     verdict, recommended = report.verdict, recommend(report)
-    is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
-    outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
+    is_half = verdict.scale.provisional and verdict.outcome is Outcome.SAFE
+    outcome = f"{verdict.outcome}, provisional" if verdict.scale.provisional else verdict.outcome.value
     remarks = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]
     yield element("p", _subject(report), class_="muted")
     yield element(
@@ -110,12 +110,12 @@ def _key_figures(recommended: Recommendation, report: AuditReport) -> Iterator[t
     """Yield what the plan keeps, at least keeps, and still costs."""
     if recommended.retention is None:
         return
-    bounds, is_share = recommended.retention, not report.verdict.provisional
+    bounds, is_share = recommended.retention, not report.verdict.scale.provisional
     for name, value in (
-        ("keeps" if is_share else report.verdict.measured, bounds.estimate),
+        ("keeps" if is_share else report.verdict.scale.measured, bounds.estimate),
         ("at least", bounds.lower),
     ):
-        yield name, report.verdict.figure(value)
+        yield name, report.verdict.scale.figure(value)
     yield "still to pay", recommended.remaining or "not known"
 
 
@@ -123,7 +123,7 @@ def _subject(report: AuditReport) -> str:
     """Return the two models, documents and queries, and the day."""
     old, new = report.manifest.source_model, report.manifest.model
     models = " to ".join(model.spec for model in (old, new) if model is not None)
-    counts = f"{report.n_documents:,} documents, {report.verdict.counted}"
+    counts = f"{report.n_documents:,} documents, {report.verdict.observations.counted}"
     return ", ".join(filter(None, [models, counts, str(report.manifest.created)[:10]]))
 
 
@@ -142,7 +142,7 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
             f"is that of the target model for documents, from the first text on, {counted}; what is still to pay is "
             "left of it after this audit.",
             " A two-stage option costs more with every query: its figures are for "
-            f"{report.verdict.n_queries:,} queries."
+            f"{report.verdict.observations.queries:,} queries."
             if has_two_stage
             else None,
         )
@@ -150,17 +150,17 @@ def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    label, bounds = "" if report.verdict.provisional else "retention of ", report.verdict.retention
-    yield f"{label}{report.measure}", report.verdict.figure(bounds.estimate) if bounds.is_known else "unknown"
+    label, bounds = "" if report.verdict.scale.provisional else "retention of ", report.verdict.retention
+    yield f"{label}{report.measure}", report.verdict.scale.figure(bounds.estimate) if bounds.is_known else "unknown"
     for search in report.searches:
-        yield f"{label}{report.measure}, {search.arm}, searched exactly", report.verdict.figure(search.exactly)
+        yield f"{label}{report.measure}, {search.arm}, searched exactly", report.verdict.scale.figure(search.exactly)
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
         if mean is not None:
             yield f"{report.measure}, {name}", f"{mean:.3f}"
-    yield "queries", f"{report.verdict.n_queries:,}"
-    if report.verdict.n_independent < report.verdict.n_queries:
-        yield "independent groups of queries", f"{report.verdict.n_independent:,}"
+    yield "queries", f"{report.verdict.observations.queries:,}"
+    if report.verdict.observations.independent < report.verdict.observations.queries:
+        yield "independent groups of queries", f"{report.verdict.observations.independent:,}"
     yield "documents", f"{report.n_documents:,}"
     if report.pool is not None:
         yield "documents embedded", f"{report.pool.documents:,} ({percent(report.pool.share)})"
@@ -241,7 +241,7 @@ def _query_rows(report: AuditReport) -> list[list[str]]:
 
 
 def _kinds_of_queries(report: AuditReport) -> Block:
-    slices, measured = informative_slices(report.diagnostics.slices), report.verdict.measured
+    slices, measured = informative_slices(report.diagnostics.slices), report.verdict.scale.measured
     if not slices:
         return None
     about = (
@@ -256,7 +256,7 @@ def _kinds_of_queries(report: AuditReport) -> Block:
             if group.by == by
         ]
         form = axis_form(report.verdict)
-        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.margin, label=measured, form=form)
+        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.scale.safe, label=measured, form=form)
         charts += [Heading(f"By {by}"), chart.figure()]
     worst = slice_rows(report)
     return [Either([element("p", about), charts], TextTable(worst) if worst else None)]
@@ -286,9 +286,9 @@ def _arms_chart(report: AuditReport) -> IntervalChart:
     ]
     verdict = report.verdict
     return interval_chart(
-        f"{verdict.measured} of every arm",
+        f"{verdict.scale.measured} of every arm",
         rows,
-        margin=verdict.margin,
+        margin=verdict.scale.safe,
         label=measure_label(report),
         form=axis_form(verdict),
     )

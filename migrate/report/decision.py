@@ -32,7 +32,7 @@ def decision_chart(report: AuditReport) -> Chart | None:
     return cost_chart(
         "what every option keeps, and what it costs",
         points,
-        margin=report.verdict.margin,
+        margin=report.verdict.scale.safe,
         x_label=f"total embedding cost in {unit}, what is already paid included",
         y_label=measure_label(report),
         y_form=axis_form(report.verdict),
@@ -65,18 +65,18 @@ def _further_points(report: AuditReport, shown: set[str], *, is_priced: bool) ->
 
 def interval(name: str, bounds: Bounds, verdict: Verdict, *, marked: bool = False) -> Interval:
     """Return bounds as charts have them, in the words of the verdict."""
-    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked, figure=verdict.figure)
+    return Interval(name, bounds.lower, bounds.estimate, bounds.upper, marked=marked, figure=verdict.scale.figure)
 
 
 def axis_form(verdict: Verdict) -> Format:
     """Return how an axis shows what the verdict rests on: retention in per cent, agreement as a number."""
-    return short if verdict.provisional else axis_percent
+    return short if verdict.scale.provisional else axis_percent
 
 
 def measure_label(report: AuditReport) -> str:
     """Return the name of an axis of what the verdict rests on."""
-    if report.verdict.provisional:
-        return f"{report.verdict.measured} with the full re-embed"
+    if report.verdict.scale.provisional:
+        return f"{report.verdict.scale.measured} with the full re-embed"
     return f"share of the full re-embed's {report.measure} that is kept"
 
 
@@ -85,12 +85,12 @@ def decision_rows(report: AuditReport) -> list[list[str]]:
     options, is_priced = _with_costs(report)
     verdict = report.verdict
     return [
-        ["option", verdict.measured, "bounds", "total embedding cost", "still to pay", "SAFE"],
+        ["option", verdict.scale.measured, "bounds", "total embedding cost", "still to pay", "SAFE"],
         *(
             [
                 option.name,
-                verdict.figure(option.retention.estimate),
-                "by definition" if option.name == FULL else verdict.span(option.retention),
+                verdict.scale.figure(option.retention.estimate),
+                "by definition" if option.name == FULL else verdict.scale.span(option.retention),
                 _price(option.usd if is_priced else option.tokens, is_priced=is_priced),
                 _price(option.usd_left if is_priced else option.tokens_left, is_priced=is_priced),
                 "yes" if option.is_safe else "",

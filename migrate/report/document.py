@@ -19,7 +19,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
     What the full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
     """
-    diagnostics, measured = report.diagnostics, report.verdict.measured
+    diagnostics, measured = report.diagnostics, report.verdict.scale.measured
     content = {
         "verdict": {
             **_verdict(report.verdict),
@@ -52,7 +52,7 @@ def audit_document(report: AuditReport) -> dict[str, Any]:
 
 def recommendation_document(report: AuditReport) -> dict[str, Any]:
     """Return the recommendation: `command` are words to type after the program's name, None where none does it."""
-    return _by_measure(recommend(report), report.verdict.measured)
+    return _by_measure(recommend(report), report.verdict.scale.measured)
 
 
 def _by_measure(result: Any, measured: str) -> dict[str, Any]:
@@ -64,16 +64,16 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "outcome": verdict.outcome,
         "sentence": verdict.sentence,
-        "provisional": verdict.provisional,
-        "measured": verdict.measured,
-        verdict.measured: verdict.retention,
-        "safe_from": verdict.margin,
-        "not_safe_below": verdict.not_safe_below,
-        "margin": verdict.asked_margin,
+        "provisional": verdict.scale.provisional,
+        "measured": verdict.scale.measured,
+        verdict.scale.measured: verdict.retention,
+        "safe_from": verdict.scale.safe,
+        "not_safe_below": verdict.scale.harmful,
+        "margin": verdict.scale.margin,
         "gain_over_stay": verdict.gain_over_stay,
         "worse_than_stay": verdict.worse_than_stay,
-        "queries": verdict.n_queries,
-        "groups": verdict.n_independent,
+        "queries": verdict.observations.queries,
+        "groups": verdict.observations.independent,
         "queries_needed": verdict.queries_needed,
     }
 
@@ -101,7 +101,7 @@ def _arm(arm: ArmResult, report: AuditReport) -> dict[str, Any]:
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},
-        "against": None if comparison is None else _by_measure(comparison, report.verdict.measured),
+        "against": None if comparison is None else _by_measure(comparison, report.verdict.scale.measured),
         "seconds": arm.seconds,
         "tokens": arm.tokens,
         "usd": arm.usd,

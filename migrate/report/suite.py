@@ -142,11 +142,11 @@ def audit_suite(report: AuditReport) -> Suite:
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
     bounds = verdict.retention
     properties = {
-        **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
-        "SAFE from": f"{verdict.margin:g}",
-        "margin": f"{verdict.asked_margin:g}",
-        "queries": str(verdict.n_queries),
-        "independent groups": str(verdict.n_independent),
+        **(_figures(verdict.scale.measured, bounds) if bounds.is_known else {}),
+        "SAFE from": f"{verdict.scale.safe:g}",
+        "margin": f"{verdict.scale.margin:g}",
+        "queries": str(verdict.observations.queries),
+        "independent groups": str(verdict.observations.independent),
         **({"provisional": report.basis} if report.basis else {}),
     }
     return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties, store)
@@ -169,10 +169,10 @@ def _title(report: AuditReport) -> str:
     """Return the verdict, its store, and how much that keeps; a provisional one says so."""
     verdict, is_alone = report.verdict, report.plan == TRANSLATED
     bounds = verdict.retention if is_alone else report.family[report.plan]
-    provisional = " (provisional)" if verdict.provisional else ""
+    provisional = " (provisional)" if verdict.scale.provisional else ""
     subject = report.locations.translated + ("" if is_alone else f" in plan {report.plan}")
-    word = f"has {verdict.measured}" if verdict.provisional else "keeps"
-    figure = f"{word} {verdict.figure(bounds.estimate)}" if bounds.is_known else "is not measured"
+    word = f"has {verdict.scale.measured}" if verdict.scale.provisional else "keeps"
+    figure = f"{word} {verdict.scale.figure(bounds.estimate)}" if bounds.is_known else "is not measured"
     return f"{_judged(report)}{provisional}: {subject} {figure}"
 
 
@@ -184,7 +184,7 @@ def heading_of(state: State, store: str) -> str:
 def _audit_markdown(report: AuditReport) -> str:
     *remarks, verdict = sentences(report)
     outcome = _judged(report)
-    state = State.OPEN if report.verdict.provisional and outcome is Outcome.SAFE else STATES[outcome]
+    state = State.OPEN if report.verdict.scale.provisional and outcome is Outcome.SAFE else STATES[outcome]
     folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
     heading = heading_of(state, report.locations.translated)
     return f"{heading} {verdict}\n\n{as_markdown(audit_brief(report))}\n\n{folded}\n"

@@ -31,8 +31,8 @@ def _blocks(report: AuditReport, width: int) -> Iterator[Block]:
     yield f"{'translated alone: ' if report.plan == TRANSLATED else ''}{report.sentence}"
     yield from (f"caveat: {caveat}" for caveat in report.caveats[:2])
     yield _table(report, width)
-    if report.verdict.n_independent != report.verdict.n_queries:
-        yield f"{report.verdict.counted}: the bounds count each group as one observation"
+    if report.verdict.observations.independent != report.verdict.observations.queries:
+        yield f"{report.verdict.observations.counted}: the bounds count each group as one observation"
     if report.pool is not None:
         yield report.pool.sentences[0]
 
@@ -41,7 +41,7 @@ def _table(report: AuditReport, width: int) -> TextTable:
     options = _shown(options_of(report))
     # narrower tables have no room for costs
     has_costs = width >= 72 and any(option.remaining < float("inf") for option in options)
-    head = [f"of {report.verdict.n_queries:,} queries", report.verdict.measured, "at least"]
+    head = [f"of {report.verdict.observations.queries:,} queries", report.verdict.scale.measured, "at least"]
     columns = [
         [*head, "to pay"] if has_costs else head,
         *(_cells(option, report, has_costs=has_costs) for option in options),
@@ -65,7 +65,9 @@ def _shown(options: Sequence[Option]) -> list[Option]:
 
 def _cells(option: Option, report: AuditReport, *, has_costs: bool) -> list[str]:
     bounds, verdict = option.retention, report.verdict
-    shares = [verdict.figure(value) for value in (bounds.estimate, bounds.lower)] if bounds.is_known else ["-", "-"]
+    shares = (
+        [verdict.scale.figure(value) for value in (bounds.estimate, bounds.lower)] if bounds.is_known else ["-", "-"]
+    )
     cells = ["stay with the old" if option.name == STAY else option.name, *shares]
     return [*cells, _cost(option, report)] if has_costs else cells
 
@@ -84,7 +86,7 @@ def _cost(option: Option, report: AuditReport) -> str:
 
 def _plots(report: AuditReport, options: Sequence[Option], columns: int) -> list[str]:
     """Return a head and a line an option: its bounds, its estimate, and the margin that it has to keep."""
-    margin = report.verdict.margin
+    margin = report.verdict.scale.safe
     retained = [option.retention for option in options if option.retention.is_known]
     low = min(margin, *(bounds.lower for bounds in retained), *(bounds.estimate for bounds in retained))
     high = max(1.0, *(min(bounds.estimate, 1.5) for bounds in retained))

@@ -147,7 +147,7 @@ def test_queries_that_are_not_judged_count_as_unanswered(reference, perfect):
     report = audit(perfect, reference, QuerySet(QUERIES, half, "half"))
     assert not report.arm(FULL).scores["nDCG@10"][1::2].any()
     assert report.arm(FULL).scores["nDCG@10"][::2].any()
-    assert report.verdict.n_queries == N_QUERIES
+    assert report.verdict.observations.queries == N_QUERIES
 
 
 def test_a_query_with_the_id_of_a_document_does_not_find_it_when_told(reference, perfect):
@@ -221,7 +221,7 @@ def test_the_report_says_what_it_was_made_from(reference, perfect, tmp_path):
     report = audit(translated, reference, seed=12, margin=0.8)
     assert report.dataset == "topics"
     assert report.query_ids == tuple(query.id for query in QUERIES)
-    assert report.verdict.margin == 0.8
+    assert report.verdict.scale.safe == 0.8
     assert report.manifest.kind == "report"
     assert (report.manifest.model, report.manifest.source_model) == (TARGET.identity, SOURCE.identity)
     assert report.manifest.seed == 12

@@ -102,7 +102,7 @@ def doubt(store, embedder, because="true vectors of which nothing says who chose
 def test_a_pool_can_be_judged_again_by_the_queries_it_was_embedded_for(translated, filled):
     """Nothing that they chose is in the store."""
     again = judged(open_store(translated / "translated"), filled[1])
-    assert again.verdict.retention.estimate < 0.8 and again.verdict.n_queries == len(QUESTIONS.distinct)
+    assert again.verdict.retention.estimate < 0.8 and again.verdict.observations.queries == len(QUESTIONS.distinct)
 
 
 SPELLINGS = {
@@ -301,7 +301,7 @@ def test_what_a_service_embeds_through_the_cache_has_no_known_origin(translated,
 def test_documents_that_no_query_chose_need_no_other_judges(translated, embedder, tmp_path):
     migrate.fit(open_store(translated / "source"), embedder, kind="ridge", sample=1_000)  # at random
     report = judged(fill(translated, embedder, tmp_path)[1], embedder)
-    assert report.verdict.n_queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
+    assert report.verdict.observations.queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
 
 
 class Deaf(Many):

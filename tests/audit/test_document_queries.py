@@ -196,7 +196,7 @@ def test_queries_of_a_line_of_a_document_leave_nothing_safe(is_judged, tmp_path)
     lines = [Query(one.id, f"{one.text} {text.text[200:285]}") for one, text in zip(DOCUMENTS, texts, strict=True)]
     qrels = {query.id: {query.id: 1} for query in lines} if is_judged else None
     report = audit(new, full, QuerySet(lines, qrels, "lines"), margin=0.5)
-    assert report.verdict.n_queries == 150
+    assert report.verdict.observations.queries == 150
     assert report.outcome is Outcome.INCONCLUSIVE
     assert any("or have 60 letters or more of it" in doubt for doubt in report.doubts)
 
@@ -207,7 +207,7 @@ def test_what_is_left_of_a_set_of_copies_judges_but_makes_nothing_safe(n_copies,
     copies = [Query(document.id, f"{document.text}, please") for document in DOCUMENTS[:n_copies]]
     qrels = {**QRELS, **{query.id: {query.id: 1} for query in copies}}
     report = audit(new, full, QuerySet([*copies, *QUERIES], qrels, "log"), margin=0.5)
-    assert report.verdict.n_queries == len(QUERIES)
+    assert report.verdict.observations.queries == len(QUERIES)
     assert report.verdict.outcome.value == outcome
     told = f"{n_copies} of {n_copies + 60} queries are a stored document, whole or nearly, so that the others may"
     assert (told in shown(report)) == (outcome != "SAFE")

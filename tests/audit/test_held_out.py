@@ -50,7 +50,7 @@ def test_true_documents_are_taken_out_of_stores_and_judgements(reference, tmp_pa
 def test_without_judgements_agreement_is_taken_of_what_is_left(reference, tmp_path):
     found = audit(patched(tmp_path / "translated"), reference, UNJUDGED).held_out
     assert (found.documents, found.relevant, found.queries) == (75, 0, len(QUERIES))
-    assert found.verdict.provisional
+    assert found.verdict.scale.provisional
     assert f"{found.verdict.outcome}, agreement@10 0." in found.sentence
     assert 0 < found.verdict.retention.estimate < 1
 

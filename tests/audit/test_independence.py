@@ -75,7 +75,7 @@ def test_repeating_queries_changes_no_bound_and_no_verdict(texts, times, qrels, 
         for n in (1, times)
     )
     for report in (once, often):
-        assert report.verdict.n_queries == texts == len(report.query_ids)
+        assert report.verdict.observations.queries == texts == len(report.query_ids)
         assert report.verdict.outcome is not Outcome.SAFE
     # Other than by rounding, and by what is drawn at random for each query, nothing may differ.
     assert often.verdict.retention.lower == pytest.approx(once.verdict.retention.lower)
@@ -123,8 +123,8 @@ def test_where_too_few_are_left_nothing_is_asked(chose, left, reference, perfect
         audit(chosen(perfect, QUERIES[:chose]), reference, embedder=target, margin=SAFE_MARGIN)
     assert target.asked == []
     older = make_store(tmp_path / "older", manifest=OF_TARGET)
-    assert audit(older, reference).verdict.n_queries == 60, "an older version remembers no queries"
-    assert audit(chosen(perfect, QUERIES[:40]), reference, margin=0.1).verdict.n_queries == 20
+    assert audit(older, reference).verdict.observations.queries == 60, "an older version remembers no queries"
+    assert audit(chosen(perfect, QUERIES[:40]), reference, margin=0.1).verdict.observations.queries == 20
 
 
 def test_judgements_and_repeats_of_queries_that_chose_do_not_count():
@@ -208,5 +208,5 @@ def test_what_is_held_out_is_not_safe_by_a_handful(true, outcome, reference, per
 
 def test_what_is_held_out_counts_each_text_once(reference, perfect):
     found = audit(with_true(perfect, 50), reference, repeated(QUERIES[:19], 10), Caseless(), margin=0.1).held_out
-    assert found.queries == found.verdict.n_queries <= 19
+    assert found.queries == found.verdict.observations.queries <= 19
     assert found.verdict.outcome is Outcome.INCONCLUSIVE

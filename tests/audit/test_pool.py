@@ -27,6 +27,8 @@ from migrate.audit.outside import (
 from migrate.audit.pool import expected_documents, grow_pool
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, STAY, TRANSLATED
+from migrate.audit.retrieval import fuse, search_stores
+from migrate.audit.scoring import agreement_temperature, true_scores
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
 from migrate.cost.meter import SpendingCap, put_meter
 from migrate.datasets.stdlib import stdlib_beir
@@ -232,7 +234,9 @@ def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far, 
     same = make_store(tmp_path / "store", documents=DOCUMENTS[:300], vectors=np.ones((300, DIM), dtype=np.float32))
     ranked = rank_rows(same, ASKED, 10, progress=no_progress)
     found = look_around(same, ASKED, ranked, np.ones(300, dtype=bool), seed=0, progress=no_progress)
-    assert (found.counts.sum(axis=1) == 300).all() and np.isfinite(found.tops).all(), "scores have no range"
+    assert (found.counts.sum(axis=1) == 300).all() and all(
+        np.isfinite(found.tops(query)).all() for query in range(len(found.counts))
+    )
 
 
 def gains_of(scores, temperature):
@@ -285,7 +289,14 @@ def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them(
 
 def unjudged_pool(store, query_set=UNJUDGED, **options):
     asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
-    return grow_pool(prepare_audit(asked, asked.inputs), asked.most_deep)
+    inputs = asked.open().inputs
+    prepared = prepare_audit(inputs)
+    runs = search_stores(prepared.experiment, for_pool=True)
+    return grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder)
+
+
+def true_scores_of(evidence, run):
+    return true_scores(evidence.experiment, evidence.runs.full, run)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
@@ -293,14 +304,15 @@ def unjudged_pool(store, query_set=UNJUDGED, **options):
 def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, metric, tmp_path):
     pool = unjudged_pool(moved(tmp_path / "store", scale, metric=metric))
     assert 0 < pool.summary.documents < 0.8 * COUNT
-    retriever = pool.retriever
-    arm, within = (retriever.true_scores(retriever.search(name).run) for name in (TRANSLATED, FULL))
+    evidence = pool.evidence
+    arm, within = (true_scores_of(evidence, evidence.runs.by_store[name].run) for name in (TRANSLATED, FULL))
+    temperature = agreement_temperature(evidence.experiment, evidence.runs.full)
     scores = score_rows(ASKED.astype(np.float64), VECTORS.astype(np.float64), metric)
     best = -np.sort(-scores, axis=1)[:, :CUT]
     assert np.isfinite(arm).all(), "the arm's first ten are in the pool"
-    true, pooled = (agreement(arm, full, temperature=retriever.temperature) for full in (best, within))
+    true, pooled = (agreement(arm, full, temperature=temperature) for full in (best, within))
     assert (pooled >= true - 1e-6).all() and pooled.mean() > true.mean()
-    floor = pool.rules.floor
+    floor = evidence.rules.floor
     least, expected = (UNJUDGED.merged(pooled) * values for values in (floor.least, floor.expected))
     assert least.mean() <= UNJUDGED.merged(true).mean()
     assert expected.mean() == pytest.approx(UNJUDGED.merged(true).mean(), abs=0.1)
@@ -311,7 +323,7 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
     store = moved(tmp_path / "store", scale)
     full, pooled = (audit(store, by, UNJUDGED, no_bm25=True, margin=0.8) for by in (reference, by_pool()))
     assert (full.verdict.outcome, pooled.verdict.outcome) == (outcome, outcome)
-    assert pooled.verdict.provisional and pooled.pool.documents < COUNT
+    assert pooled.verdict.scale.provisional and pooled.pool.documents < COUNT
     assert pooled.pool.steps[0].depth == 20
     assert {RANDOM, MEAN} <= pooled.skipped_arms.keys()
     text = shown(pooled)
@@ -358,7 +370,7 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
     full, pooled = audits_of(true, translated, 10, QUERY_SET, tmp_path)
     assert full.verdict.outcome is not Outcome.NOT_SAFE
     biased = Bootstrap(resamples=500).retention(*(pooled.arm(name).scores["nDCG@10"] for name in (TRANSLATED, FULL)))
-    assert biased.upper < full.verdict.margin, "the pool alone would have said it"
+    assert biased.upper < full.verdict.scale.safe, "the pool alone would have said it"
     assert pooled.verdict.outcome is not Outcome.NOT_SAFE
     assert pooled.verdict.retention.upper >= full.verdict.retention.estimate
 
@@ -372,11 +384,11 @@ def chunked(tmp_path):
 
 def test_all_chunks_of_the_first_documents_are_in_the_pool(chunked):
     """The true score of a document is that of its best chunk."""
-    retriever = unjudged_pool(chunked[1]).retriever
-    run = retriever.search(TRANSLATED).run
+    evidence = unjudged_pool(chunked[1]).evidence
+    run = evidence.runs.by_store[TRANSLATED].run
     scores = (ASKED @ VECTORS.T).reshape(len(QUERIES), 3, 1000).max(axis=1)
     tops = [[int(doc[1:]) for doc in run.top(query.id, CUT)] for query in QUERIES]
-    assert retriever.true_scores(run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
+    assert true_scores_of(evidence, run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
 
 
 def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
@@ -395,17 +407,17 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    retriever = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).retriever
-    words = retriever.bm25
-    for run in (retriever.search(STAY), words, retriever.fuse(retriever.search(TRANSLATED), words)):
-        assert np.isfinite(retriever.true_scores(run.run)).all()
+    evidence = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).evidence
+    runs = evidence.runs
+    for run in (runs.by_store[STAY], runs.bm25, fuse(evidence.experiment, runs.by_store[TRANSLATED], runs.bm25)):
+        assert np.isfinite(true_scores_of(evidence, run.run)).all()
 
 
 def test_a_query_is_not_answered_by_its_own_document(tmp_path):
     asked = [Query(doc.id, doc.text) for doc in DOCUMENTS[200:260]]
     store = moved(tmp_path / "store", 0.3)
     pool = unjudged_pool(store, query_set=QuerySet(asked, None, "made", exclude_self=True))
-    run = pool.retriever.search(FULL).run
+    run = pool.evidence.runs.full
     assert set(run.rankings) == {query.id for query in asked}
     assert not any(query.id in run.rankings[query.id] for query in asked)
 
@@ -432,7 +444,7 @@ def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
     store = moved(tmp_path / "store", 0.3)
     bounds = audit(store, by_pool(20), UNJUDGED, no_bm25=True).verdict.retention
     pool = unjudged_pool(store)
-    within = pool.retriever.deciding_scores(pool.retriever.search(TRANSLATED).run)
+    within = pool.evidence.scores(pool.evidence.runs.by_store[TRANSLATED].run)
     most = Bootstrap(resamples=500).retention(within, np.ones(len(within)))
     assert bounds.lower < most.lower, "the floor costs something"
     margin = 1 - LOSS_AT_MOST * (1 - (bounds.lower + most.lower) / 2)  # the limit of SAFE is between

@@ -64,7 +64,7 @@ def test_fewer_than_twenty_groups_say_nothing():
     )
     assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
     assert "600 queries in 19 independent groups are too few for a verdict, which needs at least 20" in few.sentence
-    assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.n_groups == 20
+    assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.observations.groups == 20
 
 
 @pytest.mark.parametrize("size", [10, 30])
@@ -237,7 +237,7 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
         audit(translated, full, one, margin=0.5, two_stage=[50]) for one in (questions, by_field(questions, "topic"))
     )
     assert plain.verdict.outcome is Outcome.SAFE and plain.ways_out
-    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not few.ways_out and few.verdict.n_groups == 13
+    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not few.ways_out and few.verdict.observations.groups == 13
     if reference == "store":  # a pool is another one where it takes longer to settle the verdict
         assert few.verdict.retention.estimate == plain.verdict.retention.estimate
     assert few.verdict.retention.lower < plain.verdict.retention.lower

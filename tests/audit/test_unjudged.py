@@ -166,7 +166,9 @@ def test_every_arm_is_scored_by_the_target_model(metric, tmp_path):
         make_store(tmp_path / name, vectors=rows.astype(np.float32), metric=metric) for name, rows in vectors.items()
     )
     report = audit(translated, full, LOG, source=stay, source_model=SOURCE)
-    assert report.measure == "agreement@10" and report.verdict.provisional and report.verdict.gain_over_stay is None
+    assert (
+        report.measure == "agreement@10" and report.verdict.scale.provisional and report.verdict.gain_over_stay is None
+    )
     overlaps = {"overlap@1", "overlap@10", "overlap@100", "RBO"}
     assert all(set(arm.scores) == {"agreement@10", *overlaps} for arm in report.arms)
     assert report.arm(TRANSLATED).mean("nDCG@10") is None
@@ -244,7 +246,7 @@ def test_queries_that_are_documents_leave_the_verdict_to_the_others(has_more, tm
     copies = [Query(document.id, f"{document.text}{words}") for document in DOCUMENTS[:100]]
     qrels = {**QRELS, **{query.id: {query.id: 1} for query in copies}}
     report = audit(new, full, QuerySet([*copies, *QUERIES], qrels, "log"))
-    assert report.verdict.n_queries == (160 if has_more else 60)
+    assert report.verdict.observations.queries == (160 if has_more else 60)
     note = "100 of 160 queries are a stored document, whole or nearly, which every model finds; they do not judge"
     assert (note in report.notes) != has_more
 

@@ -9,8 +9,11 @@ from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, TRANSLATED, ArmResult
 from migrate.audit.rules import Rules, Settings
-from migrate.audit.verdict import Finding, Verdict, doubt, verdict_of
+from migrate.audit.verdict import Finding, Observations, Scale, Verdict, doubt, verdict_of
 from migrate.vectors import Query
+
+JUDGED = Scale.of(0.9, provisional=False)
+HUNDRED = Observations(100)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +37,8 @@ def test_a_sample_without_harm_is_safe_only_if_it_is_large_enough(n, margin, out
 
 def test_scores_are_of_judgements_and_the_margin_is_95_percent_where_nothing_else_is_said():
     verdict = verdict_of(np.ones(100), np.ones(100))
-    assert (verdict.outcome, verdict.margin, verdict.provisional) == (Outcome.SAFE, 0.95, False)
-    assert (verdict.confidence, verdict.n_documents, verdict.gain_over_stay) == (0.95, None, None)
+    assert (verdict.outcome, verdict.scale.safe, verdict.scale.provisional) == (Outcome.SAFE, 0.95, False)
+    assert (verdict.confidence, verdict.observations.documents, verdict.gain_over_stay) == (0.95, None, None)
 
 
 def test_the_floor_of_a_pool_is_under_the_scores_in_it_alone():
@@ -72,7 +75,7 @@ def test_the_outcome_follows_the_loss(loss, n, outcome):
     arm, full = make(n, loss=loss, noise=0.05)
     verdict = judge(arm, full, resamples=2000)
     assert verdict.outcome is outcome
-    assert (verdict.n_queries, verdict.margin, verdict.provisional) == (n, 0.95, False)
+    assert (verdict.observations.queries, verdict.scale.safe, verdict.scale.provisional) == (n, 0.95, False)
     assert (verdict.queries_needed is None) == (outcome is not Outcome.INCONCLUSIVE)
 
 
@@ -149,22 +152,22 @@ def test_a_full_re_embed_that_answers_one_query_in_many_settles_nothing():
     ],
 )
 def test_the_sentence_says_what_was_found(outcome, needed, said):
-    verdict = Verdict(outcome, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, needed, False)
+    verdict = Verdict(outcome, Bounds(0.912, 0.8, 1.25), JUDGED, HUNDRED, queries_needed=needed)
     assert said in verdict.sentence
     assert "retention 91.2 % (95 % bounds: 80.0-125.0 %)" in verdict.sentence
 
 
 def test_unjudged_queries_may_be_many():
-    judged = Verdict(Outcome.INCONCLUSIVE, Bounds(0.912, 0.8, 1.25), 0.9, 100, None, 12_345, False)
-    unjudged = replace(judged, provisional=True)
-    assert unjudged.within_reach and not judged.within_reach
+    judged = Verdict(Outcome.INCONCLUSIVE, Bounds(0.912, 0.8, 1.25), JUDGED, HUNDRED, queries_needed=12_345)
+    unjudged = replace(judged, scale=replace(JUDGED, provisional=True))
+    assert "too close for queries that people judge" in judged.sentence
     assert "about 12,345 queries would settle 8 of 10" in unjudged.sentence
 
 
 def test_doubts_take_a_safe_away_and_the_queries_that_would_settle_what_is_open():
-    safe = Verdict(Outcome.SAFE, Bounds(0.95, 0.9, 1.0), 0.9, 100, None, None, False)
+    safe = Verdict(Outcome.SAFE, Bounds(0.95, 0.9, 1.0), JUDGED, HUNDRED)
     none = replace(safe, outcome=Outcome.INCONCLUSIVE, queries_needed=900)
-    few = replace(none, n_queries=5)
+    few = replace(none, observations=Observations(5))
     for verdict in (safe, none):
         doubted = verdict.doubted([doubt("odd")])
         assert (doubted.outcome, doubted.queries_needed) == (Outcome.INCONCLUSIVE, None)
@@ -184,7 +187,7 @@ def test_a_handful_of_queries_is_inconclusive_whatever_it_shows(n):
 
 
 def test_an_arm_whose_gain_over_staying_may_be_nothing_is_not_worse():
-    verdict = Verdict(Outcome.SAFE, Bounds(1.0, 0.96, 1.0), 0.95, 100, Bounds(-0.1, -0.2, 0.0), None, False)
+    verdict = Verdict(Outcome.SAFE, Bounds(1.0, 0.96, 1.0), JUDGED, HUNDRED, Bounds(-0.1, -0.2, 0.0))
     assert not verdict.worse_than_stay
     assert replace(verdict, gain_over_stay=Bounds(-0.1, -0.2, -1e-9)).worse_than_stay
 

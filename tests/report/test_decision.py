@@ -11,7 +11,7 @@ from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison, Reranking
-from migrate.audit.verdict import Verdict, doubt
+from migrate.audit.verdict import Observations, Scale, Verdict, doubt
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows
@@ -37,7 +37,7 @@ def without_prices(made, **changes):
 def report(translated=POOR, two_stage=POOR, stay=POOR, outcome=Outcome.NOT_SAFE, **changes):
     costs = {FULL: 100.0, TRANSLATED: 10.0, TWO_STAGE: 15.0, STAY: 0.0}
     made = AuditReport(
-        Verdict(outcome, translated, 0.95, 300, None, None, False, n_documents=1_000),
+        Verdict(outcome, translated, Scale.of(0.95, provisional=False), Observations(300, documents=1_000)),
         tuple(arm(name, usd) for name, usd in costs.items()),
         {name: Comparison(bounds, 1, 1, 1) for name, bounds in ((TRANSLATED, translated), (STAY, stay))},
         "nDCG@10",
@@ -282,7 +282,7 @@ def test_a_doubt_leads_on_to_what_clears_it_up(about, again, command, without_te
 
 def test_too_small_a_store_is_embedded_again_and_one_of_true_vectors_alone_is_a_full_reembed():
     made = report(SURE, outcome=Outcome.INCONCLUSIVE)
-    found = recommend(replace(made, verdict=replace(made.verdict, n_documents=60)))
+    found = recommend(replace(made, verdict=replace(made.verdict, observations=Observations(300, documents=60))))
     assert found.plan == FULL and "too small to audit" in found.headline
     made = report(POOR, locations=PLACES)
     arms = tuple(replace(one, tokens=1e7, usd=100.0) if one.name == TRANSLATED else one for one in made.arms)

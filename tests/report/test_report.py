@@ -14,7 +14,7 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.report import AuditReport
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
 from migrate.audit.slices import Slice
-from migrate.audit.verdict import Finding, Verdict
+from migrate.audit.verdict import Finding, Observations, Scale, Verdict
 from migrate.display import AUDIT_SCHEMA
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_rows, legend, quality_rows, sentences
@@ -41,10 +41,14 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, margin=0.
     names = (FULL, TRANSLATED, STAY, BM25, MEAN)
     arms = [ArmResult(name, "", {m: rng.random(n) for m in measures}, 1.5 + i) for i, name in enumerate(names)]
     third = n // 3
-    facts = {"outcome": Outcome.INCONCLUSIVE, "queries_needed": 1234, "provisional": not judged, **verdict}
+    facts = {"outcome": Outcome.INCONCLUSIVE, "queries_needed": 1234, **verdict}
     return AuditReport(
         verdict=Verdict(
-            retention=retention, margin=margin, n_queries=n, gain_over_stay=gain if judged else None, **facts
+            retention=retention,
+            scale=Scale(margin, margin, margin, provisional=not judged),
+            observations=Observations(n),
+            gain_over_stay=gain if judged else None,
+            **facts,
         ),
         arms=tuple(arms),
         comparisons={name: Comparison(retention, third, n - 2 * third, third) for name in names[1:]},
@@ -140,9 +144,10 @@ def test_without_judgements_everything_says_what_it_rests_on():
 
 
 def test_agreement_is_never_called_retention():
-    limits = {"margin": 0.962, "harmful": 0.875, "stands_for": 0.95}
     part = Slice("topic", "a", 20, 1.0, 0.9, RETENTION)
-    report = make_report(judged=False, **limits)
+    report = make_report(judged=False)
+    scale = Scale(0.95, safe=0.962, harmful=0.875, provisional=True)
+    report = replace(report, verdict=replace(report.verdict, scale=scale))
     report = replace(report, diagnostics=Diagnostics(slices=(part, replace(part, value="b"))))
     document = audit_document(report)
     text = json.dumps({name: document[name] for name in ("verdict", "arms", "options", "slices", "family")})
