@@ -56,7 +56,6 @@ def test_all_is_there_when_it_is_opened_again(path):
         state.keep_queries([query])
         state.count({"queries": 2, "usd": 0.25})
         state.set_worker(facts)
-        state.note_history({"share": 0.1})
         state.note("retention", [1, 2])
         state.note(STOP, True)
     with LiveState(path) as state:
@@ -68,7 +67,6 @@ def test_all_is_there_when_it_is_opened_again(path):
         assert (counted["queries"], counted["usd"], counted["embedder_failures"]) == (2, 0.25, 0)
         told = state.worker()
         assert replace(told, updated=0.0) == facts and told.updated > 0
-        assert [noted for _, noted in state.history()] == [{"share": 0.1}]
         assert state.value("retention") == [1, 2] and state.value("other") is None
         assert state.value("generation") == "g1" and state.value(STOP)
     assert path.stat().st_mode & 0o077 == 0
