@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -109,7 +109,7 @@ class OldStore:
 
     @property
     def compared(self) -> RankComparison:
-        """How both stores have compared so far."""
+        """Comparison of both stores so far."""
         with self._lock:
             return replace(self._comparison)
 
@@ -146,23 +146,21 @@ class OldStore:
         return hits
 
     def fuse(
-        self, best: Sequence[tuple[str, float]], both: BothFound, true: Sequence[str], *, true_share: float, depth: int
-    ) -> list[tuple[str, float]]:
-        """Return the first documents with scores in the order of their ranks in both, and learn how these compare.
+        self, ranking: Sequence[str], both: BothFound, true: Collection[str], *, true_share: float, depth: int
+    ) -> list[str]:
+        """Return the first documents in the order of their ranks in both stores, and learn how these compare.
 
-        `best` are documents that `both` have found, in the order of their scores by the new model; `true` those whose
-        true vectors are not in the new store yet. The share of true vectors among all of them, 0-1, is what the old
-        ranks lose in weight.
+        `ranking` are documents that `both` have found, in the order of their scores by the new model; `true` those
+        whose true vectors are not in the new store yet. The share of true vectors among all of them, 0-1, is what the
+        old ranks lose in weight.
         """
-        scores = dict(best)
-        learned = set(true)
-        by_true = [doc_id for doc_id in scores if doc_id in learned]
+        by_true = [doc_id for doc_id in ranking if doc_id in true]
         with self._lock:
             self._comparison.add(both.new, both.old)
             self._comparison.add_true(by_true, both.new, both.old)
             weight = (1 - true_share) * self._comparison.weight(both.count)
-        order = fuse_old(list(scores), both.old_ranks, weight=weight, depth=depth)
-        return [(doc_id, scores[doc_id]) for doc_id in order]
+        old_ranks = {doc_id: rank for rank, doc_id in enumerate(both.old, start=1)}
+        return fuse_old(ranking, old_ranks, weight=weight, depth=depth)
 
     def refresh(self) -> None:
         """Look for another store at the location, and for the old one after it was gone; raises as a new one does."""
@@ -184,11 +182,6 @@ class BothFound:
     new: Sequence[str]
     old: Sequence[str]
     count: int
-
-    @property
-    def old_ranks(self) -> dict[str, int]:
-        """The rank, from 1, of each document in the old store."""
-        return {doc_id: rank for rank, doc_id in enumerate(self.old, start=1)}
 
 
 def joined(info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Sequence[str], *, depth: int) -> Hits:

@@ -78,13 +78,8 @@ class Account:
         return WorkerSpending.kept_in(self.state)
 
     @property
-    def usd(self) -> float:
-        """Their price; 0 where none is known."""
-        return usd_of(int(self.spent.tokens), self.tally.price) or 0.0
-
-    @property
     def room(self) -> float:
-        """How many more texts a budget of texts has room for; infinity for any other budget."""
+        """Texts that a budget of texts still has room for; infinity for any other budget."""
         return max(self._most.documents - self.spent.documents, 0)
 
     def fits(self, texts: Sequence[Text]) -> int:

@@ -98,7 +98,6 @@ def status_text(status: LiveStatus) -> str:
 
 def status_document(status: LiveStatus) -> dict[str, Any]:
     """Return the status for programs."""
-    worker = {name: getattr(status.worker, name) for name in ("phase", "pid", "spent_usd", "message", "updated")}
     entry = {
         "path": status.location,
         "outcome": status.outcome,
@@ -108,7 +107,7 @@ def status_document(status: LiveStatus) -> dict[str, Any]:
         "queued": status.queued,
         "refused": status.refused,
         "running": status.is_running,
-        "worker": worker,
+        "worker": status.worker,
         "counters": status.counters,
     }
     if status.paused_at is not None:

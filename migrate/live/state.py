@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
@@ -72,9 +72,7 @@ class WorkerFacts:
 
     phase: WorkerPhase = "none"
     pid: int | None = None
-    spent_usd: float = 0.0
     message: str = ""
-    updated: float = 0.0
 
 
 def text_hash(text: str) -> bytes:
@@ -277,12 +275,11 @@ class LiveState(OwnDatabase):
 
     def worker(self) -> WorkerFacts:
         """Return what the worker last said of itself."""
-        entry = self.value("worker") or {}
-        return WorkerFacts(**{field.name: entry[field.name] for field in fields(WorkerFacts) if field.name in entry})
+        return WorkerFacts(**(self.value("worker") or {}))
 
     def set_worker(self, entry: WorkerFacts) -> None:
-        """Say it; `updated` becomes now."""
-        self.note("worker", {**asdict(entry), "updated": time.time()})
+        """Say it."""
+        self.note("worker", asdict(entry))
 
     def note(self, name: str, value: Any) -> None:
         """Keep a fact under a name, as JSON holds it."""

@@ -138,17 +138,18 @@ def second_stage(
     n_shown = max(k, MONITORED)
     n_ranked = len(hits.ids) if first.old is not None else min(n_shown, len(hits.ids))
     true_rows = _as_compared(generation, rows)
-    best = rerank(query, hits.ids, scores, lacking[present], true_rows, metric=info.metric, depth=n_ranked)
+    best = dict(rerank(query, hits.ids, scores, lacking[present], true_rows, metric=info.metric, depth=n_ranked))
+    shown = list(best)
     answered_by: tuple[str, ...] = ("new",)
     if first.old is not None and old_store is not None:
         both = BothFound(first.hits.ids, first.old.ids, info.count)
-        true = [ids[row] for row in present.tolist()]
+        true = {ids[row] for row in present.tolist()}
         true_share = 1 - (len(ids) - len(true)) / max(len(pool), 1)
-        best = old_store.fuse(best, both, true, true_share=true_share, depth=n_shown)
+        shown = old_store.fuse(shown, both, true, true_share=true_share, depth=n_shown)
         answered_by = ("new", "old")
     return LiveAnswer(
-        tuple(doc_id for doc_id, _ in best),
-        np.array([score for _, score in best], np.float32),
+        tuple(shown),
+        np.array([best[doc_id] for doc_id in shown], np.float32),
         len(ids) - len(present),
         generation.key,
         answered_by,

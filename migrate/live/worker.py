@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -323,9 +323,9 @@ class Worker:
             self._unsurveyed += self.state.counters()["embedded_by_worker"] - embedded
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
-        status = WorkerFacts(phase, os.getpid(), self.account.usd, message)
-        if replace(self.state.worker(), updated=0.0) != status:
-            self.state.set_worker(status)
+        facts = WorkerFacts(phase, os.getpid(), message)
+        if self.state.worker() != facts:
+            self.state.set_worker(facts)
 
     def _pause(self, reason: str) -> None:
         """Wait for a model or a server that does not answer, longer each time."""
