@@ -49,7 +49,8 @@ from migrate.embed.corpus import embed_corpus
 from migrate.embedders import Embedder, Role, load_embedder
 from migrate.embedders.base import Keep, WrappedEmbedder, with_model
 from migrate.embedders.cache import CachedEmbedder, are_cached
-from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.options import LiveLimits
+from migrate.live.searcher import LiveSearcher
 from migrate.live.status import status_of
 from migrate.manifest import ModelIdentity
 from migrate.report.terminal import table
@@ -289,7 +290,6 @@ class Fleet:
     def __init__(self, folder: Path, port: int, limits: LiveLimits, arguments: argparse.Namespace) -> None:
         self.folder, self.port, self.limits = folder, port, limits
         self.budget = f"{arguments.budget * arguments.workers_share:.1%}"
-        self.pace = arguments.pace
         self.worker_kills, self.with_old = arguments.worker_kills, arguments.old
         self.spawn = multiprocessing.get_context("spawn")
         self.servers: dict[int, Any] = {}
@@ -312,7 +312,6 @@ class Fleet:
         """Start the command."""
         command = [sys.executable, "-m", "migrate", "live", "run", str(self.folder / "store"), "--budget", self.budget]
         command += ["--from-queue", "--cache", str(self.folder / "cache.sqlite")]
-        command += ["--pace", self.pace] if self.pace else []
         command += ["--base-url", f"http://127.0.0.1:{self.port}/v1", "--yes"]
         with (self.folder / "worker.log").open("ab") as log:
             self.worker = subprocess.Popen(command, stdout=log, stderr=log)
@@ -632,7 +631,6 @@ def main() -> None:
     parser.add_argument("--max-ms", type=float, default=500)
     parser.add_argument("--budget", type=float, default=0.1, help="the share of the store that may be embedded")
     parser.add_argument("--workers-share", type=float, default=0.1, help="of that, the worker's own")
-    parser.add_argument("--pace", help="of the worker")
     parser.add_argument("--pause-ms", type=float, default=0, help="between two queries of a client")
     parser.add_argument("--late-ms", type=float, default=40)
     parser.add_argument("--failing", type=float, default=0.02)

@@ -34,13 +34,14 @@ def main(output: str) -> None:
     migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 
     # In the place of what FAISS.load_local gave for the old folder:
-    app = LiveVectorStore(folder / "new", new, cache=folder / "cache.sqlite")
+    searcher = migrate.LiveSearcher(folder / "new", new, cache=folder / "cache.sqlite")
+    app = LiveVectorStore(searcher)
     retriever = app.as_retriever(search_kwargs={"k": 3})
     for question in QUESTIONS:
         topics = [found.metadata["topic"] for found in retriever.invoke(question)]
-        untrue = app.searcher.search(question).untrue
+        untrue = searcher.search(question).untrue
         print(f"{question} {', '.join(topics)}; {untrue} of those it was chosen from have no true vector yet")
-    app.searcher.close()
+    searcher.close()
 
 
 if __name__ == "__main__":

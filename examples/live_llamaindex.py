@@ -29,9 +29,10 @@ def main(output: str) -> None:
     migrate.translate(store, migrate.fit(store, new, sample=30), folder / "new")
 
     # In the place of what as_retriever of the old index gave:
-    retriever = LiveRetriever(folder / "new", new, similarity_top_k=3, cache=folder / "cache.sqlite")
+    searcher = migrate.LiveSearcher(folder / "new", new, cache=folder / "cache.sqlite")
+    retriever = LiveRetriever(searcher, similarity_top_k=3)
     asyncio.run(ask(retriever))
-    retriever.searcher.close()
+    searcher.close()
 
 
 if __name__ == "__main__":

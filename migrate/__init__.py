@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from migrate.lab.compare.compare import compare as compare
     from migrate.lab.compare.comparison import StoresComparison as StoresComparison
     from migrate.lab.embed.step import embed as embed
-    from migrate.live.searcher import LiveLimits as LiveLimits
+    from migrate.live.options import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
     from migrate.pipeline import run as run
     from migrate.pipeline.choose import Shortlist as Shortlist
@@ -80,7 +80,8 @@ _MODULES = {
     "inspect": "inspect",
     "lab.compare.compare": "compare",
     "lab.compare.comparison": "StoresComparison",
-    "live.searcher": "LiveLimits LiveSearcher",
+    "live.options": "LiveLimits",
+    "live.searcher": "LiveSearcher",
     "pipeline": "run",
     "pipeline.job": "Migration",
     "pipeline.choose": "Shortlist choose",

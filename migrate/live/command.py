@@ -1,4 +1,7 @@
-"""`lead-migrate live`: true vectors for a translated store that serves, most wanted first, and its verdict."""
+"""`lead-migrate live`: true vectors for a translated store that serves, most wanted first, and its verdict.
+
+The commands are declared here; `migrate.live.actions` carries them out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import click
 from migrate.cli import options
 from migrate.live.options import WorkerOptions
 
+STORE = click.argument("store", type=options.STORE)
+
 
 @click.group("live", cls=options.OrderedGroup, short_help="Complete a translated store while it serves.")
 def command() -> None:
@@ -14,7 +19,7 @@ def command() -> None:
 
     A program serves it with `migrate.live`, which notes what users look for. `run` gives it true vectors, most wanted
     first, and watches what is served; `status` says how it is doing, the verdict first; `stop` ends the worker.
-    While it runs, `pause` and `resume` hold it up and let it go on, and `set` gives it another budget or pace.
+    While it runs, `pause` and `resume` hold it up and let it go on.
     """
 
 
@@ -24,7 +29,7 @@ def command() -> None:
     "Give a store true vectors, and watch it.",
     example="lead-migrate live run new-store --budget 40% --once",
 )
-@click.argument("store", type=options.STORE)
+@STORE
 @options.record(WorkerOptions)
 @options.record(options.MarginOptions, argument="safe")
 @options.option("--target", metavar="SPEC", help="Model that the store was translated for.  [default: the store's own]")
@@ -33,7 +38,7 @@ def command() -> None:
 @options.dry_run
 @options.as_json
 @options.quiet
-@options.done_by("migrate.live.action:run")
+@options.done_by("migrate.live.actions:run")
 def run() -> None:
     """Give the translated STORE true vectors.
 
@@ -43,28 +48,21 @@ def run() -> None:
 
 
 @command.add_command
-@options.command(
-    "status", "Show how a live store is doing.", example="lead-migrate live status new-store --metrics live.prom"
-)
-@click.argument("store", type=options.STORE)
-@options.option(
-    "--metrics", type=options.PATH, metavar="FILE", help="Write the counters in the text format of Prometheus."
-)
-@options.report_options
+@options.command("status", "Show how a live store is doing.", example="lead-migrate live status new-store")
+@STORE
 @options.as_json
-@options.done_by("migrate.live.action:status")
+@options.done_by("migrate.live.actions:status")
 def status() -> None:
     """Show how the live STORE is doing.
 
-    The verdict on what was served comes first. The files are written anew each time.
+    The verdict on what was served comes first.
     """
 
 
 @command.add_command
 @options.command("stop", "End the worker of a store.", example="lead-migrate live stop new-store")
-@click.argument("store", type=options.STORE)
-@options.option("--seconds", type=options.FiniteRange(0), default=60.0, help="Seconds to wait for it.")
-@options.done_by("migrate.live.action:stop")
+@STORE
+@options.done_by("migrate.live.actions:stop")
 def stop() -> None:
     """End the worker of STORE, and wait until it has.
 
@@ -74,9 +72,8 @@ def stop() -> None:
 
 @command.add_command
 @options.command("pause", "Hold up the worker of a store.", example="lead-migrate live pause new-store")
-@click.argument("store", type=options.STORE)
-@options.option("--seconds", type=options.FiniteRange(0), default=60.0, help="Seconds to wait for it.")
-@options.done_by("migrate.live.action:pause")
+@STORE
+@options.done_by("migrate.live.actions:pause")
 def pause() -> None:
     """Hold up the worker of STORE, and wait until it has come to rest.
 
@@ -86,28 +83,7 @@ def pause() -> None:
 
 @command.add_command
 @options.command("resume", "Let a paused worker go on.", example="lead-migrate live resume new-store")
-@click.argument("store", type=options.STORE)
-@options.done_by("migrate.live.action:resume")
+@STORE
+@options.done_by("migrate.live.actions:resume")
 def resume() -> None:
     """Let the worker of STORE go on after `live pause`."""
-
-
-@command.add_command
-@options.command(
-    "set",
-    "Give a worker another budget or pace.",
-    example="lead-migrate live set new-store --budget 40% --pace 20/s",
-)
-@click.argument("store", type=options.STORE)
-@options.option(
-    "--budget",
-    metavar="BUDGET",
-    help="As of `live run`: 10%, 5000 (documents), $20 or 300000tok, over all runs.",
-)
-@options.option("--pace", metavar="N/UNIT", help="Highest pace: documents as 20/s, or tokens as 90000tok/min.")
-@options.done_by("migrate.live.action:set_command")
-def set_command() -> None:
-    """Give the worker of STORE another budget or pace.
-
-    It goes by them after the batch at hand, and when it is started again by the same `live run`. What was spent counts.
-    """

@@ -91,6 +91,24 @@ class Texts:
             raise StoreError(f"{self._store.info.location}: {_CHANGED}")
         return dict(zip(present, documents, strict=True))
 
+    def unchanged(self, hashes: Mapping[str, bytes]) -> dict[bytes, Document]:
+        """Return those documents whose texts still have these hashes, by these; none while they cannot be read."""
+        try:
+            documents = self.find(list(hashes))
+        except LeadMigrateError as error:  # another store has come to its place, which takes a while to open
+            self._warn(error)
+            return {}
+        self._pause.end()
+        return {
+            hashes[doc_id]: document
+            for doc_id, document in documents.items()
+            if text_hash(document.text) == hashes[doc_id]
+        }
+
+    def _warn(self, error: LeadMigrateError) -> None:
+        if self._pause.fail():
+            _log.warning("documents are ranked by the vectors of the store: %s", error)
+
     def vectors_there(self, ids: Sequence[str]) -> Batch | None:
         """Return the vectors of those documents that are in the store; None where they cannot be read now."""
         try:
@@ -121,8 +139,7 @@ class Texts:
             try:
                 documents = self.find(new)
             except LeadMigrateError as error:
-                self._pause.fail()
-                _log.warning("documents are ranked by the vectors of the store: %s", error)
+                self._warn(error)
             else:
                 self._pause.end()
                 for doc_id in new:
@@ -194,8 +211,8 @@ class Generation:
         return uncertain
 
 
-def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors], *, valid_s: float) -> Generation:
-    """Open the store at a location with the model that its vectors are of."""
+def open_generation(location: str, vectors: LiveVectors, *, valid_s: float) -> Generation:
+    """Open the store at a location, which is of the model that embeds queries."""
     for _ in range(5):
         generation = _opened(location, vectors, valid_s)
         # All that was read is of one store: it was there before the first file was opened, and is after the last.
@@ -204,15 +221,16 @@ def open_generation(location: str, vectors: Mapping[ModelIdentity, LiveVectors],
     raise StoreError(f"{location}: {_CHANGED}")
 
 
-def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s: float) -> Generation:
+def _opened(location: str, vectors: LiveVectors, valid_s: float) -> Generation:
     marker = marker_at_rest(location)  # from before anything is read that is kept
     store = open_store(location, verify=True)
     model, manifest = model_of(store), store.info.manifest
-    if model not in vectors:
-        have = [identity.spec for identity in vectors]
+    identity = vectors.embedder.identity
+    if model != identity:
+        state = " in another state" if model.spec == identity.spec else ""
         raise StoreError(
-            f"{location}: the store is of {model.spec}{' in another state' if model.spec in have else ''}, and queries "
-            f"are embedded by {', '.join(have)}; name the store's model, or another store"
+            f"{location}: the store is of {model.spec}{state}, and queries are embedded by {identity.spec}; name the "
+            "store's model, or another store"
         )
     if model.dim != store.info.dim:
         raise VectorError(f"{location}: its model has {model.dim} dimensions, its vectors {store.info.dim}; stamp it")
@@ -229,7 +247,7 @@ def _opened(location: str, vectors: Mapping[ModelIdentity, LiveVectors], valid_s
         generation_of(store),
         store,
         index,
-        vectors[model],
+        vectors,
         texts,
         translated and (as_files(store) is None or n_true < store.info.count),
         confidence,

@@ -1,21 +1,18 @@
 """LlamaIndex's retriever over a `LiveSearcher`: what a query engine asks in the place of its old index.
 
-retriever = LiveRetriever("new-store", "openai:text-embedding-3-small", similarity_top_k=5)
-engine = RetrieverQueryEngine.from_args(retriever)
+searcher = LiveSearcher("new-store", "openai:text-embedding-3-small")
+engine = RetrieverQueryEngine.from_args(LiveRetriever(searcher, similarity_top_k=5))
 """
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from migrate.live.searcher import LiveSearcher, Models
-from migrate.vectors import Vectors
+from migrate.live.searcher import LiveSearcher, found_documents, nearness
 
 
 class LiveRetriever(BaseRetriever):
@@ -27,9 +24,7 @@ class LiveRetriever(BaseRetriever):
     Parameters
     ----------
     searcher
-        A searcher, which stays the caller's to close, or the location of a store.
-    models, **options
-        Arguments of the `LiveSearcher`, where a location is given.
+        A searcher, which stays the caller's to close.
     similarity_top_k
         Number of nodes.
     where
@@ -38,28 +33,25 @@ class LiveRetriever(BaseRetriever):
 
     def __init__(
         self,
-        searcher: LiveSearcher | str | Path,
-        models: Models = None,
+        searcher: LiveSearcher,
         *,
         similarity_top_k: int = 2,  # LlamaIndex's own number
         where: Any = None,
-        **options: Any,
     ) -> None:
-        self.searcher = LiveSearcher.of(searcher, models, **options)
+        self.searcher = searcher
         self.similarity_top_k = similarity_top_k
         self.where = where
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query: str | Vectors = query_bundle.query_str
-        if query_bundle.embedding is not None:  # another part of the app has embedded it
-            query = np.asarray(query_bundle.embedding, np.float32)
         return [
             NodeWithScore(
                 node=TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata)),
-                score=self.searcher.nearness(score),
+                score=nearness(self.searcher, score),
             )
-            for document, score in self.searcher.scored_documents(query, self.similarity_top_k, self.where)
+            for document, score in found_documents(
+                self.searcher, query_bundle.query_str, self.similarity_top_k, self.where
+            )
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -11,15 +11,15 @@ Means of both are bounded at all looks together (`migrate.live.confidence_sequen
 kind (`migrate.live.query_kinds.Kinds`), and the wider bound counts: queries that come in runs of one kind are not
 independent, and kinds alone do not show which of them users ask most.
 
-The first `CALIBRATION` queries of an epoch are not scored: they give the temperature of agreement, the errors, and by
-how much these predict too much or too little. An epoch ends when the translated vectors become others; true vectors
-that join the store do not end it. docs/statistics.md has the argument.
+The first `CALIBRATION` queries are not scored: they give the temperature of agreement, the errors, and by how much
+these predict too much or too little. All of it begins anew with the translated vectors of another stitch, and goes on
+where true vectors join the store. docs/statistics.md has the argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -56,7 +56,10 @@ from migrate.stores.serving import is_cosine
 from migrate.vectors import Query, Vectors, no_progress, unit_rows
 
 CALIBRATION: Final = 100
-"""Queries of an epoch by which the others are scored."""
+"""Queries by which the others are scored."""
+
+_ERROR: Final = (1 - CONFIDENCE) / 2
+"""The chance of a verdict to be wrong on either side."""
 
 DEPTHS: Final = (2 * CUT, 50, 100, 200)
 """The store's first documents for a query that the pool has: ten, and ten more that say what others may bring; deeper
@@ -66,8 +69,8 @@ _MONITOR: Final = "own monitor"
 
 
 @dataclass(frozen=True)
-class EpochCalibration:
-    """The temperature and errors of the first queries of an epoch, by which the others are scored.
+class Calibration:
+    """The temperature and errors of the first queries, by which the others are scored.
 
     `errors` of translated scores by band, each descending; `most` is the upper bound of what documents did take over
     what errors predict of them.
@@ -85,7 +88,7 @@ class EpochCalibration:
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdict:
-    """The verdict of now: agreement@10 of the `n_queries`, of `n_groups` kinds, scored in this `epoch`.
+    """The verdict of now: agreement@10 of the `n_queries` scored, of `n_groups` kinds.
 
     `mean` is the most that it was on average, by the pool, `likely` the mean less what documents outside may take;
     `lower` and `upper` hold at all looks together. SAFE from `safe` on, NOT SAFE below `harmful`.
@@ -93,7 +96,6 @@ class LiveVerdict:
     """
 
     outcome: Outcome
-    epoch: int
     n_queries: int
     mean: float
     likely: float
@@ -111,18 +113,17 @@ class LiveVerdict:
 class Monitor:
     """All that was learned so far; `judged` gives the next one. Plain numbers, kept as JSON between looks.
 
-    `last` is the number of the last query that was looked at; before an epoch is calibrated, queries wait until there
-    are `CALIBRATION` of them. `kinds` are those of the queries scored, `first_low` and `first_high` the scores
-    of the first query of each. `translation` names what gave the vectors of this epoch (`translation_of`).
+    `last` is the number of the last query that was looked at; without a calibration, queries wait until there are
+    `CALIBRATION` of them. `kinds` are those of the queries scored, `first_low` and `first_high` the scores of the first
+    query of each. `translation` names what gave the translated vectors (`translation_of`).
     """
 
     margin: float = MARGIN
-    epoch: int = 1
     last: int = 0
     n_documents: int = 0
     low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
-    calibration: EpochCalibration | None = None
+    calibration: Calibration | None = None
     kinds: Kinds = field(default_factory=Kinds)
     first_low: ConfidenceSequence = field(default_factory=ConfidenceSequence)
     first_high: ConfidenceSequence = field(default_factory=ConfidenceSequence)
@@ -130,18 +131,9 @@ class Monitor:
     translation: str = ""
 
     @property
-    def error(self) -> float:
-        """The chance of this epoch to be wrong on either side; those of all epochs add up to 5 %."""
-        return (1 - CONFIDENCE) / (self.epoch * (self.epoch + 1))
-
-    @property
     def wants(self) -> int:
         """So many queries are looked at at once, at least."""
         return CALIBRATION if self.calibration is None else 1
-
-    def new_epoch(self) -> Monitor:
-        """Return the monitor after the translated vectors have become others: nothing is known of these yet."""
-        return Monitor(self.margin, self.epoch + 1, self.last)
 
     def judged(self, pool: ServedPool) -> Monitor:
         """Look at some more queries, in their order: all that were sampled since, whatever their answers were.
@@ -152,7 +144,7 @@ class Monitor:
         if not pool.queries:  # documents that they were answered with are gone
             return replace(self, last=last, n_documents=count)
         if self.calibration is None:
-            calibration, kinds = pool.calibrated(self.error), self.kinds.with_usual(pool.vectors)
+            calibration, kinds = pool.calibrated(_ERROR), self.kinds.with_usual(pool.vectors)
             return replace(self, last=last, n_documents=count, calibration=calibration, kinds=kinds)
         low, high, first_low, first_high = self.low, self.high, self.first_low, self.first_high
         kinds, is_first = self.kinds.with_new(pool.vectors)
@@ -166,8 +158,8 @@ class Monitor:
     def verdict(self, waiting: int = 0) -> LiveVerdict:
         """Return the verdict of now, at any time; `waiting` are queries that were not looked at yet."""
         limits = limits_of(self.margin)
-        lower = min(scores.lower((1 - FLOOR_SHARE) * self.error) for scores in (self.low, self.first_low))
-        upper = max(scores.upper(self.error) for scores in (self.high, self.first_high))
+        lower = min(scores.lower((1 - FLOOR_SHARE) * _ERROR) for scores in (self.low, self.first_low))
+        upper = max(scores.upper(_ERROR) for scores in (self.high, self.first_high))
         outcome = Outcome.INCONCLUSIVE
         if self.first_high.count >= FEWEST_QUERIES:
             if upper < limits.harmful:
@@ -176,7 +168,6 @@ class Monitor:
                 outcome = Outcome.SAFE
         return LiveVerdict(
             outcome,
-            self.epoch,
             n_queries=self.high.count,
             mean=self.high.mean,
             likely=self.low.mean,
@@ -206,15 +197,14 @@ class Monitor:
 
     @classmethod
     def of_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the one that `as_json` gave; an earlier version had no kinds, and no names of margins."""
-        values: dict[str, Any] = {field.name: document[field.name] for field in fields(cls) if field.name in document}
-        for name in values.keys() & {"low", "high", "first_low", "first_high"}:
+        """Return the one that `as_json` gave."""
+        values = dict(document)
+        for name in ("low", "high", "first_low", "first_high"):
             values[name] = ConfidenceSequence(**values[name])
         if values["calibration"] is not None:
             errors = tuple(map(tuple, values["calibration"]["errors"]))
-            values["calibration"] = EpochCalibration(**values["calibration"] | {"errors": errors})
-        if "kinds" in values:
-            values["kinds"] = Kinds.of_json(values["kinds"])
+            values["calibration"] = Calibration(**values["calibration"] | {"errors": errors})
+        values["kinds"] = Kinds.of_json(values["kinds"])
         return cls(**values)
 
 
@@ -299,12 +289,12 @@ class ServedPool:
         scores: NDArray[np.float64] = score_rows(self.vectors[query : query + 1], vectors, self.metric)[0].astype(float)
         return scores
 
-    def calibrated(self, error: float) -> EpochCalibration:
+    def calibrated(self, error: float) -> Calibration:
         """Return what these queries tell of others; embeds a random sample of the documents outside."""
         temperature = temperature_of(self._full())
         around = self._surroundings()
         if around is None:
-            return EpochCalibration(temperature, ((0.0,),), 1.0)
+            return Calibration(temperature, ((0.0,),), 1.0)
         vectors = dict(zip(around.rows.tolist(), self._true_vectors(around.rows), strict=True))
         bands = []
         for drawn in around.drawn:
@@ -327,7 +317,7 @@ class ServedPool:
             Bootstrap(seed=self.seed),
             error=error,
         )
-        return EpochCalibration(temperature, tuple(bands), most)
+        return Calibration(temperature, tuple(bands), most)
 
     def _recent(self, query: int) -> Lately:
         """Return the later half of a query's documents, if translated; served or not, which depends on errors."""
@@ -338,7 +328,7 @@ class ServedPool:
         true = self._scores_of(query, rows[untrue]) if untrue.any() else np.empty(0)
         return Lately(self.ranked.scores[query, half][untrue], true, names)
 
-    def scores(self, calibration: EpochCalibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def scores(self, calibration: Calibration) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
         losses = self._losses(calibration)
         for depth in DEPTHS[1:]:
@@ -355,7 +345,7 @@ class ServedPool:
         most = agreement(arm, full, temperature=calibration.temperature)
         return most * (1 - losses), most
 
-    def _losses(self, calibration: EpochCalibration) -> NDArray[np.float64]:
+    def _losses(self, calibration: Calibration) -> NDArray[np.float64]:
         """Return the most that documents outside may be expected to take of the agreement of each query, 0-1, (q,)."""
         around = self._surroundings()
         if around is None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final, Self
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
-from migrate.display import percent
 from migrate.errors import LeadMigrateError, StoreError, VectorError
 from migrate.live.generation import Texts, is_in_memory, marker_at_rest
-from migrate.live.true_vectors import CountUp, LiveVectors, Pause
+from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.search.fusion import RankComparison, fuse_old
 from migrate.stores import open_store
 from migrate.stores.base import Store, StoreInfo
@@ -26,17 +24,8 @@ from migrate.vectors import Batch, Vectors, unit_rows
 
 _log = logging.getLogger(__name__)
 
-FEWEST: Final = 500
-"""Queries that are counted before anything is concluded from what the old store adds."""
-MAY_GO: Final = "it and its model may be switched off (leave `old` out of LiveSearcher)"
-LITTLE: Final = 0.005
-"""The share of what is shown below which the old store is no longer needed."""
-SEARCHES: Final = 64
-"""Searches of a store that may be under way at once, each in a thread of its own."""
-_SHOWN: Final = 10
-"""Documents of an answer that are looked at for what the old store adds."""
-_SEEN_AFTER: Final = 0.05
-"""The share of queries that it is asked then, to see that this stays so."""
+_SEARCHES: Final = 64
+"""Searches that may be under way at once, each in a thread of its own."""
 _SAMPLE: Final = 1_000
 """Documents of the old store that are looked for in the new one, to know that both are of one corpus."""
 _LEAST_SHARED: Final = 0.5
@@ -45,36 +34,6 @@ _LEAST_SHARED: Final = 0.5
 
 FindVectors = Callable[[Sequence[str]], Batch | None]
 """Returns the vectors that the new store has of some documents, see `Texts.vectors_there`."""
-
-
-@dataclass(slots=True)
-class Additions(RankComparison):
-    """The share, 0-1, of the first documents shown that the old store alone has found, and how the stores compare.
-
-    It is a mean over queries, in which the latest 200 or so count most: it falls while true vectors come.
-    """
-
-    share: float = 0.0
-
-    def add_share(self, share: float) -> None:
-        """Count what was shown for the query that was added last."""
-        self.share += (share - self.share) / min(self.queries, 200)
-
-    def include(self, newer: Self) -> float:
-        """Add queries that another searcher has counted; see `RankComparison.include`."""
-        their_share = RankComparison.include(self, newer)  # with slots, `super()` is of another class
-        self.share += (newer.share - self.share) * their_share
-        return their_share
-
-    @property
-    def is_needed(self) -> bool:
-        """True until it has added next to nothing over enough queries."""
-        return self.queries < FEWEST or self.share >= LITTLE
-
-    def __str__(self) -> str:
-        """Return what the old store adds, and whether it may be switched off."""
-        adds = f"the old store adds {percent(self.share)} of the documents shown, over {self.queries:,} queries"
-        return f"{adds}: {'keep it and its model for now' if self.is_needed else MAY_GO}"
 
 
 @dataclass(frozen=True)
@@ -86,21 +45,28 @@ class _Opened:
     marker: Any
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A search that is under way, and until when it is waited for, by the monotonic clock."""
+
+    found: Future[Hits]
+    until: float
+
+
 class OldStore:
     """A store that is searched by queries of its own model, by several threads, each search in one of its own.
 
     One that fails is left alone for a while.
     """
 
-    def __init__(
-        self, location: str, vectors: LiveVectors, additions: Additions, *, new: FindVectors, count: CountUp
-    ) -> None:
-        self.location, self._vectors, self._count = location, vectors, count
-        self.additions, self._not_noted = additions, Additions()
+    def __init__(self, location: str, vectors: LiveVectors, comparison: RankComparison, *, new: FindVectors) -> None:
+        self.location = location
+        self._vectors = vectors
+        self._comparison = comparison
         self._new = new
-        self._pool = ThreadPoolExecutor(SEARCHES, thread_name_prefix="live-old")
-        self._pause, self._lock = Pause(), threading.Lock()
-        self._random = random.Random()  # noqa: S311 - which queries are looked at
+        self._pool = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="live-old")
+        self._pause = Pause()
+        self._lock = threading.Lock()
         self._opened: _Opened | None = self._read()
 
     def _read(self) -> _Opened:
@@ -141,37 +107,21 @@ class OldStore:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._vectors.close()
 
-    def is_wanted(self) -> bool:
-        """Tell if a query should ask this store too: always while it adds something, seldom after."""
+    @property
+    def compared(self) -> RankComparison:
+        """Comparison of both stores so far."""
         with self._lock:
-            return self.additions.is_needed or self._random.random() < _SEEN_AFTER
+            return replace(self._comparison)
 
-    def take_counted(self) -> Additions:
-        """Return what was counted since the last time, to be noted for all searchers of the new store."""
-        with self._lock:
-            new_additions, self._not_noted = self._not_noted, Additions()
-        return new_additions
-
-    def put_back(self, new_additions: Additions) -> None:
-        """Take back what could not be noted."""
-        with self._lock:
-            new_additions.include(self._not_noted)
-            self._not_noted = new_additions
-
-    def go_by(self, all_additions: Additions) -> None:
-        """Go by what all searchers of the new store have counted from now on."""
-        with self._lock:
-            all_additions.include(self._not_noted)
-            self.additions = all_additions
-
-    def ask(self, query: str, depth: int, where: Any) -> Future[Hits] | None:
+    def ask(self, query: str, depth: int, where: Any, *, seconds: float) -> Asked | None:
         """Begin to search for the first `depth` documents; None where it has failed a moment ago."""
         if self._opened is None or not self._pause.is_over:
             return None
         try:
-            return self._pool.submit(self._search, query, depth, where)
+            found = self._pool.submit(self._search, query, depth, where)
         except RuntimeError:  # closed meanwhile
             return None
+        return Asked(found, time.monotonic() + seconds)
 
     def _search(self, query: str, depth: int, where: Any) -> Hits:
         vector, opened = self._vectors.of_query(query), self._opened
@@ -182,12 +132,12 @@ class OldStore:
             raise StoreError(f"{self.location}: another store has come to its place")
         return hits
 
-    def answer_of(self, search: Future[Hits], seconds: float) -> Hits | None:
-        """Wait for a search for at most so long; None where it fails or is late, after which there is a pause."""
+    def answer_of(self, asked: Asked) -> Hits | None:
+        """Wait for a search; None where it fails or is late, after which there is a pause."""
         try:
-            hits = search.result(max(seconds, 0))
+            hits = asked.found.result(max(asked.until - time.monotonic(), 0))
         except Exception as error:
-            search.cancel()
+            asked.found.cancel()
             if self._pause.fail():
                 reason = "is late" if isinstance(error, TimeoutError) else str(error)
                 _log.warning("%s: the new store answers alone: the old one %s", self.location, reason)
@@ -196,31 +146,21 @@ class OldStore:
         return hits
 
     def fuse(
-        self, best: Sequence[tuple[str, float]], both: BothFound, true: Sequence[str], *, true_share: float, depth: int
-    ) -> list[tuple[str, float]]:
-        """Return the first documents with scores in the order of their ranks in both, and count what this one adds.
+        self, ranking: Sequence[str], both: BothFound, true: Collection[str], *, true_share: float, depth: int
+    ) -> list[str]:
+        """Return the first documents in the order of their ranks in both stores, and learn how these compare.
 
-        `best` are documents that `both` have found, in the order of their scores by the new model; `true` those whose
-        true vectors are not in the new store yet. The share of true vectors among all of them, 0-1, is what the old
-        ranks lose in weight.
+        `ranking` are documents that `both` have found, in the order of their scores by the new model; `true` those
+        whose true vectors are not in the new store yet. The share of true vectors among all of them, 0-1, is what the
+        old ranks lose in weight.
         """
-        scores = dict(best)
-        learned = set(true)
-        by_true = [doc_id for doc_id in scores if doc_id in learned]
+        by_true = [doc_id for doc_id in ranking if doc_id in true]
         with self._lock:
-            for additions in (self.additions, self._not_noted):
-                additions.add(both.new, both.old)
-                additions.add_true(by_true, both.new, both.old)
-            weight = (1 - true_share) * self.additions.weight(both.count)
-        order = fuse_old(list(scores), both.old_ranks, weight=weight, depth=max(depth, _SHOWN))
-        found = set(both.new)
-        alone = list(islice((doc_id for doc_id in scores if doc_id in found), _SHOWN))
-        added = len(set(order[:_SHOWN]).difference(alone))
-        with self._lock:
-            for additions in (self.additions, self._not_noted):
-                additions.add_share(added / _SHOWN)
-        self._count({"old_queries": 1, "old_shown": added})
-        return [(doc_id, scores[doc_id]) for doc_id in order[:depth]]
+            self._comparison.add(both.new, both.old)
+            self._comparison.add_true(by_true, both.new, both.old)
+            weight = (1 - true_share) * self._comparison.weight(both.count)
+        old_ranks = {doc_id: rank for rank, doc_id in enumerate(both.old, start=1)}
+        return fuse_old(ranking, old_ranks, weight=weight, depth=depth)
 
     def refresh(self) -> None:
         """Look for another store at the location, and for the old one after it was gone; raises as a new one does."""
@@ -243,11 +183,6 @@ class BothFound:
     old: Sequence[str]
     count: int
 
-    @property
-    def old_ranks(self) -> dict[str, int]:
-        """The rank, from 1, of each document in the old store."""
-        return {doc_id: rank for rank, doc_id in enumerate(self.old, start=1)}
-
 
 def joined(info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Sequence[str], *, depth: int) -> Hits:
     """Return the first `depth` documents of both stores, by the sum of reciprocal ranks; `hits` are of the new one.
@@ -256,27 +191,18 @@ def joined(info: StoreInfo, texts: Texts, query: Vectors, hits: Hits, old: Seque
     new one. `query`, (dim,), is of the new model, of unit length where the store compares by cosine. Documents that the
     new store lacks are left out, and the next ones come up. Of equals, those of the new store come first.
     """
-    places = {doc_id: place for place, doc_id in enumerate(hits.ids)}
-    reciprocal = 1 / (61 + np.arange(len(old)))
-    found = np.array([places.get(doc_id, -1) for doc_id in old], np.intp)
-    is_in_both = found >= 0
-    summed = 1 / (61 + np.arange(len(hits.ids)))
-    summed[found[is_in_both]] += reciprocal[is_in_both]
-    lacking = np.flatnonzero(~is_in_both)
-    order = np.argsort(-np.concatenate([summed, reciprocal[lacking]]), kind="stable")
-    ids = [*hits.ids, *(old[row] for row in lacking.tolist())]
-    scores = np.concatenate([hits.scores, np.empty(len(lacking), np.float32)])
-    is_scored = np.arange(len(ids)) < len(hits.ids)
-    for rows in (order[:depth], order):  # the next ones come up where some are not in the new store
-        if is_scored[order[:depth]].all():
+    summed: dict[str, float] = {}
+    for ids in (hits.ids, old):
+        for rank, doc_id in enumerate(ids, start=1):
+            summed[doc_id] = summed.get(doc_id, 0.0) + 1 / (60 + rank)
+    order = sorted(summed, key=summed.__getitem__, reverse=True)
+    scores: dict[str, float] = dict(zip(hits.ids, hits.scores.tolist(), strict=True))
+    for candidates in (order[:depth], order):  # the next ones come up where some are not in the new store
+        if all(doc_id in scores for doc_id in order[:depth]):
             break
-        unscored = rows[~is_scored[rows]]
-        lacking_ids = [ids[row] for row in unscored.tolist()]
-        scored = _scores(info, texts, query, lacking_ids)
-        scores[unscored] = [scored.get(doc_id, np.nan) for doc_id in lacking_ids]
-        is_scored[unscored] = [doc_id in scored for doc_id in lacking_ids]
-    first = order[is_scored[order]][:depth]
-    return Hits(tuple([ids[row] for row in first.tolist()]), scores[first])
+        scores |= _scores(info, texts, query, [doc_id for doc_id in candidates if doc_id not in scores])
+    first = [doc_id for doc_id in order if doc_id in scores][:depth]
+    return Hits(tuple(first), np.array([scores[doc_id] for doc_id in first], np.float32))
 
 
 def _scores(info: StoreInfo, texts: Texts, query: Vectors, ids: Sequence[str]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The budget of the worker over all its runs, and its pace, kept below the embedding cache.
+"""The budget of the worker over all its runs, kept below the embedding cache.
 
 Only what is not in the cache comes here, so that nothing is counted which costs nothing. The texts by which a model is
 proved to be the one it was are sent, and so count.
@@ -6,17 +6,16 @@ proved to be the one it was are sent, and so count.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from math import inf
+from typing import Final
 
 import numpy as np
 
 from migrate.cost import usd_of
 from migrate.cost.count import Tally
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder, gather
-from migrate.embedders.rates import parse_rate
 from migrate.errors import SpendingError, UsageError
 from migrate.live.state import LiveState
 from migrate.steps.translate.choice import Budget
@@ -26,135 +25,93 @@ _SPENT: Final = "own spent by the worker"
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """A limit of documents, or tokens of the model, a second."""
-
-    per_second: float
-    unit: Literal["documents", "tokens"]
-
-    @classmethod
-    def parse(cls, text: str) -> Pace:
-        """Read `20/s`, `600/min` or `90000tok/min`.
-
-        >>> Pace.parse("600/min")
-        Pace(per_second=10.0, unit='documents')
-        """
-        rate = parse_rate(text.replace(",", ""))
-        if rate is None:
-            raise UsageError(
-                f"--pace {text}: this is not a pace; write documents or tokens such as 20/s or 90000tok/min"
-            )
-        amount, seconds, is_tokens = rate
-        return cls(amount / seconds, "tokens" if is_tokens else "documents")
-
-
-def refuse_unpriced(budget: Budget | None, price: float | None) -> None:
-    """Make sure that a budget in dollars is one of a model with a price; raises UsageError."""
-    if budget is not None and budget.unit == "usd" and price is None:
-        raise UsageError(
-            f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number of "
-            "documents or tokens"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerSpending:
-    """The texts and tokens that the worker of a store has sent, in all its runs."""
+    """Texts and tokens: what the worker of a store has sent in all its runs, or the most that it may."""
 
-    documents: int = 0
-    tokens: int = 0
+    documents: float = 0
+    tokens: float = 0
 
     @classmethod
     def kept_in(cls, state: LiveState) -> WorkerSpending:
         """Return the spending that a state has noted."""
-        noted = state.value(_SPENT) or {}
-        # A state of an earlier version has not noted the documents
-        documents = noted["documents"] if "documents" in noted else state.counters()["embedded_by_worker"]
-        return cls(int(documents), int(noted.get("tokens", 0)))
+        return cls(**(state.value(_SPENT) or {}))
+
+    @classmethod
+    def most(cls, budget: Budget | None, count: int, price: float | None) -> WorkerSpending:
+        """Return the most that a budget allows, in a store of `count` documents, by a price of a million tokens.
+
+        Raises UsageError: the budget is in dollars, and the price is not known.
+        """
+        if budget is None:
+            return cls(inf, inf)
+        match budget.unit:
+            case "share":
+                return cls(round(budget.amount * count), inf)
+            case "documents":
+                return cls(budget.amount, inf)
+            case "tokens":
+                return cls(inf, budget.amount)
+        if price is None:
+            raise UsageError(
+                f"--budget {budget}: the model's price is not known; give --price, a share such as 10%, or a number "
+                "of documents or tokens"
+            )
+        return cls(inf, budget.amount / price * 1e6 if price else inf)
 
 
 class Account:
-    """The spending of the worker on a store, in all its runs; kept in the state before anything is sent.
+    """The spending of the worker on a store, in all its runs; kept in the state before anything is sent."""
 
-    `room` says how many more texts may be sent, where the budget is one of documents or a share. `sleep` waits
-    for some seconds; it returns False where that was broken off, as somebody asks for something else.
-    """
+    def __init__(self, state: LiveState, tally: Tally, budget: Budget | None, count: int) -> None:
+        self.state = state
+        self.tally = tally
+        self.budget = budget
+        self.limit_to(count)
 
-    def __init__(
-        self,
-        state: LiveState,
-        tally: Tally,
-        budget: Budget | None,
-        pace: Pace | None,
-        *,
-        room: Callable[[], int],
-        sleep: Callable[[float], Any] = time.sleep,
-    ) -> None:
-        self.state, self.tally = state, tally
-        self._room, self._sleep = room, sleep
-        self.limit(budget, pace)
-
-    def limit(self, budget: Budget | None, pace: Pace | None) -> None:
-        """Go by this budget and pace from now on; what was spent stays spent."""
-        refuse_unpriced(budget, self.tally.price)
-        self.budget, self.pace = budget, pace
-        self._free_at = 0.0
+    def limit_to(self, count: int) -> None:
+        """Keep to the budget in a store of so many documents."""
+        self._most = WorkerSpending.most(self.budget, count, self.tally.price)
 
     @property
-    def documents(self) -> int:
-        """Texts that were sent."""
-        return WorkerSpending.kept_in(self.state).documents
+    def spent(self) -> WorkerSpending:
+        """Texts and tokens that were sent."""
+        return WorkerSpending.kept_in(self.state)
 
     @property
-    def tokens(self) -> int:
-        """Tokens that were sent, as they are counted."""
-        return WorkerSpending.kept_in(self.state).tokens
-
-    @property
-    def usd(self) -> float:
-        """Their price; 0 where none is known."""
-        return usd_of(self.tokens, self.tally.price) or 0.0
+    def room(self) -> float:
+        """Texts that a budget of texts still has room for; infinity for any other budget."""
+        return max(self._most.documents - self.spent.documents, 0)
 
     def fits(self, texts: Sequence[Text]) -> int:
         """Return how many of the texts, from the first, the budget still has room for."""
-        if self.budget is None:
-            return len(texts)
-        if self.budget.unit in ("share", "documents"):
-            return min(len(texts), self._room())
-        tokens = self.tokens + np.cumsum(self.tally.tokens(texts))
-        unit_price = (self.tally.price or 0.0) / 1e6 if self.budget.unit == "usd" else 1.0
-        return int((tokens * unit_price <= self.budget.amount).sum())
+        by_number = min(len(texts), self.room)
+        if self._most.tokens == inf:
+            return int(by_number)
+        tokens = self.spent.tokens + np.cumsum(self.tally.tokens(texts))
+        return int(min(by_number, (tokens <= self._most.tokens).sum()))
 
     def require_room(self, texts: Sequence[Text]) -> None:
         """Make sure that the budget has room for all of them, as `fits` says; raises `SpendingError`."""
         if self.fits(texts) < len(texts):
             raise SpendingError(f"the budget of {self.budget} is used up; raise --budget to go on")
 
-    def at_once(self, count: int) -> int:
-        """Return how many of `count` texts the pace lets go within five seconds, one at least."""
-        if self.pace is None:
-            return max(count, 1)
-        tokens_each = 1 if self.pace.unit == "documents" else 200  # about; each text is waited for by its own
-        return max(min(int(5 * self.pace.per_second / tokens_each), count), 1)
-
     def pay(self, texts: Sequence[Text]) -> int:
-        """Wait for the pace, note what the texts cost, and return their tokens."""
+        """Note what the texts cost, and return their tokens; raises as `require_room`."""
         self.require_room(texts)
         tokens = int(self.tally.tokens(texts).sum())
-        if self.pace is not None:
-            now = time.monotonic()
-            if self._sleep(max(self._free_at - now, 0.0)) is False:
-                raise SpendingError("asked to stop before the pace let the next texts go")
-            amount = tokens if self.pace.unit == "tokens" else len(texts)
-            self._free_at = max(self._free_at, now) + amount / self.pace.per_second
         self.note(len(texts), tokens)
         return tokens
 
     def note(self, documents: int, tokens: int) -> None:
         """Note texts that are sent, and their tokens; fewer than 0 are of texts that were not embedded."""
-        spent = WorkerSpending.kept_in(self.state)
+        spent = self.spent
         spent = WorkerSpending(max(spent.documents + documents, 0), max(spent.tokens + tokens, 0))
         self.state.note(_SPENT, asdict(spent))
+
+    def count(self, documents: int, tokens: int) -> None:
+        """Count texts that were embedded."""
+        usd = usd_of(tokens, self.tally.price) or 0.0
+        self.state.count({"embedded_by_worker": documents, "tokens": tokens, "usd": usd})
 
 
 class PayingEmbedder(WrappedEmbedder):
@@ -174,26 +131,23 @@ class PayingEmbedder(WrappedEmbedder):
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""
-        self.account.require_room(texts)
-        size = self.account.at_once(len(texts))
-        for first in range(0, len(texts), size):
-            chunk, done = texts[first : first + size], 0
-            tokens = self.account.pay(chunk)
+        done = 0
 
-            def keep_and_count(positions: Sequence[int], vectors: Vectors, first: int = first) -> None:
-                nonlocal done
-                keep([first + position for position in positions], vectors)
-                done += len(positions)
+        def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
+            nonlocal done
+            keep(positions, vectors)
+            done += len(positions)
 
-            try:
-                self.embedder.embed_each(chunk, role, keep_and_count, progress=progress)
-            except Exception:
-                if not done:  # of a part it is not known what it cost, nor of what a signal broke off
-                    self.account.note(-len(chunk), -tokens)
-                raise
-            finally:
-                if done:
-                    self._count(done, tokens)
+        tokens = self.account.pay(texts)
+        try:
+            self.embedder.embed_each(texts, role, keep_and_count, progress=progress)
+        except Exception:
+            if not done:  # of a part it is not known what it cost, nor of what a signal broke off
+                self.account.note(-len(texts), -tokens)
+            raise
+        finally:
+            if done:
+                self.account.count(done, tokens)
 
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
         """Embed texts that were embedded before; raises as `embed`."""
@@ -203,9 +157,5 @@ class PayingEmbedder(WrappedEmbedder):
         except Exception:
             self.account.note(-len(texts), -tokens)
             raise
-        self._count(0, tokens)
+        self.account.count(0, tokens)
         return vectors
-
-    def _count(self, documents: int, tokens: int) -> None:
-        usd = usd_of(tokens, self.account.tally.price) or 0.0
-        self.account.state.count({"embedded_by_worker": documents, "tokens": tokens, "usd": usd})

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
@@ -18,7 +18,6 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.embedders.cache import UNKNOWN_QUERY
 from migrate.embedders.own_database import OwnDatabase
 from migrate.files import real_path, state_folder
 from migrate.locations import hide_secrets
@@ -34,25 +33,18 @@ KEPT_QUERIES: Final = 20_000
 Counter = Literal[
     "queries",
     "degraded_queries",
-    "query_seconds",
     "embedded_by_queries",
     "embedded_by_worker",
-    "found_in_cache",
-    "written_back",
     "tokens",
     "usd",
     "embedder_failures",
-    "embedder_timeouts",
-    "refused_documents",
-    "old_queries",
-    "old_shown",
 ]
 """A name of what is counted, upwards. A query is degraded if it ranked documents without their true vectors."""
 
 WorkerPhase = Literal["none", "running", "paused", "stopped", "complete", "failed"]
 
 OLD_STORE: Final = "old store"
-"""Under this name a searcher notes what the old store adds."""
+"""Under this name a searcher notes how the old store compares with the new one."""
 
 STOP: Final = "stop"
 """Under this name a worker is asked to come to an end (`LiveState.note`)."""
@@ -80,9 +72,7 @@ class WorkerFacts:
 
     phase: WorkerPhase = "none"
     pid: int | None = None
-    spent_usd: float = 0.0
     message: str = ""
-    updated: float = 0.0
 
 
 def text_hash(text: str) -> bytes:
@@ -116,17 +106,16 @@ class LiveState(OwnDatabase):
     title = "live state"
     remedy = "remove it: true vectors are kept elsewhere"
     application_id = 0x4C4D4C56
-    version = 1
+    version = 2
     creation = (
         "CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID",
         "CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT "
         "NULL) WITHOUT ROWID",
         "CREATE INDEX true_by_change ON true_documents (change)",
         "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT, vector "
-        "BLOB NOT NULL, ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL, generation TEXT)",
+        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, vector BLOB NOT NULL, "
+        "ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL)",
         "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE history (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, facts TEXT NOT NULL)",
         "CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID",
         "CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID",
     )
@@ -149,11 +138,6 @@ class LiveState(OwnDatabase):
                 time.sleep(0.01)
         self._database.execute("PRAGMA synchronous = NORMAL")
         super().prepare()
-        with self.transaction():
-            # A file of an earlier version lacks this table: nobody knows who chose what it wants.
-            if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'choosers'"):
-                self._database.execute("CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID")
-                self._write("INSERT INTO choosers SELECT ? WHERE EXISTS (SELECT 1 FROM demand)", [(UNKNOWN_QUERY,)])
 
     # The store and its generations.
 
@@ -270,6 +254,11 @@ class LiveState(OwnDatabase):
             for vector, ids, scores, *columns in rows
         ]
 
+    def newest_query(self) -> int:
+        """Return the number of the query that was kept last; 0 where there is none."""
+        ((number,),) = self._read("SELECT max(number) FROM queries")
+        return number or 0
+
     # Counters and facts.
 
     def count(self, counts: Mapping[Counter, float]) -> None:
@@ -284,22 +273,13 @@ class LiveState(OwnDatabase):
         totals = dict(self._read("SELECT name, total FROM counters"))
         return {name: totals.get(name, 0.0) for name in get_args(Counter)}
 
-    def note_history(self, entry: Mapping[str, Any]) -> None:
-        """Keep what a chart over time shows, with the time of now."""
-        self._write("INSERT INTO history (at, facts) VALUES (?, ?)", [(time.time(), json.dumps(dict(entry)))])
-
-    def history(self) -> list[tuple[float, dict[str, Any]]]:
-        """Return what was noted, and when, in order."""
-        return [(at, json.loads(entry)) for at, entry in self._read("SELECT at, facts FROM history ORDER BY number")]
-
     def worker(self) -> WorkerFacts:
         """Return what the worker last said of itself."""
-        entry = self.value("worker") or {}
-        return WorkerFacts(**{field.name: entry[field.name] for field in fields(WorkerFacts) if field.name in entry})
+        return WorkerFacts(**(self.value("worker") or {}))
 
     def set_worker(self, entry: WorkerFacts) -> None:
-        """Say it; `updated` becomes now."""
-        self.note("worker", {**asdict(entry), "updated": time.time()})
+        """Say it."""
+        self.note("worker", asdict(entry))
 
     def note(self, name: str, value: Any) -> None:
         """Keep a fact under a name, as JSON holds it."""

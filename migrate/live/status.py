@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import get_args
 
 from migrate.audit.bounds import Outcome
 from migrate.errors import UsageError
-from migrate.live.control import Control, control_of, is_running
+from migrate.live.control import is_running, paused_at
 from migrate.live.generation import generation_of
 from migrate.live.monitor import CALIBRATION, LiveVerdict, Monitor
-from migrate.live.old_store import Additions
-from migrate.live.state import OLD_STORE, Counter, LiveState, WorkerFacts, state_path
-from migrate.live.worker import translation_of
+from migrate.live.state import Counter, LiveState, WorkerFacts, state_path
+from migrate.live.watch import translation_of
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
@@ -27,9 +26,8 @@ class LiveStatus:
     `verdict` is None before a worker has looked at it, `true` where neither a worker nor a searcher has seen the store
     that is there now. `waiting` are queries that were sampled and not looked at yet,
     of which `needed` are left to go before any is scored. `queued` are documents that were asked for and are not true.
-    `history` are facts over time, as `LiveState.note_history` keeps them. `old` is what the store before the migration
-    adds to the answers, None where it was not asked. `is_all_true` says that every vector of the store is the model's
-    own: it is a full re-embed, whatever is asked of it. `control` is what was last asked of the worker.
+    `is_all_true` says that every vector of the store is the model's own: it is a full re-embed, whatever is asked of
+    it. `paused_at` is the time of the pause that was asked of the worker, None where there is none.
     """
 
     location: str
@@ -42,20 +40,13 @@ class LiveStatus:
     is_running: bool
     worker: WorkerFacts
     counters: Mapping[Counter, float]
-    history: tuple[tuple[float, Mapping[str, Any]], ...]
     is_all_true: bool
-    old: Additions | None = None
-    control: Control = field(default_factory=Control)
+    paused_at: float | None = None
 
     @property
     def is_all_cached(self) -> bool:
         """True if every document has its true vector, in the cache at least."""
         return self.true is not None and 0 < self.count == self.true + self.refused
-
-    @property
-    def is_old_needed(self) -> bool:
-        """True while the store before the migration adds something to the answers."""
-        return self.old is not None and self.old.is_needed and not self.is_all_true
 
     @property
     def outcome(self) -> Outcome:
@@ -67,7 +58,9 @@ class LiveStatus:
     @property
     def share(self) -> float | None:
         """The share of the documents, 0-1, that have true vectors."""
-        return None if self.true is None else self.true / self.count if self.count else 0.0
+        if self.true is None:
+            return None
+        return self.true / self.count if self.count else 0.0
 
 
 def open_state(store: Store) -> LiveState:
@@ -87,7 +80,7 @@ def status_of(location: str) -> LiveStatus:
     count = store.info.count
     if is_all_true(store) and not state_path(store).exists():
         counters = dict.fromkeys(get_args(Counter), 0.0)
-        return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, (), is_all_true=True)
+        return LiveStatus(location, count, count, 0, 0, None, 0, False, WorkerFacts(), counters, is_all_true=True)
     with open_state(store) as state:
         monitor = Monitor.kept_in(state)
         if monitor is not None and monitor.translation != translation_of(store):
@@ -107,9 +100,7 @@ def status_of(location: str) -> LiveStatus:
             is_running=is_running(state),
             worker=state.worker(),
             counters=state.counters(),
-            history=tuple(state.history()),
-            old=None if (noted := state.value(OLD_STORE)) is None else Additions(**noted),
             # True vectors of files may be in the cache alone, which the first stage of a search knows nothing of.
             is_all_true=is_all_true(store) if as_files(store) is not None else 0 < count == true,
-            control=control_of(state),
+            paused_at=paused_at(state),
         )

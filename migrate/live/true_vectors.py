@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,40 +57,28 @@ class VectorMemory:
     """The vectors, (dim,), that were used last, by the hash of their text; `most` are held."""
 
     def __init__(self, dim: int, most: int) -> None:
-        self._most, self._clock = most, 0
-        self._vectors, self._used_at = np.empty((0, dim), np.float32), np.empty(0, np.int64)
-        self._row_of: dict[bytes, int] = {}
-        self._digests: list[bytes] = []
+        self._dim = dim
+        self._most = most
+        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._row_of
+        return digest in self._vectors
 
     def find(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """Return the places of those digests that are known, (n,), and copies of their vectors, (n, dim)."""
-        rows = np.fromiter(map(self._row_of.get, digests, repeat(-1)), np.intp, len(digests))  # type: ignore[arg-type]
-        present = np.flatnonzero(rows >= 0)
-        rows = rows[present]
-        self._used_at[rows] = self._ticks(len(rows))
-        return present, self._vectors[rows]
+        known = [(place, digest) for place, digest in enumerate(digests) if digest and digest in self._vectors]
+        rows = np.empty((len(known), self._dim), np.float32)
+        for row, (_, digest) in enumerate(known):
+            rows[row] = self._vectors[digest]
+            self._vectors.move_to_end(digest)
+        return np.array([place for place, _ in known], np.intp), rows
 
     def keep(self, digest: bytes, vector: Vectors) -> None:
-        """Hold a copy of a vector, in the row of the one that was used longest ago where there are enough."""
-        row = self._row_of.get(digest, len(self._digests))
-        if row == self._most:
-            row = int(self._used_at.argmin())
-            del self._row_of[self._digests[row]]
-        if row == len(self._vectors):
-            more = min(max(row, 256), self._most - row)
-            self._vectors = np.concatenate([self._vectors, np.empty((more, self._vectors.shape[1]), np.float32)])
-            self._used_at = np.concatenate([self._used_at, np.zeros(more, np.int64)])
-        self._digests[row : row + 1] = [digest]
-        self._vectors[row], self._row_of[digest] = vector, row
-        self._used_at[row] = self._ticks(1)[0]
-
-    def _ticks(self, count: int) -> NDArray[np.int64]:
-        """Return the next times of a clock that counts uses."""
-        self._clock += count
-        return np.arange(self._clock - count, self._clock)
+        """Hold a copy of a vector, in the place of the one that was used longest ago where there are enough."""
+        self._vectors[digest] = vector.astype(np.float32)
+        self._vectors.move_to_end(digest)
+        if len(self._vectors) > self._most:
+            self._vectors.popitem(last=False)
 
 
 class LiveVectors:
@@ -119,7 +107,7 @@ class LiveVectors:
         self._queries = VectorMemory(dim, 1_000)
         self._flights: dict[bytes, Future[None]] = {}
         self._absent: dict[bytes, float] = {}
-        self._refused: dict[bytes, str] = {}
+        self._refused: set[bytes] = set()
         self._batches = 0
         self._failing, self._slow = Pause(), Pause()
 
@@ -140,11 +128,6 @@ class LiveVectors:
                 self._queries.keep(digest, rows[0])
         vector: Vectors = rows[0]
         return vector
-
-    def knows_query(self, text: str) -> bool:
-        """Tell if the vector of a query is in memory: nothing is asked of the model for it."""
-        with self._lock:
-            return text_hash(text) in self._queries
 
     def in_memory(self, digests: Sequence[bytes | None]) -> tuple[NDArray[np.intp], Vectors]:
         """Return the places of those texts whose vectors are in memory, (n,), and these, (n, dim)."""
@@ -174,7 +157,6 @@ class LiveVectors:
                 for position, digest in enumerate(documents):
                     if position in vectors:
                         self._keep(digest, vectors[position])
-            self._count({"found_in_cache": len(vectors)})
 
         with suppress(RuntimeError):  # closed meanwhile
             wait([self._readers.submit(take)] if documents else [], timeout=max(seconds, 0))
@@ -208,7 +190,6 @@ class LiveVectors:
         done, late = wait(flights, timeout=seconds)
         if late and not done:
             self._slow.fail()
-            self._count({"embedder_timeouts": 1})
         elif done:
             self._slow.end()
 
@@ -242,11 +223,10 @@ class LiveVectors:
                 embedder = self._embedder
                 tokens_before = usage_tokens(embedder)
                 rows = with_choosers(embedder, {chooser}).embed_documents(list(documents.values()))
-        except InputError as error:
+        except InputError:
             if len(documents) == 1:
                 self.embedder.find(list(documents.values()), "document")  # if the cache is to blame, it fails again
-                self._refused[next(iter(documents))] = str(error)
-                self._count({"refused_documents": 1})
+                self._refused.add(next(iter(documents)))
                 return {}
             answers_of = [self._embedded({digest: document}, chooser) for digest, document in documents.items()]
             return {digest: vector for answer in answers_of for digest, vector in answer.items()}

@@ -7,25 +7,21 @@ only place.
 
 from __future__ import annotations
 
-import logging
 import os
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from migrate.audit.bounds import Outcome
 from migrate.check.facts import require_model
-from migrate.cost import tally_of, usd_of
+from migrate.cost import tally_of
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.base import Embedder, with_model
-from migrate.embedders.cache import are_cached, cache_of, is_kept, with_choosers
+from migrate.embedders.cache import are_cached, cache_of, is_kept
 from migrate.errors import (
     InputError,
     LeadMigrateError,
@@ -36,75 +32,29 @@ from migrate.errors import (
     UsageError,
     VectorError,
 )
-from migrate.files import canonical_json, output_lock
-from migrate.live.control import Control, begin_control, control_at_start, control_of, note_obeyed
-from migrate.live.generation import confidence_of, generation_of, model_of
-from migrate.live.monitor import LiveVerdict, Monitor, ServedPool
-from migrate.live.old_store import MAY_GO, Additions
+from migrate.live.control import note_obeyed, only_worker, paused_at
+from migrate.live.generation import generation_of, model_of
 from migrate.live.options import WorkerOptions
-from migrate.live.paying import Account, PayingEmbedder, WorkerSpending, refuse_unpriced
-from migrate.live.state import (
-    OLD_STORE,
-    STOP,
-    Counter,
-    LiveState,
-    ServedQuery,
-    WorkerFacts,
-    WorkerPhase,
-    state_path,
-    text_hash,
-)
+from migrate.live.paying import Account, PayingEmbedder, WorkerSpending
+from migrate.live.state import STOP, LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
+from migrate.live.survey import LiveSurvey, survey_store
+from migrate.live.watch import Watch, chosen_by_served
 from migrate.live.writing import VectorWriter, require_served
 from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches, needs_proof
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
-from migrate.stores.serving import is_cosine
-from migrate.translate import batch_rows
-from migrate.vectors import Document, Vectors, unit_rows
-
-_log = logging.getLogger(__name__)
+from migrate.vectors import Document, Vectors
 
 _BATCH: Final = 64
 _POLL_S: Final = 1.0
-_SAID: Final = "own verdict that was told"
+_MOST_FAILURES: Final = 5
+"""Failures in a row of a store that changes while it is read, after which the worker ends."""
+_DATABASE_SURVEY_S: Final = 600.0
+"""Seconds between surveys of a database, which other programs write to."""
 _NEWS: Final = 0.02
 """The share of the documents that others have had embedded, from which on the store is surveyed anew."""
-
-
-@dataclass
-class LiveSurvey:
-    """The documents of a store: hashes of the texts of the `true` ones by id; ids `remaining`, in their order.
-
-    `in_store` are the true ones whose vector in the store is the true one: all of a database, some of files. `embedded`
-    are those of a database whose vectors the cache has and the store has not. `counters` are those of the survey,
-    `judged` counts what the verdict has had embedded since. `bitwise` is True if all that is true in the store is so to
-    the last bit; `refused` are texts that the model takes no vector of. `unproven` are the documents of `remaining`
-    whose vectors the store calls true, and the cache does not know.
-    """
-
-    count: int = 0
-    counters: Mapping[Counter, float] = field(default_factory=dict)
-    true: dict[str, bytes] = field(default_factory=dict)
-    in_store: set[str] = field(default_factory=set)
-    embedded: list[str] = field(default_factory=list)
-    remaining: list[str] = field(default_factory=list)
-    unproven: list[str] = field(default_factory=list)
-    judged: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    refused: int = 0
-    bitwise: bool = True
-
-    @property
-    def is_complete(self) -> bool:
-        """True if every document has its true vector, but those that the model refuses."""
-        return not self.embedded and not self.remaining and len(self.true) + self.refused == self.count
-
-    @property
-    def is_all_in_store(self) -> bool:
-        """True if the store itself is complete: it is searched by true vectors alone."""
-        return self.is_complete and len(self.in_store) == len(self.true)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,49 +72,39 @@ class WorkerReport:
 class Worker:
     """One run of the worker of the store at a location: a translated one, with texts.
 
-    `embedder` is the model that it was translated for, behind its cache. `tell` is called with a sentence when the
-    store before the migration, if searchers ask it too, may be switched off.
+    `embedder` is the model that it was translated for, behind its cache.
     """
 
-    def __init__(
-        self,
-        location: str,
-        embedder: Embedder,
-        options: WorkerOptions | None = None,
-        *,
-        tell: Callable[[str], object] = _log.info,
-    ) -> None:
-        self.location, self.options, self._tell_user = location, options or WorkerOptions(), tell
-        budget, pace = Control().budget_of(self.options), Control().pace_of(self.options)
+    def __init__(self, location: str, embedder: Embedder, options: WorkerOptions | None = None) -> None:
+        self.location = location
+        self.options = options or WorkerOptions()
+        budget = budget_of(self.options)
         store = open_store(location)
         _check_fits(store, embedder)
         require_served(store)
         self.state = LiveState(state_path(store))
         try:
-            tally = tally_of(embedder, self.options.price)
-            self.account = Account(self.state, tally, budget, pace, room=self._room, sleep=self._wait)
-            self.embedder = with_model(embedder, lambda model: PayingEmbedder(model, self.account))
-            self.control = control_at_start(self.state, self.options)
-            self.account.limit(self.control.budget_of(self.options), self.control.pace_of(self.options))
-            self.writer = VectorWriter(self.state)
+            self.account = Account(self.state, tally_of(embedder, self.options.price), budget, store.info.count)
         except BaseException:
             self.state.close()
             raise
-        self.store, self.survey = store, LiveSurvey()
-        self._monitor = Monitor()
-        self._verdict: LiveVerdict | None = None
-        self._surveyed_at = self._looked_at = self._noted_at = -np.inf
+        self.embedder = with_model(embedder, lambda model: PayingEmbedder(model, self.account))
+        self.writer = VectorWriter(self.state)
+        self.store = store
+        self.survey = LiveSurvey()
+        self._watch = Watch(self.state, self.options)
+        self._paused_at = paused_at(self.state)
+        self._surveyed_at = -np.inf
+        self._embedded_by_queries = 0.0  # by then
+        self._unsurveyed = 0.0  # documents that the verdict has had embedded since
         self._failures = 0
-        self._is_old_told = False
         self._is_proven = not needs_proof(self.embedder)
         self._is_unaffordable = False  # the proof, without which nothing is embedded
 
     def run(self) -> WorkerReport:
         """Work until somebody asks to stop, or, `once`, until nothing is left to do."""
-        with self.state, ExitStack() as stack:
-            self._take_lock(stack)
+        with self.state, only_worker(self.state, self.location):
             self.state.note(STOP, False)
-            begin_control(self.state, self.options, self.account.tally.price)
             phase: WorkerPhase = "failed"
             message = "broke off"
             try:
@@ -177,29 +117,16 @@ class Worker:
                 raise
             finally:
                 self._say(phase, message)
-                self._note_history(now=True)
                 del self.store  # a folder that a database gives to one process is free again
         survey = self.survey
         return WorkerReport(phase, survey.count, len(survey.true), survey.refused, survey.bitwise, message)
-
-    def _take_lock(self, stack: ExitStack) -> None:
-        """Be the one worker of the store; who looks if there is one holds its lock for a moment, and is waited for."""
-        deadline, lock = time.monotonic() + 1.0, self.state.path.with_name("worker")
-        while time.monotonic() < deadline:
-            with suppress(LockedError):
-                stack.enter_context(output_lock(lock))
-                return
-            time.sleep(0.02)
-        pid = self.state.worker().pid
-        raise LockedError(
-            f"{self.location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
-        )
 
     def _work(self) -> tuple[WorkerPhase, str]:
         while True:
             if self.state.value(STOP):
                 return "stopped", "asked to stop"
-            self._obey()
+            self._paused_at = paused_at(self.state)
+            note_obeyed(self.state, self._paused_at)
             try:
                 idle = self._turn()
             except (RemoteError, LockedError) as error:
@@ -209,7 +136,7 @@ class Worker:
                 manifest = self.store.info.manifest
                 model = None if manifest is None else manifest.model
                 is_ours = model is not None and model == self.embedder.identity  # not after a rollback
-                if self._is_in_files or self._failures >= 5 or not is_ours:
+                if self._is_in_files or self._failures >= _MOST_FAILURES or not is_ours:
                     raise
                 self._pause(str(error))
                 self._surveyed_at = -np.inf
@@ -217,7 +144,7 @@ class Worker:
             self._failures = 0
             if idle is not None:
                 phase, message = idle
-                if self.options.once and not self._is_paused:
+                if self.options.once and self._paused_at is None:
                     self._look(now=True)
                     return phase, message
                 self._say(phase, message)
@@ -225,43 +152,25 @@ class Worker:
 
     def _turn(self) -> tuple[WorkerPhase, str] | None:
         """Take one step of the work; return the phase and why, where there was nothing to write."""
+        is_paused = self._paused_at is not None
         is_surveyed = self._surveyed_at > -np.inf
-        if not (self._is_paused and is_surveyed) and self._is_other():
+        if not (is_paused and is_surveyed) and self._is_other():
             self._survey()
-        if self._is_paused:
+        if is_paused:
             return "paused", ""
         if not self._is_proven:
             self._prove_model()
-        self._look()
-        self._tell_of_old_store()
-        self._note_history()
+        self._look(now=False)
         documents = self._next()
-        stops = None
-        if documents:
-            self._say("running", "")
-            stops = self._fill(documents)
-        if documents and stops is None:
-            return None
-        if stops is not None:
-            return "paused", stops
-        return self._end()
+        if not documents:
+            return self._end()
+        self._say("running", "")
+        stops = self._fill(documents)
+        return None if stops is None else ("paused", stops)
 
     @property
     def _is_in_files(self) -> bool:
         return as_files(self.store) is not None
-
-    @property
-    def _is_paused(self) -> bool:
-        return self.control.paused_at is not None
-
-    def _obey(self) -> None:
-        """Go by what was asked for since the last batch."""
-        control = control_of(self.state)
-        if control != self.control:
-            self.control = control
-            self.account.limit(control.budget_of(self.options), control.pace_of(self.options))
-            self._is_unaffordable = False
-        note_obeyed(self.state, control)
 
     def _end(self) -> tuple[WorkerPhase, str] | None:
         """Return the phase and why, where nothing is left; None where another look at the store found something."""
@@ -290,17 +199,13 @@ class Worker:
 
     def _is_other(self) -> bool:
         """Tell if the store may hold other documents than the survey has seen, or the cache many more."""
-        if self._since("embedded_by_queries") + self.survey.judged >= max(_NEWS * self.survey.count, 1):
+        by_queries = self.state.counters()["embedded_by_queries"] - self._embedded_by_queries
+        if self._surveyed_at == -np.inf or by_queries + self._unsurveyed >= max(_NEWS * self.survey.count, 1):
             return True
         files = as_files(self.store)
-        if files is None or self._surveyed_at == -np.inf:
-            return time.monotonic() - self._surveyed_at >= 600  # seconds between surveys of a database
+        if files is None:
+            return time.monotonic() - self._surveyed_at >= _DATABASE_SURVEY_S
         return not files.is_as_opened()
-
-    def _since(self, *names: Counter) -> int:
-        """Return how much was counted since the survey."""
-        counters = self.state.counters()
-        return int(sum(counters[name] - self.survey.counters.get(name, 0) for name in names))
 
     def _prove_model(self) -> None:
         """Make sure that the model behind an API still gives the vectors that the cache and the store have."""
@@ -325,54 +230,19 @@ class Worker:
             return
 
     def _survey(self) -> None:
-        """Find out which documents are true in the store: their vector is the one that the cache has of their text."""
+        """Find out which documents are true in the store that is there now, and note it for searchers."""
         store = self.store = open_store(self.location)
         _check_fits(store, self.embedder)
-        self._adopt(store)
-        refused = self.state.refused()
-        survey = LiveSurvey(store.info.count, self.state.counters())
-        ranked: list[tuple[float, int, str]] = []
-        confidence, cosine = confidence_of(store), is_cosine(store.info)
-        for start, ids, vectors, documents in _blocks(store):
-            cached = self.embedder.find(documents, "document")
-            for number, document in enumerate(documents):
-                digest, row = text_hash(document.text), start + number
-                survey.rows[ids[number]] = row
-                if refused.get(document.id, (None,))[0] == digest:
-                    survey.refused += 1
-                    continue
-                true = cached.get(number)
-                sure = 0.0 if confidence is None or np.isnan(confidence[row]) else float(confidence[row])
-                if true is not None and not store.info.exact:  # it keeps codes: nothing to compare
-                    same, bitwise = sure == 1, False
-                else:
-                    same, bitwise = _same(vectors[number], true, cosine=cosine)
-                if same:
-                    survey.in_store.add(document.id)
-                    survey.bitwise &= bitwise
-                if same or (true is not None and self._is_in_files):
-                    survey.true[document.id] = digest
-                elif true is not None:
-                    survey.embedded.append(document.id)
-                else:
-                    ranked.append((sure, row, document.id))
-                    if sure == 1:
-                        survey.unproven.append(document.id)
-        survey.remaining = [doc_id for *_, doc_id in sorted(ranked, reverse=True)]  # taken from the end
-        self.state.settle(survey.true, refused.keys() & set(survey.remaining))
-        self.survey, self._surveyed_at = survey, time.monotonic()
-
-    def _adopt(self, store: Store) -> None:
-        """Note which store this is; another one than the last ends the epoch of the monitor."""
+        self.account.limit_to(store.info.count)
         self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
-        translation, monitor = translation_of(store), Monitor.kept_in(self.state)
-        if monitor is not None and monitor.translation != translation:
-            queries = self.state.kept_queries(monitor.last, limit=10**6)
-            monitor = replace(monitor.new_epoch(), last=max([monitor.last, *(query.number for query in queries)]))
-        # another margin is another question to the same scores
-        margin, origin = self.options.margin, self.options.margin_from
-        self._monitor = replace(monitor or Monitor(), translation=translation, margin=margin, margin_from=origin)
-        self._monitor.keep(self.state)
+        self._watch.adopt(store)
+        refused = self.state.refused()
+        self._embedded_by_queries = self.state.counters()["embedded_by_queries"]
+        self._unsurveyed = 0.0
+        survey = survey_store(store, self.embedder, refused)
+        self.state.settle(survey.true, refused.keys() & set(survey.remaining))
+        self.survey = survey
+        self._surveyed_at = time.monotonic()
 
     def _next(self) -> list[Document]:
         """Return what to write next: what is embedded already, the most wanted, then, where others are to be, these."""
@@ -380,7 +250,7 @@ class Worker:
         if survey.embedded:
             ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
             return self._documents([doc_id for doc_id in ids if doc_id not in survey.true])
-        size = min(self._room(), self.account.at_once(_BATCH))
+        size = int(min(self._room(), _BATCH))
         if size <= 0:
             return []
         queued = (doc_id for doc_id in self.state.queue(_BATCH) if doc_id in survey.rows)
@@ -392,15 +262,9 @@ class Worker:
                 ids.append(doc_id)
         return self._documents(ids)
 
-    def _room(self) -> int:
+    def _room(self) -> float:
         """Return how many more documents may be embedded, where the budget is one of documents or used up."""
-        budget, survey = self.account.budget, self.survey
-        if self._is_unaffordable:
-            return 0
-        if budget is None or budget.unit not in ("share", "documents"):
-            return survey.count
-        most = round(budget.amount * self.store.info.count if budget.unit == "share" else budget.amount)
-        return max(most - self.account.documents, 0)
+        return 0 if self._is_unaffordable else self.account.room
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
@@ -410,11 +274,10 @@ class Worker:
 
     def _fill(self, documents: Sequence[Document]) -> str | None:
         """Embed documents and hand them to the writer; return why that is the end of it, where it is."""
-        self._note_choosers()
+        self.embedder = chosen_by_served(self.embedder, self.state)
         cached = are_cached(self.embedder, documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
-        fits = self.account.fits(new)
-        unpaid = {document.id for document in new[fits:]}
+        unpaid = {document.id for document in new[self.account.fits(new) :]}
         batch = [document for document in documents if document.id not in unpaid]
         try:
             for chunk, vectors in self._embedded(batch):
@@ -432,103 +295,39 @@ class Worker:
         self.survey.remaining.extend(sorted(unpaid))
         return f"the budget of {self.account.budget} is used up"
 
-    def _note_choosers(self) -> None:
-        """Have the cache remember that what is embedded from now on was chosen by the queries that were served."""
-        self.embedder = with_choosers(self.embedder, self.state.choosers(), group=str(self.state.path))
-
     def _embedded(self, documents: Sequence[Document]) -> Iterator[tuple[Sequence[Document], Vectors]]:
         """Yield the documents with their vectors; what the model refuses is noted, and left out."""
         if not documents:
             return
         try:
             yield documents, self.embedder.embed_documents(list(documents))
-        except SpendingError:  # somebody asks for something else before the pace lets them go
-            self.survey.remaining.extend(document.id for document in documents)
         except InputError as error:
             if len(documents) == 1:
                 self.embedder.find(list(documents), "document")  # if the cache is to blame, it fails again
                 document = documents[0]
                 self.state.refuse({document.id: (text_hash(document.text), str(error))})
-                self.state.count({"refused_documents": 1})
                 self.survey.refused += 1
                 return
             half = len(documents) // 2
             yield from self._embedded(documents[:half])
             yield from self._embedded(documents[half:])
 
-    # Watching.
+    # Watching and telling.
 
-    def _look(self, *, now: bool = False) -> None:
-        """Let the monitor look at queries that were sampled since, and tell what it says."""
-        since = time.monotonic() - self._looked_at
-        if self._verdict is None:
-            self._verdict = self._monitor.verdict()
-        if not now and since < _POLL_S:
+    def _look(self, *, now: bool) -> None:
+        """Let queries that were sampled since be judged, as far as the budget has room for their documents."""
+        if self.survey.remaining and self._room() <= 0:
             return
-        queries = self.state.kept_queries(self._monitor.last, limit=200)
-        if now or len(queries) >= 50 or since >= 60:
-            self._looked_at = time.monotonic()
-            if len(queries) >= self._monitor.wants and (self._room() or not self.survey.remaining):
-                try:
-                    self._judge(queries)
-                except (SpendingError, InputError):  # its documents cannot be paid for, or not be embedded: no verdict
-                    return
-                queries = []
-        self._verdict = self._monitor.verdict(len(queries))
-        self._tell(self._verdict)
-
-    def _judge(self, queries: Sequence[ServedQuery]) -> None:
-        true, n_embedded = self.survey.in_store, self._since("embedded_by_worker")
-        is_true = np.array([doc_id in true for batch in self.store.scan() for doc_id in batch.ids], dtype=bool)
-        self._note_choosers()
+        embedded = self.state.counters()["embedded_by_worker"]
         try:
-            pool = ServedPool(self.store, self.embedder, queries, is_true, seed=self.options.seed)
-            self._monitor = self._monitor.judged(pool)
-            self._monitor.keep(self.state)
+            self._watch.look(self.store, self.embedder, self.survey, now=now)
         finally:
-            self.survey.judged += self._since("embedded_by_worker") - n_embedded
-
-    def _tell(self, verdict: LiveVerdict) -> None:
-        """Run the shell command where the verdict has become NOT SAFE: once, and whatever comes of it."""
-        if self.state.value(_SAID) == str(verdict.outcome):
-            return
-        if verdict.outcome is Outcome.NOT_SAFE and self.options.on_unsafe:
-            with suppress(subprocess.TimeoutExpired, OSError):
-                subprocess.run(  # noqa: S602 - the user's own command line
-                    self.options.on_unsafe,
-                    shell=True,
-                    input=canonical_json(asdict(verdict)).encode(),
-                    timeout=60,
-                    check=False,
-                    env={**os.environ, "LIVE_STORE": self.location, "LIVE_VERDICT": str(verdict.outcome)},
-                )
-        self.state.note(_SAID, str(verdict.outcome))
-
-    # Telling.
-
-    def _tell_of_old_store(self) -> None:
-        """Say once that the store before the migration is no longer needed, as what it adds to answers shows."""
-        noted = self.state.value(OLD_STORE)
-        is_needed = noted is None or (Additions(**noted).is_needed and not self.survey.is_all_in_store)
-        if not is_needed and not self._is_old_told:
-            adds = f"the old store adds nothing to true vectors: {MAY_GO}"
-            self._tell_user(f"{self.location}: {adds if self.survey.is_all_in_store else Additions(**noted)}")
-        self._is_old_told = not is_needed
+            self._unsurveyed += self.state.counters()["embedded_by_worker"] - embedded
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
-        status = WorkerFacts(phase, os.getpid(), self.account.usd, message)
-        if replace(self.state.worker(), updated=0.0) != status:
-            self.state.set_worker(status)
-
-    def _note_history(self, *, now: bool = False) -> None:
-        if not now and time.monotonic() - self._noted_at < 60:
-            return
-        self._noted_at = time.monotonic()
-        counted: dict[str, Any] = {"count": self.survey.count, "true": len(self.survey.true)}
-        counted |= {"tokens": self.account.tokens, "usd": self.account.usd}
-        if self._verdict is not None and self._verdict.n_queries:
-            counted |= {name: getattr(self._verdict, name) for name in ("mean", "likely", "lower", "upper")}
-        self.state.note_history(counted)
+        facts = WorkerFacts(phase, os.getpid(), message)
+        if self.state.worker() != facts:
+            self.state.set_worker(facts)
 
     def _pause(self, reason: str) -> None:
         """Wait for a model or a server that does not answer, longer each time."""
@@ -537,58 +336,47 @@ class Worker:
         self._wait(min(2.0**self._failures, 60))
         self._failures += 1
 
-    def _wait(self, seconds: float) -> bool:
-        """Wait, unless somebody asks for something else; return whether it waited for so long."""
+    def _wait(self, seconds: float) -> None:
+        """Wait, unless somebody asks for something else."""
         end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
-            if self.state.value(STOP) or control_of(self.state) != self.control:
-                return False
+            if self.state.value(STOP) or paused_at(self.state) != self._paused_at:
+                return
             time.sleep(min(remaining, _POLL_S))
-        return True
+
+
+def budget_of(options: WorkerOptions) -> Budget | None:
+    """Return the budget of a worker; raises UsageError where it is none."""
+    return None if options.budget is None else Budget.parse(options.budget)
 
 
 def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> PlannedModel:
     """Return the model of a worker that would be started now, for what the budget leaves of what is not cached."""
     require_model(store.info.location, model_of(store), embedder.identity)
     tally = tally_of(embedder, options.price)
-    budget, spent = Control().budget_of(options), WorkerSpending()
+    most = WorkerSpending.most(budget_of(options), store.info.count, tally.price)
+    spent = WorkerSpending()
     if state_path(store).exists():
         with LiveState(state_path(store)) as state:
-            budget = control_at_start(state, options).budget_of(options)
             spent = WorkerSpending.kept_in(state)
-    refuse_unpriced(budget, tally.price)
     again = ASKED_AGAIN if needs_proof(embedder) else 0
     cap = SpendingCap()
     cap.meter(embedder, options.price)
 
     def documents() -> Iterator[Document]:
-        n_sent, n_tokens, stream = spent.documents + again, spent.tokens, iter(store.documents())
+        n_sent = spent.documents + again
+        n_tokens = spent.tokens
+        stream = iter(store.documents())
         while batch := list(islice(stream, _BATCH)):
             cached = are_cached(embedder, batch, "document")
             for document in (one for one, is_known in zip(batch, cached, strict=True) if not is_known):
-                n_sent, n_tokens = n_sent + 1, n_tokens + int(tally.tokens([document])[0])
-                if budget is not None and _is_beyond(budget, n_sent, n_tokens, store.info.count, tally.price):
+                n_sent += 1
+                n_tokens += int(tally.tokens([document])[0])
+                if n_sent > most.documents or n_tokens > most.tokens:
                     return
                 yield document
 
     return PlannedModel(embedder, cap, documents=documents, again=again)
-
-
-def _is_beyond(budget: Budget, documents: int, tokens: int, count: int, price: float | None) -> bool:
-    """Return whether so many texts, of so many tokens, are more than a budget."""
-    if budget.unit == "share":
-        return documents > round(budget.amount * count)
-    if budget.unit == "documents":
-        return documents > budget.amount
-    spent = tokens if budget.unit == "tokens" else usd_of(tokens, price) or 0.0
-    return spent > budget.amount
-
-
-def translation_of(store: Store) -> str:
-    """Name the translation that gave the vectors without a true one; true vectors that come do not change it."""
-    manifest = store.info.manifest
-    inputs = None if manifest is None else dict(manifest.inputs)
-    return canonical_json(inputs)
 
 
 def _check_fits(store: Store, embedder: Embedder) -> None:
@@ -603,23 +391,3 @@ def _check_fits(store: Store, embedder: Embedder) -> None:
         )
     if not is_kept(embedder):
         raise UsageError(f"{location}: a worker writes what is cached, and nothing would be; name a file with --cache")
-
-
-def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:
-    documents, start = store.documents(), 0
-    for batch in store.scan(batch_size=batch_rows(store.info.dim)):
-        texts = list(islice(documents, len(batch)))
-        if [document.id for document in texts] != list(batch.ids):
-            raise StoreError(f"{store.info.location}: the store changed while it was read; run again")
-        yield start, batch.ids, batch.vectors, texts
-        start += len(batch)
-
-
-def _same(stored: Vectors, true: Vectors | None, *, cosine: bool) -> tuple[bool, bool]:
-    """Tell if a vector of the store is the true one, and if it is so to the bit."""
-    if true is None or stored.shape != true.shape:
-        return False, False
-    if np.array_equal(stored, true):
-        return True, True
-    near = cosine and np.allclose(unit_rows(stored[None]), unit_rows(true[None]), rtol=0, atol=1e-6)
-    return bool(near), False

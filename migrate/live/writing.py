@@ -37,7 +37,6 @@ class VectorWriter:
             return len(hashes)
         ids = self.replace(store, hashes, vectors)
         self.state.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
-        self.state.count({"written_back": len(ids)})
         return len(ids)
 
     def replace(self, store: DatabaseStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:

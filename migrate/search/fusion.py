@@ -77,20 +77,11 @@ class RankComparison:
         if len(ranking) < _FEWEST:
             return
         best = set(ranking[:_BEST])
-        self._add_found(len(best.intersection(new[:_FIRST])), len(best.intersection(old[:_FIRST])))
-
-    def _add_found(self, new: float, old: float) -> None:
-        self.new_found, self.old_found = self.new_found + new, self.old_found + old
+        self.new_found += len(best.intersection(new[:_FIRST]))
+        self.old_found += len(best.intersection(old[:_FIRST]))
         if self.new_found > _LATEST:
-            self.new_found, self.old_found = self.new_found / 2, self.old_found / 2
-
-    def include(self, newer: Self) -> float:
-        """Add queries that were counted elsewhere, and return which share of a mean is theirs, 0-1."""
-        self.queries += newer.queries
-        their_share = min(newer.queries / max(min(self.queries, _RECENT), 1), 1.0)
-        self.agreement += (newer.agreement - self.agreement) * their_share
-        self._add_found(newer.new_found, newer.old_found)
-        return their_share
+            self.new_found /= 2
+            self.old_found /= 2
 
     def weight(self, count: int) -> float:
         """Return the weight, 0-2, of the old model's ranks, in a store of `count` documents; the new one has the rest.

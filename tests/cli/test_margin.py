@@ -82,8 +82,6 @@ def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged
 def test_the_verdict_of_a_live_store_remembers_where_its_margin_is_from():
     kept = Monitor(0.8, margin_from="LEAD_MIGRATE_MARGIN").as_json()
     assert Monitor.of_json(kept).verdict().margin_from == "LEAD_MIGRATE_MARGIN"
-    del kept["margin_from"]
-    assert Monitor.of_json(kept).margin_from == ""
 
 
 def test_what_is_remarked_of_a_margin():

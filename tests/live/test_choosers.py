@@ -5,7 +5,8 @@ import pytest
 from worker_tools import Hashed, translate
 
 from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder
-from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.options import LiveLimits
+from migrate.live.searcher import LiveSearcher
 from migrate.live.worker import Worker, WorkerOptions
 from migrate.selection.choosers import choosers_in, digests_of
 from migrate.steps.reembed.fill import backfill_store

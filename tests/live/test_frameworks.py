@@ -11,7 +11,8 @@ from openai_server import KEY, OpenAIServer, vector_of
 from migrate.embedders import load_embedder
 from migrate.errors import UsageError
 from migrate.live.langchain import LiveVectorStore
-from migrate.live.searcher import LiveLimits, LiveSearcher
+from migrate.live.options import LiveLimits
+from migrate.live.searcher import LiveSearcher
 
 pytestmark = pytest.mark.slow
 
@@ -50,10 +51,8 @@ def test_the_vector_store_of_langchain(searcher):
     scored = store.similarity_search_with_score(QUESTION, k=4)
     assert [document for document, _ in scored] == found
     np.testing.assert_allclose([score for _, score in scored], scores, rtol=1e-5)
-    assert store.similarity_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4) == found
     relevant = store.similarity_search_with_relevance_scores(QUESTION, k=4, score_threshold=float(scores[1]) - 1e-6)
     assert [document.id for document, _ in relevant] == ids[:2]
-    assert [document.id for document in store.get_by_ids(["d5", "not there", "d3"])] == ["d5", "d3"]
 
 
 def test_it_takes_filters_and_is_awaited(searcher):
@@ -92,17 +91,7 @@ def test_a_search_that_is_not_there_is_refused_in_a_line(searcher):
     with pytest.raises(UsageError, match=r'no search by maximal marginal relevance .*use search_type="similarity"'):
         retriever.invoke(QUESTION)
     with pytest.raises(UsageError, match="maximal marginal relevance"):
-        store.max_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4)
-    with pytest.raises(UsageError, match="maximal marginal relevance"):
-        asyncio.run(store.amax_marginal_relevance_search_by_vector(vector_of(QUESTION, DIM).tolist(), k=4))
-
-
-def test_a_location_will_do(searcher, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    model = searcher.generation.vectors.embedder
-    store = LiveVectorStore(searcher.location, model, limits=searcher.limits)
-    assert store.similarity_search(QUESTION) == LiveVectorStore(searcher).similarity_search(QUESTION)
-    store.searcher.close()
+        asyncio.run(retriever.ainvoke(QUESTION))
 
 
 try:
@@ -144,10 +133,3 @@ def test_the_retriever_of_llamaindex(nodes):
     assert found[0].node.get_content() == texts()[int(ids[0][1:])]
     assert found[0].node.metadata == {"topic": int(ids[0][1:]) % 7}
     assert [one.node.node_id for one in asyncio.run(nodes.aretrieve(QUESTION))] == ids
-
-
-def test_a_query_of_llamaindex_may_bring_its_vector(nodes):
-    from llama_index.core.schema import QueryBundle
-
-    asked = QueryBundle("something else", embedding=vector_of(QUESTION, DIM).tolist())
-    assert [one.node.node_id for one in nodes.retrieve(asked)] == best(3)[0]

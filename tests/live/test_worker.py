@@ -1,6 +1,5 @@
 """The worker: what it writes, in which order, within what, and what becomes of it when it is killed."""
 
-import json
 import shutil
 import threading
 import time
@@ -21,21 +20,20 @@ from migrate.audit.bounds import Outcome
 from migrate.cost import tally_of
 from migrate.embed import reembed_store
 from migrate.embedders.cache import CachedEmbedder
-from migrate.errors import LockedError, RemoteError, SpendingError, StoreError, UsageError, VectorError
+from migrate.errors import LockedError, RemoteError, StoreError, UsageError, VectorError
 from migrate.live.control import (
     is_running,
     stop_worker,
 )
-from migrate.live.monitor import LiveVerdict, Monitor
-from migrate.live.paying import Account, Pace, PayingEmbedder, WorkerSpending
-from migrate.live.report import metrics_text, status_document, status_sections, verdict_sentence
-from migrate.live.searcher import LiveLimits, LiveSearcher
-from migrate.live.state import OLD_STORE, STOP, LiveState, ServedQuery, state_path
+from migrate.live.monitor import Monitor
+from migrate.live.options import LiveLimits
+from migrate.live.paying import Account, PayingEmbedder, WorkerSpending
+from migrate.live.report import status_document, status_text, verdict_sentence
+from migrate.live.searcher import LiveSearcher
+from migrate.live.state import STOP, LiveState, ServedQuery, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions
 from migrate.live.writing import VectorWriter
-from migrate.report.page import report_page
-from migrate.report.terminal import report_text
 from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import switch
@@ -200,15 +198,8 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
     assert asked[0] == asked[1] < asked[2]
 
 
-def test_a_state_of_an_earlier_version_counts_the_documents_that_were_embedded(location):
-    with state_of(location) as state:
-        state.note("own spent by the worker", {"tokens": 5})
-        state.count({"embedded_by_worker": 7})
-        assert WorkerSpending.kept_in(state) == WorkerSpending(documents=7, tokens=5)
-
-
 def test_a_budget_in_dollars_needs_a_price(location, embedder):
-    with pytest.raises(UsageError, match="price is not known"):
+    with pytest.raises(UsageError, match="--budget \\$1: the model's price is not known; give --price"):
         Worker(location, embedder, options(budget="$1"))
     Worker(location, embedder, options(budget="$0.001", price=2.0)).run()
     with state_of(location) as state:
@@ -223,11 +214,6 @@ def test_a_model_that_no_cache_keeps_is_refused_with_what_fits_it(location, tmp_
         Worker(location, Kept(), ONCE)
     with pytest.raises(UsageError, match="nothing would be; name a file with --cache"):
         Worker(location, Hashed(), ONCE)
-
-
-def test_a_pace_that_is_none_is_refused():
-    with pytest.raises(UsageError, match="such as 20/s"):
-        Pace.parse("20")
 
 
 @pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
@@ -359,7 +345,7 @@ def test_two_workers_of_one_store_are_one_too_many(location, embedder):
         wait_for(lambda: is_running(state) and state.worker().phase in ("running", "complete"))
         with pytest.raises(LockedError, match="another worker"):
             other.run()
-        assert stop_worker(state, seconds=30)
+        assert stop_worker(state)
         assert not is_running(state)
         assert state.worker().phase == "stopped"
 
@@ -384,21 +370,6 @@ def test_a_worker_that_is_killed_loses_nothing(location, moment, embedder, tmp_p
     assert paid <= 110, "nothing was embedded twice"
 
 
-def test_the_command_is_run_once_when_the_verdict_becomes_not_safe(location, embedder, tmp_path):
-    told = tmp_path / "told"
-    worker = Worker(location, embedder, options(on_unsafe=f'cat >> "{told}"; echo " $LIVE_VERDICT" >> "{told}"'))
-    bad = LiveVerdict(Outcome.NOT_SAFE, 1, 90, 0.5, 0.5, 0.4, 0.6, 0.95, 0.96, 0.87)
-    with worker.state:
-        for _ in range(3):
-            worker._tell(bad)
-        worker._tell(LiveVerdict(Outcome.SAFE, 1, 90, 1.0, 1.0, 0.97, 1.0, 0.95, 0.96, 0.87))
-        assert len(told.read_text().splitlines()) == 1
-        worker._tell(bad)
-    lines = told.read_text().splitlines()
-    assert len(lines) == 2
-    assert json.loads(lines[0].rsplit("} ", 1)[0] + "}")["outcome"] == "NOT SAFE"
-
-
 def test_served_queries_come_to_a_verdict(location, embedder):
     store, rng = open_store(location), np.random.default_rng(0)
     batch = read_all(store.scan())
@@ -418,7 +389,6 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         monitor = Monitor.kept_in(state)
         assert monitor.calibration is not None or monitor.high.count
         assert status_of(location).verdict.outcome in set(Outcome)
-        assert state.history()
         state.keep_queries(queries[:60])
     Worker(location, embedder, options(budget="110")).run()
     with state_of(location) as state:
@@ -426,8 +396,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
     status = status_of(location)
     assert "agreement@10" in verdict_sentence(status), "the first stage knows translated vectors"
     assert verdict_sentence(replace(status, is_all_true=True)).startswith("SAFE: every vector is the model's own")
-    assert 'lead_migrate_live_agreement{store="' in metrics_text(status)
-    assert "quality over time" in report_page(status_sections(status))
+    assert status_document(status)["verdict"]["n_queries"] > 0
 
 
 def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, tmp_path):
@@ -509,22 +478,6 @@ def vectors_by_id(location, ids):
     return dict(zip(batch.ids, batch.vectors.copy(), strict=True))
 
 
-def test_the_pace_holds_within_one_call(tmp_path, embedder):
-    waited = []
-    with LiveState(tmp_path / "state.sqlite") as state:
-        pace = Pace.parse("2/s")
-        account = Account(state, tally_of(embedder, None), None, pace, room=lambda: 0, sleep=waited.append)
-        model, texts = PayingEmbedder(Hashed(), account), [Document(str(row), f"text {row}") for row in range(35)]
-        kept = {}
-        model.embed_each(texts, "document", lambda places, rows: kept.update(zip(places, rows, strict=True)))
-        assert np.array_equal([kept[row] for row in range(35)], Hashed().embed(texts, "document"))
-        assert [round(seconds) for seconds in waited] == [0, 5, 10, 15], "the clock does not move in between"
-        assert np.array_equal(model.embed(texts, "document"), Hashed().embed(texts, "document"))
-        account._sleep = lambda seconds: False
-        with pytest.raises(SpendingError, match="asked to stop"):
-            model.embed(texts, "document")
-
-
 def test_what_a_signal_breaks_off_stays_spent_and_what_fails_does_not(tmp_path, embedder):
     class BrokenOff(Hashed):
         def embed(self, texts, role, *, progress=None):
@@ -533,7 +486,7 @@ def test_what_a_signal_breaks_off_stays_spent_and_what_fails_does_not(tmp_path, 
             return super().embed(texts, role)
 
     with LiveState(tmp_path / "state.sqlite") as state:
-        account = Account(state, tally_of(embedder, None), None, None, room=lambda: 100)
+        account = Account(state, tally_of(embedder, None), None, 5)
         model, texts = PayingEmbedder(BrokenOff(), account), [Document(str(row), f"text {row}") for row in range(5)]
         for sent, ask in enumerate((model.embed, model.embed_again, model.embed), 1):
             model.embedder.fails = 1
@@ -541,7 +494,7 @@ def test_what_a_signal_breaks_off_stays_spent_and_what_fails_does_not(tmp_path, 
                 ask(texts, "document")
             with pytest.raises(KeyboardInterrupt):  # as Ctrl-C and SIGTERM, when the texts may have been paid for
                 ask(texts, "document")
-            assert account.documents == 5 * sent and account.tokens == sent * account.tally.tokens(texts).sum()
+            assert account.spent == WorkerSpending(5 * sent, sent * int(account.tally.tokens(texts).sum()))
 
 
 def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_before(
@@ -557,9 +510,8 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     migrate.translate(open_store(source_folder), load_stitch(tmp_path / "stitch"), location, force=True)
     status = status_of(location)
     assert (status.true, status.share, status.verdict) == (None, None, None)
-    assert "another store is there" in report_text(status_sections(status))
-    assert "true_documents" not in metrics_text(status)
-    assert status_document(status)["true"] is None and "nother store is there" in report_page(status_sections(status))
+    assert "another store is there" in status_text(status)
+    assert status_document(status)["true"] is None
 
 
 def test_a_model_without_a_cache_and_another_model_are_refused(location, embedder, tmp_path):
@@ -567,26 +519,3 @@ def test_a_model_without_a_cache_and_another_model_are_refused(location, embedde
         Worker(location, Hashed(), ONCE)
     with pytest.raises(StoreError, match=r"not the store.s own model"):
         Worker(location, CachedEmbedder(Hashed(8), tmp_path / "other.sqlite"), ONCE)
-
-
-@pytest.mark.parametrize("location", ["sqlite-vec"], indirect=True)
-def test_it_says_once_that_the_old_store_may_be_switched_off(location, embedder):
-    said = []
-    with LiveState(state_path(open_store(location))) as state:
-        state.note(OLD_STORE, {"share": 0.02, "queries": 900})
-    Worker(location, embedder, options(budget="20"), tell=said.append).run()
-    assert said == []
-    with LiveState(state_path(open_store(location))) as state:
-        state.note(OLD_STORE, {"share": 0.001, "queries": 900})
-    Worker(location, embedder, options(budget="30"), tell=said.append).run()
-    (line,) = said
-    assert "the old store adds 0.1 % of the documents shown, over 900 queries: it and its model may be" in line
-    with LiveState(state_path(open_store(location))) as state:
-        state.note(OLD_STORE, {"share": 0.02, "queries": 900})
-    assert "keep it" in " ".join(report_text(status_sections(status_of(location))).split())
-    Worker(location, embedder, ONCE, tell=said.append).run()
-    assert "the old store adds nothing to true vectors: it and its model may be switched off" in said[1]
-    assert len(said) == 2
-    told = status_of(location)
-    assert "adds nothing to true vectors" in " ".join(report_text(status_sections(told)).split())
-    assert status_document(told)["old"]["needed"] is False

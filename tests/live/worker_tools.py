@@ -107,7 +107,7 @@ def work(location, cache, batch=None):
 
 
 def work_and_note(location, cache, journal, budget, after):
-    options = WorkerOptions(once=True, budget=budget, pace="600/s")
+    options = WorkerOptions(once=True, budget=budget)
     migrate.live.worker._BATCH = 5
     Worker(location, CachedEmbedder(Noting(journal, after), cache), options).run()
 

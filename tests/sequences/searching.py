@@ -33,7 +33,8 @@ class Searching:
 
 def _search(location, queries, answers, cache, stopping, environment):
     from migrate.errors import LeadMigrateError
-    from migrate.live.searcher import LiveLimits, LiveSearcher
+    from migrate.live.options import LiveLimits
+    from migrate.live.searcher import LiveSearcher
 
     os.environ.clear()
     os.environ.update(environment)
