@@ -60,9 +60,8 @@ class Check(Step["Compatibility"]):
     seed: int = field(default=0, metadata=SEED)
     progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
-    @property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The model, for the texts that it is asked for at first."""
+    def planned_models(self) -> tuple[PlannedModel, ...]:
+        """Open the store and the model, and return the model, for the texts that it is asked for at first."""
         from migrate.check.check import planned_texts
         from migrate.cost.meter import SpendingCap
         from migrate.cost.spending import PlannedModel

@@ -50,7 +50,7 @@ def command(
         step = replace(request, store=opened, model=embedder, progress=progress)
         if dry_run:
             reads = [store, request.judged]
-            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=step.models, as_json=as_json)
+            stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=step.planned_models(), as_json=as_json)
         compatibility = step.run()
     document, sections = check_document(compatibility), check_sections(compatibility)
     outputs.leave(document, lambda: report_page(sections), check_suite(compatibility), force=force)
