@@ -186,6 +186,17 @@ def test_an_outside_library_has_one_home(library):
     assert all(any(user.startswith(home) for home in HOMES[library]) for user in users), users
 
 
+def test_no_attribute_of_an_audit_does_work_once_it_is_read():
+    lazy = {
+        path.name
+        for path in (PACKAGE / "audit").glob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.Name | ast.alias)
+        and "cached_property" in (getattr(node, "id", ""), getattr(node, "name", ""))
+    }
+    assert not lazy, "what is opened, paid for or refused has a function, and its result is a value of a record"
+
+
 def test_a_driver_knows_of_no_pace():
     paced = {path.stem for path in (PACKAGE / "stores").rglob("*.py") if "migrate.pace" in dict(imports(path))}
     assert paced == {"database", "fields"}, "a rest is in the loops over pages, which drivers do not see"

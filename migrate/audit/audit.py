@@ -6,7 +6,7 @@ verdict is by the measures and the findings alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 from migrate.audit import findings as find
 from migrate.audit.arms import Measures, measure_arms
-from migrate.audit.diagnostics import diagnose
+from migrate.audit.diagnostics import Diagnostics, diagnose
 from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import rules_of
-from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
+from migrate.audit.held_out import HeldOut, audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import (
     AuditInputs,
     ModelOf,
@@ -29,18 +29,19 @@ from migrate.audit.inputs import (
 )
 from migrate.audit.locations import locations_of
 from migrate.audit.options import AuditOptions
-from migrate.audit.own_search import findings_of, own_searches, searched_exactly
-from migrate.audit.pool import GrownPool, grow_pool
+from migrate.audit.own_search import OwnSearch, findings_of, own_searches, searched_exactly
+from migrate.audit.pool import GrownPool, PoolSummary, grow_pool
 from migrate.audit.report import AuditReport
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import search_stores
 from migrate.audit.rules import Settings
 from migrate.audit.slices import unused_fields
-from migrate.audit.verdict import Finding, margin_remarks
+from migrate.audit.verdict import Finding, Verdict, margin_remarks
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept
 from migrate.manifest import Manifest, ReportFacts
+from migrate.selection.choosers import Choosers
 from migrate.selection.matches import claim_of_store, matches
 from migrate.steps.base import Job
 from migrate.steps.opening import model_of
@@ -107,68 +108,92 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditReport:
     else:
         evidence = Evidence(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
     measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
-    return report_of(inputs, prepared, evidence, measures, pool)
+    examination = examine(prepared, evidence, measures, inputs.choosers)
+    verdict = judge(evidence, measures, examination.findings, pool)
+    report = report_of(inputs, evidence, measures, examination, verdict, None if pool is None else pool.summary)
+    return report if find.has_standard(evidence.rules, measures.scores) else report.without_standard()
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """Whatever is to be known beside the scores of the arms; a doubt among the `findings` takes a SAFE away."""
+
+    findings: tuple[Finding, ...]
+    searches: tuple[OwnSearch, ...]
+    held_out: HeldOut | None
+    diagnostics: Diagnostics
+
+
+def examine(prepared: Prepared, evidence: Evidence, measures: Measures, choosers: Choosers) -> Examination:
+    """Look at what speaks for and against the scores, and at their causes."""
+    experiment = evidence.experiment
+    settings = experiment.settings
+    results = measures.results
+    searches = own_searches(evidence)
+    findings = [
+        *findings_of(searches),
+        *_remarks(settings, measures.skipped),
+        *prepared.findings,
+        *(evidence.proof.findings if prepared.proof is None else ()),
+        *find.oddities(evidence, measures.scores, results[FULL].mean("judged@10") or 0),
+    ]
+    subjects = find.subjects_of(evidence)
+    unexplained = unexplained_documents(experiment, choosers)
+    true = true_documents(experiment.stores[TRANSLATED])
+    held_out = audit_held_out(evidence, true | unexplained, findings)
+    diagnostics = diagnose(evidence, subjects, measures.scores)
+    findings += find.of_true_vectors(evidence, subjects, choosers, true, unexplained, held_out)
+    findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
+    findings += unused_fields(diagnostics.slices, settings.slices)
+    findings += searched_exactly(experiment)
+    return Examination(tuple(findings), searches, held_out, diagnostics)
+
+
+def judge(evidence: Evidence, measures: Measures, findings: Sequence[Finding], pool: GrownPool | None) -> Verdict:
+    """Return the verdict on the translated store, by the scores and the findings alone."""
+    scores = measures.scores
+    verdict = evidence.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
+    return replace(verdict, remedy=None if pool is None else pool.remedy)
 
 
 def report_of(
     inputs: AuditInputs,
-    prepared: Prepared,
     evidence: Evidence,
     measures: Measures,
-    pool: GrownPool | None,
+    examination: Examination,
+    verdict: Verdict,
+    pool: PoolSummary | None,
 ) -> AuditReport:
-    """Return the report of what was measured: findings first, as a doubt among them takes a SAFE away."""
+    """Put together what was measured and found."""
     experiment = evidence.experiment
     query_set = experiment.query_set
-    results = measures.results
-    scores = measures.scores
-    searches = own_searches(evidence)
-    findings = [
-        *findings_of(searches),
-        *_remarks(inputs.settings, measures.skipped),
-        *prepared.findings,
-        *(evidence.proof.findings if pool else ()),
-        *find.oddities(evidence, scores, results[FULL].mean("judged@10") or 0),
-    ]
-    subjects = find.subjects_of(evidence)
-    unexplained = unexplained_documents(experiment, inputs.choosers)
-    true = true_documents(experiment.stores[TRANSLATED])
-    held_out = audit_held_out(evidence, true | unexplained, findings)
-    findings += find.of_true_vectors(evidence, subjects, inputs.choosers, true, unexplained, held_out)
-    diagnostics = diagnose(evidence, subjects, scores)
-    findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
-    findings += unused_fields(diagnostics.slices, inputs.settings.slices)
-    findings += searched_exactly(experiment)
-
-    verdict = evidence.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     stores = {"translated": inputs.translated, "source": inputs.source}
-    report = AuditReport(
-        verdict=replace(verdict, remedy=pool.remedy if pool else None),
-        arms=tuple(results.values()),
+    return AuditReport(
+        verdict=verdict,
+        arms=tuple(measures.results.values()),
         comparisons=measures.comparisons,
         measure=query_set.measure,
         query_ids=tuple(query.id for query in query_set.distinct),
         query_texts=tuple(query.text for query in query_set.distinct),
         n_documents=experiment.n_documents,
         dataset=query_set.name,
-        findings=tuple(findings),
+        findings=examination.findings,
         manifest=_manifest(inputs, len(query_set.distinct), experiment.n_documents),
         family=measures.family,
         plan=measures.plan,
         skipped_arms=measures.skipped,
-        held_out=held_out,
-        diagnostics=diagnostics,
+        held_out=examination.held_out,
+        diagnostics=examination.diagnostics,
         reference=evidence.proof,
-        pool=pool.summary if pool else None,
+        pool=pool,
         made_from=query_set.made_from,
         reference_at=None if inputs.full is None else inputs.full.info.location,
         is_kept=is_kept(inputs.embedder),
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
         rules=evidence.rules,
-        searches=searches,
+        searches=examination.searches,
     )
-    return report if find.has_standard(evidence.rules, scores) else report.without_standard()
 
 
 def _remarks(settings: Settings, skipped: Mapping[str, str]) -> Iterator[Finding]:

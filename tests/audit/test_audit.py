@@ -37,6 +37,7 @@ from migrate.audit.results import (
     TRANSLATED,
     win_tie_loss,
 )
+from migrate.audit.step import Audit
 from migrate.errors import InputError, StoreError, VectorError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.vectors import Document, Query
@@ -71,6 +72,26 @@ def translated(stores):
 @pytest.fixture(scope="module")
 def perfect(reference):
     return copy_store(reference)
+
+
+def test_a_request_is_what_was_asked_for_and_can_be_opened_again(source, translated):
+    """Nothing is kept in it: each time it is opened the stores are looked at as they are then."""
+    places = {"store": str(translated.folder), "reference": "pool", "source": str(source.folder)}
+    query_set = QuerySet(QUERIES, QRELS, "topics")
+    request = Audit(**places, judged=query_set, target=TARGET, source_model=SOURCE, two_stage="50,20")
+    asked = dict(vars(request))
+    jobs = [request.open() for _ in range(2)]
+    assert vars(request) == asked and {name: getattr(request, name) for name in places} == places
+    first, second = (job.inputs for job in jobs)
+    assert first.translated is not second.translated and first.source.info == second.source.info
+    assert list(first.settings.stages) == [50, 20] and first.full is None and not first.builds_reference
+
+
+def test_what_is_open_already_is_taken_as_it_is(reference, source, translated):
+    asked = {"judged": QuerySet(QUERIES, QRELS, "topics"), "source": source, "source_model": SOURCE}
+    inputs = Audit(translated, reference, target=TARGET, **asked).open().inputs
+    assert (inputs.translated, inputs.full, inputs.source) == (translated, reference, source)
+    assert (inputs.embedder, inputs.source_embedder) == (TARGET, SOURCE)
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
