@@ -37,7 +37,6 @@ def command(request: Embed, paid: Spending, model: ModelOptions, dry_run: bool, 
     The model `layer:N:SPEC` is a layer of SPEC.
     """
     from migrate.cost.unread import count_unread
-    from migrate.embedders.abilities import loaded_profile
     from migrate.lab.embed.sizes import room
 
     request.check()
@@ -45,7 +44,7 @@ def command(request: Embed, paid: Spending, model: ModelOptions, dry_run: bool, 
     with progress_bar() as progress:
         loaded = model.load(str(request.model), seed=request.seed, asks_again=False)
         step = replace(request, model=loaded, progress=progress)
-        target, size = loaded_profile(step.embedder), step.chunk
+        target, size = step.target, step.chunk
         if step.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")
         if size is not None:

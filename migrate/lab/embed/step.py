@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.embed import Embedding
     from migrate.embedders.base import Embedder
+    from migrate.embedders.profile import Profile
     from migrate.lab.embed.sizes import ChunkSize
     from migrate.steps.base import ModelLike
     from migrate.vectors import Document
@@ -121,31 +122,34 @@ class Embed(PaidStep["Embedding"]):
         return self.cap.meter(model_at(self.model), self.price)
 
     @property
-    def leaves_whole(self) -> bool:
-        """True where documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
+    def target(self) -> Profile:
+        """The profile of the model, which is loaded where only that tells its tokens."""
         from migrate.embedders.abilities import loaded_profile
 
+        return loaded_profile(self.embedder)
+
+    @property
+    def leaves_whole(self) -> bool:
+        """True where documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
         sizes = (self.chunk_tokens, self.chunk_overlap)
-        return not self.no_chunks and sizes == (None, None) and loaded_profile(self.embedder).kind == "file"
+        return not self.no_chunks and sizes == (None, None) and self.target.kind == "file"
 
     @cached_property
     def chunk(self) -> ChunkSize | None:
         """The size of chunks; None where documents are left whole."""
-        from migrate.embedders.abilities import loaded_profile
         from migrate.lab.embed.sizes import chunk_size
 
         is_read = isinstance(self.corpus, str | Path) or self.chunk_tokens is not None
         if self.no_chunks or self.leaves_whole or not is_read:
             return None
-        return chunk_size(loaded_profile(self.embedder), self.chunk_tokens, self.chunk_overlap)
+        return chunk_size(self.target, self.chunk_tokens, self.chunk_overlap)
 
     @cached_property
     def documents(self) -> Callable[[], Iterable[Document]]:
         """Starts reading the documents, in chunks where they are cut."""
-        from migrate.embedders.abilities import loaded_profile
         from migrate.lab.embed.sizes import cut_documents
 
-        read, target, size = self._source[0], loaded_profile(self.embedder), self.chunk
+        read, target, size = self._source[0], self.target, self.chunk
         if size is None:
             return read
         cut_documents((), target, size)  # a size that cannot be is refused here
@@ -175,9 +179,7 @@ class Embed(PaidStep["Embedding"]):
     @property
     def chunks(self) -> dict[str, object] | None:
         """The size of chunks and who counts their tokens, as JSON has them."""
-        from migrate.embedders.abilities import loaded_profile
-
-        counter = loaded_profile(self.embedder).counter
+        counter = self.target.counter
         return None if self.chunk is None else {**asdict(self.chunk), "counted_by": counter.source}
 
     @cached_property
